@@ -1,0 +1,75 @@
+# How a library, a unit-test binary and a program of ours are declared.
+include_guard()
+
+# Compile options of everything that the client library contains: it is a guest in other
+# people's processes, so it throws nothing and needs no type information.
+set(FLYT_GUEST_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions> $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
+
+# flyt_library(NAME [GUEST] SOURCES a.cc ... [USES flyt_base ...])
+function(flyt_library name)
+  cmake_parse_arguments(ARG "GUEST" "" "SOURCES;USES" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PUBLIC ${ARG_USES} Threads::Threads)
+  if(ARG_GUEST)
+    target_compile_options(${name} PRIVATE ${FLYT_GUEST_OPTIONS})
+  endif()
+endfunction()
+
+# flyt_test(NAME SOURCES a_test.cc ... [USES libraries ...] [LABELS ...]): one gtest binary, one
+# ctest entry; tests say what they prove in their own names.
+function(flyt_test name)
+  if(NOT FLYT_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LABELS;ARGS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main
+    Threads::Threads)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "${ARG_ENVIRONMENT}")
+endfunction()
+
+# flyt_program(NAME SOURCES main.cc USES libraries ...): a program in bin/, free of the C++ runtime
+# of the machine it lands on.
+function(flyt_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE ${ARG_USES} Threads::Threads ${CMAKE_DL_LIBS})
+  if(NOT FLYT_SANITIZE)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+
+# flyt_fuzz(NAME SOURCES a_fuzz.cc USES libraries): with FLYT_FUZZ a libFuzzer program; otherwise
+# the same entry point linked with a small main (tests/fuzz/replay_main.cc) that replays the seeds
+# and random mutations of them, so that every test run smokes it.
+# Seeds: tests/fuzz/seeds/NAME/.
+function(flyt_fuzz name)
+  if(NOT FLYT_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
+  set(seeds ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds/${name})
+  if(FLYT_FUZZ)
+    add_executable(${name} ${ARG_SOURCES})
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_test(NAME ${name} COMMAND ${name} -runs=2000 -max_total_time=20 -rss_limit_mb=4096 ${seeds})
+  else()
+    add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+    add_test(NAME ${name} COMMAND ${name} ${seeds})
+  endif()
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_USES} Threads::Threads)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 120)
+endfunction()

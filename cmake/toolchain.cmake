@@ -1,0 +1,25 @@
+# Flags that hold for every target, ccache and the linker.
+find_program(FLYT_CCACHE ccache)
+if(FLYT_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${FLYT_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FLYT_CCACHE})
+endif()
+
+add_compile_options(
+  -Wall -Wextra -Wpedantic -Werror -Wno-unused-parameter -Wno-missing-field-initializers
+  -fno-strict-aliasing -ffp-contract=off
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-Wthread-safety -Wno-gnu-zero-variadic-macro-arguments)
+endif()
+if(FLYT_SANITIZE)
+  add_compile_options(-fsanitize=${FLYT_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${FLYT_SANITIZE})
+endif()
+
+find_program(FLYT_LLD ld.lld)
+if(FLYT_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+find_package(Threads REQUIRED)
