@@ -1,0 +1,49 @@
+// Handles: the driver's objects, by the handle values that the client chose.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/annotations.h"
+#include "wire/handle.h"
+
+namespace flyt::server {
+
+// What a subject keeps beside a native object (a kernel's parameter layout and the like).
+struct Attachment {
+  virtual ~Attachment() = default;
+};
+
+// Client values are data of a peer: every one is checked for kind, index and generation. Safe from
+// any thread; a lookup takes an uncontended lock.
+class Handles {
+ public:
+  struct Entry {
+    std::uint64_t handle = 0;  // 0: free.
+    void* native = nullptr;
+    std::shared_ptr<Attachment> attachment;
+  };
+
+  // False if the value is no well-formed handle of `kind` or its slot is taken.
+  [[nodiscard]] bool put(wire::HandleKind kind, std::uint64_t handle, void* native,
+                         std::shared_ptr<Attachment> attachment = {}) EXCLUDES(mutex_);
+  // The native object; null if there is none.
+  void* find(wire::HandleKind kind, std::uint64_t handle) const EXCLUDES(mutex_);
+  // The native object of whatever generation holds the index (contexts in headers); null if none.
+  void* find_index(wire::HandleKind kind, std::uint32_t index) const EXCLUDES(mutex_);
+  Entry entry(wire::HandleKind kind, std::uint64_t handle) const EXCLUDES(mutex_);
+  // Takes the entry out; handle 0 if there was none.
+  Entry drop(wire::HandleKind kind, std::uint64_t handle) EXCLUDES(mutex_);
+  // A copy of all live entries of a kind.
+  std::vector<Entry> all(wire::HandleKind kind) const EXCLUDES(mutex_);
+
+ private:
+  const Entry* locate(wire::HandleKind kind, std::uint64_t handle) const REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  std::array<std::vector<Entry>, wire::kHandleKinds> tables_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::server

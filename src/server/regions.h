@@ -1,0 +1,34 @@
+// Regions: the addresses a client may name in a command.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <shared_mutex>
+
+namespace flyt::server {
+
+// An address outside every region is refused before the driver sees it: the driver would take it
+// for the server's own host memory. Safe from any thread.
+class Regions {
+ public:
+  enum class Kind : std::uint8_t { kWindow, kDevice, kPinned, kGlobal };
+  struct Region {
+    std::uint64_t base = 0;
+    std::uint64_t size = 0;
+    Kind kind = Kind::kDevice;
+  };
+
+  void add(Region region);
+  void remove(std::uint64_t base);
+  // Whether [address, address + size) lies in one region.
+  bool allowed(std::uint64_t address, std::uint64_t size) const;
+  // The region around an address.
+  std::optional<Region> around(std::uint64_t address) const;
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<std::uint64_t, Region> by_base_;
+};
+
+}  // namespace flyt::server
