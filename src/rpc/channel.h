@@ -1,0 +1,252 @@
+// Channel: the client's end of a session. An ordered stream of commands out, replies and pushed
+// frames in, usable from any thread.
+//
+//   Post post = channel.begin(op, bytes, context);       // a posted command: nobody waits
+//   if (!post) return lost;
+//   encode(command, post.writer());
+//   post.commit();
+//
+//   Post post = channel.begin(op, bytes, context, Answer::kReply);
+//   if (!post) return lost;
+//   encode(command, post.writer());
+//   Reply reply;                                          // a waiting call
+//   Status status = channel.call(std::move(post), reply); // !ok: the session is lost
+//   ... reply.result(), reply.fields() ...
+//
+// Order: the server executes commands in the order of their sequence numbers, which is the order
+// of begin(). So two threads that order themselves by ordinary host synchronisation see their
+// commands executed in that order.
+//
+// Loss: an I/O error, a broken protocol rule or the server's `ended` frame loses the session for
+// ever. Every waiting call returns the error within milliseconds, every later one at once. A lost
+// session never yields a value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "transport/transport.h"
+#include "wire/frame.h"
+#include "wire/hello.h"
+
+namespace flyt::rpc {
+
+class Channel;
+class ChannelCore;
+
+// What the server answered to one call. Owns its bytes; reuse saves allocations. Belongs to the
+// calling thread.
+class Reply {
+ public:
+  // The CUresult of the call itself.
+  std::uint32_t result() const { return prefix_.result; }
+  // The CUresult of the earliest posted command that failed and was not reported yet, 0 if none,
+  // and its sequence number.
+  std::uint32_t posted_error() const { return prefix_.posted_error; }
+  std::uint64_t posted_error_sequence() const { return prefix_.posted_error_sequence; }
+  // The command's reply fields; valid until the Reply is used again or ends.
+  Bytes fields() const { return large_.empty() ? Bytes(small_).first(size_) : Bytes(large_); }
+
+ private:
+  friend class ChannelCore;
+  MutableBytes prepare(std::size_t size);
+
+  wire::ReplyPrefix prefix_;
+  std::size_t size_ = 0;
+  std::array<std::byte, 512> small_;
+  std::vector<std::byte> large_;
+};
+
+enum class Answer : std::uint8_t { kNone, kReply };
+
+// A command being written straight into the send buffer. It holds the channel's post lock until
+// commit(), call() or its end, so: encode, nothing else, in between. Dropped without commit() it
+// was never there. Belongs to one thread.
+class Post {
+ public:
+  Post() = default;
+  Post(Post&& other) noexcept;
+  Post& operator=(Post&&) = delete;
+  ~Post();
+
+  // False when the session is lost (Channel::error()); nothing but the destructor may follow.
+  explicit operator bool() const { return core_ != nullptr; }
+
+  // Space for the payload_bytes asked for; fewer may be written.
+  Writer& writer() { return writer_; }
+
+  // This command's sequence number.
+  std::uint64_t sequence() const { return sequence_; }
+
+  // Hands the command over to be sent. Never blocks, does not allocate; a system call only if the
+  // sender slept. The command must have been begun with Answer::kNone.
+  void commit();
+
+ private:
+  friend class ChannelCore;
+  ChannelCore* core_ = nullptr;
+  Writer writer_{MutableBytes{}};
+  MutableBytes frame_;
+  std::uint64_t sequence_ = 0;
+  std::uint32_t context_ = 0;
+  std::uint16_t op_ = 0;
+  Answer answer_ = Answer::kNone;
+};
+
+// Where data that the server sends goes: `rows` rows of `row_bytes` bytes, `row_pitch` apart, in
+// each of `slices` slices, `slice_pitch` apart. Offsets on the wire count the packed bytes.
+struct Destination {
+  void* base = nullptr;
+  std::uint64_t row_bytes = 0;
+  std::uint64_t rows = 1;
+  std::uint64_t row_pitch = 0;
+  std::uint64_t slices = 1;
+  std::uint64_t slice_pitch = 0;
+
+  static Destination flat(void* base, std::uint64_t bytes) { return {base, bytes}; }
+  std::uint64_t bytes() const { return row_bytes * rows * slices; }
+};
+
+// Data that a call of this thread expects (a blocking copy to the host). The id goes into the
+// command; the memory is written while call() runs, by whatever thread reads the socket, and never
+// after this object has ended. Belongs to one thread.
+class Delivery {
+ public:
+  Delivery(Delivery&& other) noexcept;
+  Delivery& operator=(Delivery&&) = delete;
+  ~Delivery();
+
+  std::uint64_t id() const { return id_; }
+  // All bytes have arrived. Meaningful once call() has returned success.
+  bool complete() const;
+
+ private:
+  friend class Channel;
+  Delivery(ChannelCore* core, std::uint64_t id) : core_(core), id_(id) {}
+  ChannelCore* core_;
+  std::uint64_t id_;
+};
+
+// Receives what the server sends on its own account. Called by whatever thread reads the socket,
+// one call at a time, in the order of arrival: it must be quick, must not use the channel, and
+// must not wait for a thread that does.
+class PushHandler {
+ public:
+  virtual ~PushHandler() = default;
+  // A host function or callback is due. `sequence`: the command that enqueued it.
+  virtual void on_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload) = 0;
+  // Device printf and the like. `stream`: 1 stdout, 2 stderr.
+  virtual void on_output(std::uint32_t stream, Bytes text) = 0;
+  virtual void on_completed(std::uint64_t token, std::uint64_t result) = 0;
+  // A detached delivery has arrived whole (or will not: `dropped`).
+  virtual void on_delivered(std::uint64_t delivery, bool dropped) = 0;
+  // The session is lost, once, before any call returns the error.
+  virtual void on_lost(const Error& error) = 0;
+};
+
+struct ChannelOptions {
+  const Clock* clock = &system_clock();
+  // How long the sender thread looks for more work before it sleeps, and a waiting call for its
+  // reply. 0 on machines with one core.
+  Duration sender_spin = std::chrono::microseconds(20);
+  Duration reply_spin = std::chrono::microseconds(0);
+  // Bytes of commands that wait to be written to the socket.
+  std::size_t send_buffer_bytes = 1 * kMiB;
+};
+
+struct ChannelCounters {
+  std::uint64_t commands = 0;  // Posted and waiting ones together.
+  std::uint64_t calls = 0;     // Those that waited for a reply.
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t credit_waits = 0;  // Times a poster had to wait for the server.
+};
+
+// Safe from any thread, except open() and the destructor. Budget: begin + commit <= 200 ns beside
+// the encoding; a waiting call costs a raw ping-pong + about 1 us.
+class Channel {
+ public:
+  // Says hello over `connection` and waits for the answer until `deadline`. The handler must
+  // outlive the channel. kDenied and kUnsupported carry the server's reason.
+  static Result<std::unique_ptr<Channel>> open(std::unique_ptr<transport::Connection> connection,
+                                               const wire::ClientHello& hello, Instant deadline,
+                                               PushHandler& pushes,
+                                               const ChannelOptions& options = {});
+
+  // Like shut_down() if close() was not called.
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  const wire::Welcome& welcome() const;
+
+  // Starts a command of at most `payload_bytes` (<= kPostPayloadBytesMax) bytes. `context` is the
+  // handle index of the calling thread's current context or 0. May wait for credits or room when
+  // the server is behind. Empty when the session is lost.
+  Post begin(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
+             Answer answer = Answer::kNone);
+
+  // Commits a command begun with Answer::kReply and waits for its reply. The only error is the
+  // loss of the session.
+  Status call(Post post, Reply& reply);
+
+  // Posts one command whose payload is `fields` (<= kBulkFieldsBytesMax) followed by the bytes of
+  // `data` (<= kBulkBytesMax together), sent from where they are. When it returns they may be
+  // overwritten. Yields the sequence number. Larger copies are several commands, so that other
+  // threads' commands come in between.
+  Result<std::uint64_t> post_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
+                                  std::span<const Bytes> data);
+  Result<std::uint64_t> post_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
+                                  Bytes data) {
+    return post_bulk(op, context, fields, std::span<const Bytes>(&data, 1));
+  }
+  // The same for a command that is waited for.
+  Status call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
+                   std::span<const Bytes> data, Reply& reply);
+
+  // Names memory that the server's next answers may fill. See Delivery.
+  Delivery expect(const Destination& destination);
+
+  // The same for a posted copy: the memory is filled whenever the bytes come, then on_delivered()
+  // is called. While any is outstanding a background thread reads the socket if nobody else does.
+  std::uint64_t expect_detached(const Destination& destination);
+
+  // Forgets a detached delivery. When it returns, its memory is not written any more. Not to be
+  // called from a PushHandler.
+  void forget(std::uint64_t delivery);
+
+  // While the count is above zero a background thread reads the socket if nobody else does, so
+  // that host calls and output arrive. One more / one less frame or period expected.
+  void expect_pushes(std::int64_t change);
+
+  // Sends everything posted and a goodbye, then shuts down. kTimeout if the peer did not take it
+  // by `deadline` (shut down nevertheless). Present and later calls fail.
+  Status close(Instant deadline);
+
+  // Loses the session with this reason, from any thread.
+  void shut_down(std::string_view reason);
+
+  // For the child after a fork, whose copy of the channel has no threads behind it and whose locks
+  // may be held for ever: every call fails from now on, the socket is closed here and stays open
+  // in the parent. The object must not be destroyed in the child, only forgotten.
+  void abandon_after_fork();
+
+  bool lost() const;
+  // Why the session was lost; only meaningful if lost().
+  Error error() const;
+
+  ChannelCounters counters() const;
+
+ private:
+  explicit Channel(std::unique_ptr<ChannelCore> core);
+  std::unique_ptr<ChannelCore> core_;
+};
+
+}  // namespace flyt::rpc

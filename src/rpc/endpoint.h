@@ -1,0 +1,174 @@
+// Endpoint: the server's end of a session. One main thread receives commands in order; replies and
+// pushes go out from any thread.
+//
+//   Endpoint endpoint(std::move(connection), limits, pool, clock);
+//   while (endpoint.receive(handler, deadline) != Received::kClosed) poll_what_is_pending();
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "rpc/buffer_pool.h"
+#include "transport/transport.h"
+#include "wire/frame.h"
+#include "wire/hello.h"
+
+namespace flyt::rpc {
+
+// The first half of a session's start: reads exactly the hello, so that another process may take
+// the connection over afterwards. A hello that breaks the rules, or none before `deadline`, is an
+// error; a refusal with the reason has then been sent already. The version is checked too.
+Result<wire::ClientHello> receive_hello(transport::Connection& connection, Instant deadline);
+
+// The second half. After send_refusal() drop the connection.
+Status send_welcome(transport::Connection& connection, const wire::Welcome& welcome,
+                    Instant deadline);
+Status send_refusal(transport::Connection& connection, const wire::Refusal& refusal,
+                    Instant deadline);
+
+// One command as received. Header and payload have been checked against the frame rules, not
+// against the op's own. `payload` lies in `chunk` and stays valid while a copy of `chunk` is kept;
+// without one, until on_command() returns.
+struct Command {
+  const wire::CommandHeader& header;
+  Bytes payload;
+  const ChunkRef& chunk;
+
+  bool wants_reply() const { return (header.flags & wire::kWantsReply) != 0; }
+};
+
+class CommandHandler {
+ public:
+  virtual ~CommandHandler() = default;
+
+  // Executes a command or hands it on. One that wants a reply gets exactly one, by
+  // Endpoint::reply(), from any thread, now or later. An error ends the session: it is what a peer
+  // gets for breaking a rule, its message is told to the peer.
+  virtual Status on_command(const Command& command) = 0;
+};
+
+enum class Received : std::uint8_t {
+  kCommands,  // At least one command was handled; there may be more.
+  kNothing,   // The deadline passed.
+  kWoken,     // wake() was called.
+  kNoChunk,   // The pool had no chunk; call again when one came back.
+  kClosed,    // The session is over: goodbye, peer gone, or ended. See closed_in_order(), error().
+};
+
+inline constexpr std::uint32_t kCommandsPerReceiveMax = 256;
+
+// Belongs to one session. receive() belongs to the main thread; everything else is safe from any
+// thread. Sends to a peer that does not read are kept, up to kBacklogBytesMax, and flushed by
+// receive(); beyond that the sending thread waits, which holds up this session alone.
+class Endpoint {
+ public:
+  static constexpr std::size_t kBacklogBytesMax = 1 * kMiB;
+
+  // `limits` are those told in the welcome (common_limits() of both sides).
+  Endpoint(std::unique_ptr<transport::Connection> connection, const wire::Limits& limits,
+           BufferPool& pool, const Clock& clock = system_clock());
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  // Reads what is there and runs up to kCommandsPerReceiveMax commands through `handler`; sleeps
+  // until `deadline` if nothing is there. A deadline in the past ({0}) polls.
+  Received receive(CommandHandler& handler, Instant deadline);
+
+  // Makes a receive() that sleeps, or the next one that would, return kWoken.
+  void wake() const;
+
+  // Answers a command. `fields` are the encoded reply fields without the prefix; the earliest
+  // unreported error of a posted command is put in front.
+  void reply(std::uint64_t sequence, std::uint32_t result, Bytes fields = {});
+
+  // Notes that a posted command failed; the next reply tells.
+  void post_failed(std::uint64_t sequence, std::uint32_t result);
+
+  // Sends data for a delivery that the client announced, in frames of at most kHostDataBytesMax,
+  // straight from `data`, which may be overwritten when it returns. Deliveries sent before a reply
+  // arrive before it.
+  void deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data);
+  // Nothing (more) will come for this delivery.
+  void drop_delivery(std::uint64_t delivery);
+
+  void push_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload);
+  void push_output(std::uint32_t stream, Bytes text);
+  void push_completed(std::uint64_t token, std::uint64_t result);
+
+  // Ends the session with a reason that the client is told. Idempotent; the first reason stays.
+  void end(wire::EndedCode code, std::string_view reason);
+
+  bool closed() const { return closed_.load(std::memory_order_acquire); }
+  // The client said goodbye.
+  bool closed_in_order() const { return in_order_.load(std::memory_order_acquire); }
+  // Why the session is over; only meaningful if closed().
+  Error error() const;
+
+  // Sleeps until the peer has gone or the deadline has passed; true if it has gone. For a watchdog
+  // thread: it works while the main thread is stuck elsewhere.
+  bool wait_for_hangup(Instant deadline) const;
+
+  // The sequence number of the last command that was handed to the handler.
+  std::uint64_t last_sequence() const { return last_sequence_.load(std::memory_order_relaxed); }
+
+  std::string peer() const { return connection_->peer(); }
+
+ private:
+  // Main thread only.
+  bool fill(Instant deadline, Received& outcome);
+  std::uint32_t run_commands(CommandHandler& handler);
+  bool run_one(CommandHandler& handler);
+  bool take_header(wire::CommandHeader& header);
+  bool make_room();
+  void acknowledge();
+
+  // One frame: header and pieces, behind whatever is still in the backlog.
+  void send(const wire::FrameHeader& header, std::span<const Bytes> pieces);
+  void send_locked(std::span<const Bytes> pieces) REQUIRES(send_mutex_);
+  bool flush_locked(transport::Patience patience) REQUIRES(send_mutex_);
+  void flush_backlog();
+  bool backlog_empty() const { return !backlogged_.load(std::memory_order_acquire); }
+  void close_with(Error error, bool in_order);
+  void violation(std::string reason);
+
+  const std::unique_ptr<transport::Connection> connection_;
+  const wire::Limits limits_;
+  BufferPool& pool_;
+  const Clock& clock_;
+  const transport::Wakeup wakeup_;
+
+  // Main thread only: the chunk being filled; [begin_, end_) was received and not yet run.
+  ChunkRef chunk_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::uint64_t next_sequence_ = 1;
+  std::uint64_t received_bytes_ = 0;  // Frame bytes of all commands handed to the handler.
+  std::uint64_t acked_sequence_ = 0;
+  std::uint64_t acked_bytes_ = 0;
+
+  std::atomic<std::uint64_t> last_sequence_{0};
+  std::atomic<std::uint32_t> replies_owed_{0};
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> in_order_{false};
+
+  Mutex send_mutex_;
+  std::vector<std::byte> backlog_ GUARDED_BY(send_mutex_);
+  std::size_t backlog_sent_ GUARDED_BY(send_mutex_) = 0;
+  std::atomic<bool> backlogged_{false};
+
+  mutable Mutex state_mutex_;
+  Error error_ GUARDED_BY(state_mutex_);
+  std::uint64_t failed_sequence_ GUARDED_BY(state_mutex_) = 0;
+  std::uint32_t failed_result_ GUARDED_BY(state_mutex_) = 0;
+};
+
+}  // namespace flyt::rpc

@@ -1,0 +1,30 @@
+// Url: where a server listens: unix:///path, unix:///@name (abstract), tcp://host:port.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace flyt::transport {
+
+enum class Kind : std::uint8_t { kUnix, kTcp };
+
+std::string_view to_string(Kind kind);
+
+struct Url {
+  Kind kind = Kind::kUnix;
+  std::string path;        // unix: an absolute path, or '@' and an abstract name.
+  std::string host;        // tcp: a name or address, without the brackets of IPv6.
+  std::uint16_t port = 0;  // tcp: 0 only makes sense for listening.
+  friend bool operator==(const Url&, const Url&) = default;
+};
+
+// Errors name what is wrong and show the forms that are right.
+Result<Url> parse_url(std::string_view text);
+
+// The text that parse_url() reads back.
+std::string to_string(const Url& url);
+
+}  // namespace flyt::transport
