@@ -1,0 +1,1 @@
+"""The rules that tools/lint.py enforces; STYLE.md marks them with (*)."""

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# All of `./dev lint`: the linter's own tests, the rules, the format, and clang-tidy on demand.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." || exit
+
+tidy=
+paths=()
+for argument in "$@"; do
+  case "$argument" in
+    --tidy) tidy=1 ;;
+    -*) echo "lint: no option '$argument'" >&2; exit 2 ;;
+    *) paths+=("$argument") ;;
+  esac
+done
+
+status=0
+python3 tools/lint_test.py 2>/tmp/flyt-lint-test.$$ || { cat /tmp/flyt-lint-test.$$; status=1; }
+rm -f /tmp/flyt-lint-test.$$
+library=()
+[[ -e build/release/lib/client/libcuda.so.1 ]] && library=(--library build/release)
+python3 tools/lint.py "${library[@]}" "${paths[@]}" || status=1
+python3 tools/format.py --check "${paths[@]}" || status=1
+
+if [[ -n "$tidy" ]]; then
+  tools/setup.sh --tidy
+  tools/build.sh dev || exit 1
+  python3 tools/format.py --list "${paths[@]}" | grep -E '^(src|bench)/.*\.cc$' |
+    xargs -P "$(nproc)" -n 1 clang-tidy-14 -p build/dev --quiet 2>/dev/null || status=1
+fi
+exit "$status"

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Installs what building and testing need, from the distribution's own packages only.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+
+PACKAGES=(
+  g++ cmake ninja-build python3 git        # the build
+  ccache lld                               # faster builds
+  libgtest-dev libgmock-dev                # the tests
+  binutils clang-format-14                 # lint
+  zstd                                     # the bundle
+)
+TIDY=(clang-14 clang-tidy-14)
+FUZZ=(clang-14 llvm-14 libclang-rt-14-dev)
+
+for option in "$@"; do
+  case "$option" in
+    --tidy) PACKAGES+=("${TIDY[@]}") ;;
+    --fuzz) PACKAGES+=("${FUZZ[@]}") ;;
+    *) echo "setup: no option '$option'" >&2; exit 2 ;;
+  esac
+done
+
+stamp="build/.setup-$(echo "${PACKAGES[*]}" | cksum | cut -d' ' -f1)"
+[[ -e "$stamp" ]] && exit 0
+done_with() { mkdir -p build && touch "$stamp"; }
+
+# Says which of the packages are not installed; empty when everything is there.
+missing() {
+  local package
+  for package in "${PACKAGES[@]}"; do
+    dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
+      echo "$package"
+  done
+}
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  for program in g++ cmake ninja python3; do
+    command -v "$program" >/dev/null || {
+      echo "setup: this is not a Debian or Ubuntu system; please install: ${PACKAGES[*]}" >&2
+      exit 1
+    }
+  done
+  done_with
+  exit 0
+fi
+
+mapfile -t wanted < <(missing)
+if ((${#wanted[@]} == 0)); then
+  done_with
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  command -v sudo >/dev/null || {
+    echo "setup: not root and no sudo; please install: ${wanted[*]}" >&2
+    exit 1
+  }
+  as_root=(sudo)
+fi
+echo "setup: installing ${wanted[*]}"
+started=$SECONDS
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -qq "$@"; }
+# A machine's package lists may be missing or old: try as it is, then once more after an update.
+apt install -y --no-install-recommends "${wanted[@]}" >/dev/null 2>&1 || {
+  apt update
+  apt install -y --no-install-recommends "${wanted[@]}" >/dev/null
+}
+done_with
+echo "setup: done in $((SECONDS - started)) s"
