@@ -1,0 +1,114 @@
+#include "cuda/export_tables.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/bytes.h"
+
+namespace flyt::cuda {
+namespace {
+
+struct Driver {
+  static CUresult load_module(CUmodule*, const void*) { return CUDA_ERROR_INVALID_IMAGE; }
+  static CUresult retain_primary(CUcontext* context, CUdevice device) {
+    *context = static_cast<CUcontext>(pointer_at(0x1000 + static_cast<std::uint64_t>(device)));
+    return CUDA_SUCCESS;
+  }
+  static CUresult storage_context(CUcontext*) { return CUDA_SUCCESS; }
+  static ContextStorage& storage() {
+    static ContextStorage storage;
+    return storage;
+  }
+  static std::uint32_t context_kind(CUcontext) { return kContextKindOrdinary; }
+  static CUresult chip_layout(ChipLayout* layout) {
+    *layout = {{0, 1}, {0, 0}};
+    return CUDA_SUCCESS;
+  }
+  static std::uint32_t driver_version() { return 13000; }
+  static std::vector<DeviceIdentity> device_identities() { return {DeviceIdentity{}}; }
+  static CUresult refused_slot(PrivateTable, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+};
+using Tables = ExportTables<Driver>;
+
+CUuuid uuid_of(PrivateTable table) {
+  CUuuid id;
+  std::memcpy(id.bytes, kPrivateTableUuids[static_cast<std::size_t>(table)].data(), 16);
+  return id;
+}
+
+const void* const* slots(PrivateTable table) {
+  return static_cast<const void* const*>(Tables::find(uuid_of(table)));
+}
+
+template <class F>
+F slot(PrivateTable table, unsigned index) {
+  F function;
+  std::memcpy(&function, &slots(table)[index], sizeof function);
+  return function;
+}
+
+TEST(ExportTables, HaveTheirSizesInSlotZero) {
+  EXPECT_EQ(address_of(slots(PrivateTable::kCudartInterface)[0]), 104u);
+  EXPECT_EQ(address_of(slots(PrivateTable::kContextKind)[0]), 744u);
+  EXPECT_EQ(address_of(slots(PrivateTable::kChipLayout)[0]), 136u);
+  CUuuid unknown{};
+  EXPECT_EQ(Tables::find(unknown), nullptr);
+}
+
+TEST(ExportTables, AnswerWhereTheyAreUnderstoodAndRefuseElsewhere) {
+  CUcontext context = nullptr;
+  EXPECT_EQ(
+      (slot<CUresult (*)(CUcontext*, CUdevice)>(PrivateTable::kCudartInterface, 2)(&context, 3)),
+      CUDA_SUCCESS);
+  EXPECT_EQ(address_of(context), 0x1003u);
+  EXPECT_EQ((slot<CUresult (*)()>(PrivateTable::kCudartInterface, 9)()), CUDA_ERROR_NOT_SUPPORTED);
+  std::uint32_t kind = 9;
+  EXPECT_EQ((slot<CUresult (*)(CUcontext, std::uint32_t*)>(PrivateTable::kContextKind, 4)(context,
+                                                                                          &kind)),
+            CUDA_SUCCESS);
+  EXPECT_EQ(kind, kContextKindOrdinary);
+}
+
+TEST(ExportTables, GiveTheFixedAnswersOfTheFirstIntegrityVersions) {
+  std::uint64_t result[2] = {};
+  const auto answer =
+      slot<CUresult (*)(std::uint32_t, std::uint64_t, std::uint64_t*)>(PrivateTable::kIntegrity, 1);
+  EXPECT_EQ(answer(10, 0, result), CUDA_SUCCESS);
+  EXPECT_EQ(result[0], 0x3341181C03CB675Cu);
+  EXPECT_EQ(answer(11, 0, result), CUDA_SUCCESS);
+  EXPECT_EQ(result[0], 0x1841181C03CB675Cu);
+  EXPECT_EQ(result[1], 0x8ED383AA1F4CD1E8u);
+}
+
+TEST(ExportTables, HandOutAndTakeBackTheChipLayout) {
+  std::uint8_t* gpc = nullptr;
+  std::uint8_t* index = nullptr;
+  EXPECT_EQ((slot<CUresult (*)(std::uint8_t**, std::uint8_t**)>(PrivateTable::kChipLayout, 4)(
+                &gpc, &index)),
+            CUDA_SUCCESS);
+  EXPECT_EQ(gpc[1], 1);
+  EXPECT_EQ(
+      (slot<CUresult (*)(std::uint8_t*, std::uint8_t*)>(PrivateTable::kChipLayout, 13)(gpc, index)),
+      CUDA_SUCCESS);
+}
+
+TEST(ContextStorage, KeepsValuesByContextAndRunsDestructorsAtItsEnd) {
+  static int destroyed;
+  destroyed = 0;
+  ContextStorage storage;
+  auto* context = static_cast<CUcontext>(pointer_at(0x10));
+  int key = 0;
+  int value = 0;
+  storage.put(context, &key, &value, [](CUcontext, void*, void*) { ++destroyed; });
+  void* found = nullptr;
+  EXPECT_TRUE(storage.get(context, &key, &found));
+  EXPECT_EQ(found, &value);
+  EXPECT_FALSE(storage.get(nullptr, &key, &found));
+  storage.end(context);
+  EXPECT_EQ(destroyed, 1);
+  EXPECT_FALSE(storage.get(context, &key, &found));
+}
+
+}  // namespace
+}  // namespace flyt::cuda
