@@ -1,0 +1,181 @@
+"""Writes the client library's side: client/SUBJECT.cc, an extern "C" function for every export,
+and client/hooks_SUBJECT.h, the bodies that are written by hand."""
+
+from emit_types import parameter_list
+from layout import resolve
+from model import Handle
+from names import limit_name, struct_name
+from text import banner, wrap_call
+
+HEAD = """\
+#include "client/call.h"
+#include "client/hooks_{subject}.h"
+#include "commands/{subject}.h"
+#include "cuda/default_stream.h"
+#include "cuda/functions.h"
+
+namespace client = flyt::client;
+namespace commands = flyt::commands;
+namespace hooks = flyt::client::hooks;
+namespace wire = flyt::wire;
+"""
+
+
+def argument_names(call):
+    return [param.name for param in call.params]
+
+
+def needs(call):
+    if call.has("before_init"):
+        return "client::Needs::kNothing"
+    return f"client::Needs::{'kInit' if call.has('noctx') else 'kContext'}"
+
+
+def enter(call):
+    return (f"  if (const CUresult no = client::enter({needs(call)}); no != CUDA_SUCCESS) "
+            "return no;")
+
+
+def checks(api, call):
+    """What native refuses at once: null pointers, bad handles, arrays over their limit."""
+    out = []
+    pointers = [param.name for param in call.params
+                if param.role in ("out", "in", "string", "new") and not param.optional
+                and param.count is None]
+    if pointers:
+        test = " || ".join(f"{name} == nullptr" for name in pointers)
+        out.append(f"  if ({test}) return CUDA_ERROR_INVALID_VALUE;")
+    for param in call.params:
+        kind = resolve(api, param.type, param.where)
+        if param.role in ("value", "drop") and isinstance(api.types.get(kind.base), Handle):
+            out.append(f"  if (const CUresult no = client::check({param.name}); "
+                       "no != CUDA_SUCCESS) return no;")
+        if param.count is not None and not param.count.isdigit():
+            limit = f"commands::{struct_name(call.name)}::"
+            limit += ("Reply::" if param.role == "out" else "") + limit_name(param.name, "Count")
+            out.append(f"  if (static_cast<std::uint64_t>({param.count}) > {limit}) "
+                       "return CUDA_ERROR_INVALID_VALUE;")
+    return out
+
+
+def field_value(param):
+    """The initialiser of a command's field, from the parameter."""
+    if param.role in ("value", "drop"):
+        return param.name
+    if param.role == "string":
+        return f"{param.name}"
+    if param.count is not None:
+        element = f"const {param.type.base}"
+        return (f"wire::List<{param.type.base}>(std::span<{element}>({param.name}, "
+                f"static_cast<std::size_t>({param.count})))")
+    if param.optional:
+        return (f"{param.name} ? std::optional<{param.type.base}>(*{param.name}) : std::nullopt")
+    return f"*{param.name}"
+
+
+def fill_command(call):
+    fields = [f".{param.name} = {field_value(param)}" for param in call.params
+              if param.role not in ("out", "new")]
+    const = "" if any(param.role == "new" for param in call.params) else "const "
+    start = f"  {const}commands::{struct_name(call.name)} command{{"
+    return wrap_call(start, fields, "};", "      ")
+
+
+def deliver(call):
+    """Copies a reply's values to where the caller wants them."""
+    out = []
+    for param in call.params:
+        if param.role != "out":
+            continue
+        if param.count is not None:
+            out.append(f"  reply.{param.name}.copy_to({{{param.name}, "
+                       f"static_cast<std::size_t>({param.count})}});")
+        else:
+            null = f"if ({param.name} != nullptr) " if param.optional else ""
+            out.append(f"  {null}*{param.name} = reply.{param.name};")
+    return out
+
+
+def send(call):
+    """The statement that sends the command; its value is the result."""
+    how = {"sync": "call", "cached": "cached", "post": "post"}[call.cls]
+    return f"client::{how}(command{'' if call.cls == 'post' else ', reply'})"
+
+
+def body_on_wire(api, call):
+    out = [enter(call)] + checks(api, call) + [fill_command(call)]
+    made = [param for param in call.params if param.role == "new"]
+    dropped = [param for param in call.params if param.role == "drop"]
+    if call.waits:
+        out.append(f"  commands::{struct_name(call.name)}::Reply reply;")
+    for param in made:
+        out.append(f"  if (const CUresult no = client::make(command.{param.name}); "
+                   "no != CUDA_SUCCESS) return no;")
+    if not made and not dropped and not deliver(call):
+        return out + [f"  return {send(call)};"]
+    out.append(f"  const CUresult result = {send(call)};")
+    for param in dropped:
+        out.append(f"  client::forget({param.name});")
+    for param in made:
+        out.append(f"  if (result != CUDA_SUCCESS) client::forget(command.{param.name});")
+    out.append("  if (result != CUDA_SUCCESS) return result;")
+    out += [f"  *{param.name} = command.{param.name};" for param in made] + deliver(call)
+    return out + ["  return CUDA_SUCCESS;"]
+
+
+def body(api, call):
+    arguments = argument_names(call)
+    if call.cls == "refused":
+        return [f"  return client::refused(\"{call.name}\", \"{call.reason}\");"]
+    if call.has("same"):
+        return [wrap_call(f"  return {call.attrs['same']}(", arguments, ");", "      ")]
+    if call.has("answer"):
+        return [enter(call), f"  return {call.attrs['answer']};"]
+    if call.client_hook:
+        return [enter(call), wrap_call(f"  return hooks::{call.name}(", arguments, ");", "      ")]
+    return body_on_wire(api, call)
+
+
+def head(call, name):
+    """The first line of a definition; parameters that a body does not use stay unnamed."""
+    used = not (call.cls == "refused" or call.has("answer")) or name != call.name
+    params = parameter_list(call) if used else [str(param.type) for param in call.params]
+    return wrap_call(f"CUresult {name}(", params, ") {")
+
+
+def variant(call, suffix):
+    """The export whose stream 0 is the calling thread's own default stream."""
+    return [head(call, f"{call.name}_{suffix}"),
+            "  const flyt::cuda::PerThreadDefaultStream scope;",
+            wrap_call(f"  return {call.name}(", argument_names(call), ");", "      "), "}", ""]
+
+
+def source(api, subject):
+    out = [banner(f"Exports of {api.files[subject]}, client side."),
+           HEAD.format(subject=subject), "extern \"C\" {", ""]
+    for call in api.calls_of(subject):
+        out += [f"// {call.where}", head(call, call.name)] + body(api, call) + ["}", ""]
+        for suffix in call.variants:
+            out += [f"// {call.where}"] + variant(call, suffix)
+    return "\n".join(out + ["}  // extern \"C\""]) + "\n"
+
+
+def hooks_header(api, subject):
+    out = [banner(f"Calls of {api.files[subject]} whose client side is written by hand, in "
+                  f"src/client/hooks/{subject}.cc."),
+           "#pragma once", "", "#include \"cuda/types.h\"", "", "namespace flyt::client::hooks {",
+           ""]
+    for call in api.calls_of(subject):
+        if call.client_hook:
+            out += [f"// {call.where}",
+                    wrap_call(f"CUresult {call.name}(", parameter_list(call), ");")]
+    return "\n".join(out + ["", "}  // namespace flyt::client::hooks"]) + "\n"
+
+
+def files(api):
+    found = {}
+    for subject in api.subjects:
+        found[f"client/hooks_{subject}.h"] = hooks_header(api, subject)
+        if api.calls_of(subject):
+            found[f"client/{subject}.cc"] = source(api, subject)
+    return found

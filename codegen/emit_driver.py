@@ -1,0 +1,172 @@
+"""Writes driver/table.h and .cc: a function pointer per export, filled by name; the software GPU's
+weak exports; and the rows of cuGetProcAddress."""
+
+from emit_client import argument_names, variant
+from emit_types import parameter_list
+from names import base_name
+from text import banner, wrap_call
+
+TABLE_HEAD = """\
+#pragma once
+
+#include <string_view>
+
+#include "cuda/functions.h"
+
+namespace flyt::driver {
+
+// Every function of a driver. One that the driver lacks answers CUDA_ERROR_NOT_SUPPORTED.
+struct Table {"""
+
+TABLE_FOOT = """\
+};
+
+// Looks up a driver's function by its exact export name; null if there is none.
+using Lookup = void* (*)(void* library, const char* name);
+
+// Fills `table`; calls `missing` with the name of each function that was not found.
+using Missing = void (*)(void* argument, std::string_view name);
+void fill(Table& table, Lookup lookup, void* library, Missing missing, void* argument);
+
+}  // namespace flyt::driver
+"""
+
+FILL = """\
+namespace flyt::driver {
+
+namespace {
+
+// One per signature, for functions that a driver lacks.
+template <class... Arguments>
+CUresult lacking(Arguments...) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+struct Filler {
+  Lookup lookup;
+  void* library;
+  Missing missing;
+  void* argument;
+
+  template <class... Arguments>
+  void operator()(const char* name, CUresult (*&slot)(Arguments...)) const {
+    void* found = lookup(library, name);
+    if (found == nullptr) missing(argument, name);
+    slot = found ? reinterpret_cast<CUresult (*)(Arguments...)>(found) : lacking<Arguments...>;
+  }
+};
+"""
+
+ROWS_HEAD = """\
+#include "cuda/functions.h"
+#include "cuda/proc_address.h"
+
+namespace flyt::cuda {
+
+namespace {
+
+// Sorted by name, then by version. The second pair is the per-thread default stream variant.
+const ProcAddressRow kRows[] = {"""
+
+ROWS_FOOT = """\
+};
+
+}  // namespace
+
+std::span<const ProcAddressRow> proc_address_rows() { return kRows; }
+
+}  // namespace flyt::cuda
+"""
+
+WEAK_HEAD = """\
+#include "cuda/functions.h"
+
+// Refused until another file of the library defines the function: that definition then wins.
+#define FLYT_WEAK __attribute__((weak))
+
+extern "C" {
+"""
+
+
+def table_header(api):
+    out = [banner("The functions of one driver."), TABLE_HEAD]
+    for call in api.calls:
+        for export in call.exports:
+            out.append(f"  decltype(&::{export}) {export} = nullptr;")
+    return "\n".join(out) + "\n" + TABLE_FOOT
+
+
+def table_source(api):
+    out = [banner("Fills a driver's table by name."), "#include \"driver/table.h\"", "", FILL]
+    names = []
+    for subject in api.subjects:
+        calls = api.calls_of(subject)
+        if not calls:
+            continue
+        names.append(f"fill_{subject}")
+        out += [f"// {api.files[subject]}", f"void fill_{subject}(Table& table, "
+                "const Filler& fill) {"]
+        out += [f"  fill(\"{export}\", table.{export});" for call in calls
+                for export in call.exports]
+        out += ["}", ""]
+    out += ["}  // namespace", "",
+            "void fill(Table& table, Lookup lookup, void* library, Missing missing, "
+            "void* argument) {", "  const Filler fill{lookup, library, missing, argument};"]
+    out += [f"  {name}(table, fill);" for name in names]
+    return "\n".join(out + ["}", "", "}  // namespace flyt::driver"]) + "\n"
+
+
+def weak_source(api):
+    out = [banner("Exports that the software GPU refuses unless it defines them."), WEAK_HEAD]
+    for call in api.calls:
+        kinds = [str(param.type) for param in call.params]
+        out += [f"// {call.where}", wrap_call(f"FLYT_WEAK CUresult {call.name}(", kinds, ") {")]
+        if call.has("same"):
+            out[-1] = wrap_call(f"FLYT_WEAK CUresult {call.name}(", parameter_list(call), ") {")
+            out.append(wrap_call(f"  return {call.attrs['same']}(", argument_names(call), ");",
+                                 "      "))
+        else:
+            out.append("  return CUDA_ERROR_NOT_SUPPORTED;")
+        out += ["}", ""]
+    return "\n".join(out + ["}  // extern \"C\""]) + "\n"
+
+
+def variants_source(api):
+    out = [banner("Exports whose stream 0 is the calling thread's own default stream."),
+           "#include \"cuda/default_stream.h\"\n#include \"cuda/functions.h\"\n",
+           "extern \"C\" {", ""]
+    for call in api.calls:
+        for suffix in call.variants:
+            out += [f"// {call.where}"] + variant(call, suffix)
+    return "\n".join(out + ["}  // extern \"C\""]) + "\n"
+
+
+def proc_rows(api):
+    """[(name, version, export, variant's version, variant's export or None)], sorted."""
+    rows = []
+    for call in api.calls:
+        suffix = call.variants[0] if call.variants else None
+        for version, other in call.attrs["proc"]:
+            later = (call.attrs[suffix] or version) if suffix else 0
+            rows.append((other or base_name(call.name), version, call.name, later,
+                         f"{call.name}_{suffix}" if suffix else None))
+    return sorted(rows, key=lambda row: (row[0], row[1]))
+
+
+def rows_source(api):
+    out = [banner("What cuGetProcAddress finds."), ROWS_HEAD]
+    for name, version, export, later, variant_name in proc_rows(api):
+        second = f"{later}, reinterpret_cast<void*>(&::{variant_name})" if variant_name else \
+            "0, nullptr"
+        out.append(wrap_call("    {", [f"\"{name}\"", str(version),
+                                       f"reinterpret_cast<void*>(&::{export})", second], "},",
+                             "     "))
+    return "\n".join(out) + "\n" + ROWS_FOOT
+
+
+def files(api):
+    return {"driver/table.h": table_header(api), "driver/table.cc": table_source(api),
+            "softgpu/weak.cc": weak_source(api), "softgpu/variants.cc": variants_source(api),
+            "cuda/proc_address_rows.cc": rows_source(api)}
+
+
