@@ -8,7 +8,6 @@ PACKAGES=(
   ccache lld                               # faster builds
   libgtest-dev libgmock-dev                # the tests
   binutils clang-format-14                 # lint
-  zstd                                     # the bundle
 )
 TIDY=(clang-14 clang-tidy-14)
 FUZZ=(clang-14 llvm-14 libclang-rt-14-dev)

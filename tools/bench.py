@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Runs flyt-bench of a build or bundle; the figures also go to out/bench.json.
+
+tools/bench.py --prefix FOLDER [OPTIONS of flyt-bench]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, add_help=False)
+    parser.add_argument('--prefix', default='build/release')
+    parser.add_argument('--help-bench', action='store_true')
+    arguments, rest = parser.parse_known_args()
+    program = os.path.join(arguments.prefix, 'bin', 'flyt-bench')
+    if not os.path.exists(program):
+        print(f'bench: {program} is not built', file=sys.stderr)
+        return 1
+    if arguments.help_bench:
+        rest = ['--help']
+    elif not any(word.startswith('--json') for word in rest):
+        os.makedirs('out', exist_ok=True)
+        rest += ['--json', 'out/bench.json']
+    return subprocess.run([program, *rest], check=False).returncode
+
+
+if __name__ == '__main__':
+    sys.exit(main())

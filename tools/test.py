@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""What CI runs: lint, then each preset built and tested.  The last line is 'N passed, N failed'.
+
+    tools/test.py                            lint, dev (ASan + UBSan), release
+    tools/test.py --quick                    lint and dev
+    tools/test.py --preset tsan              lint and that preset
+    tools/test.py --quick --filter 'rpc|wire'
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+GTEST_LINE = re.compile(r'^\[\s+(OK|FAILED|SKIPPED)\s+\] (\S+)(?:, where .*)? \(\d+ ms\)$', re.M)
+ENTRY = re.compile(r'^\d+/\d+ Testing: (\S+)$', re.M)
+CTEST_LINE = re.compile(r'^\s*\d+/\d+ Test\s+#\d+: (\S+) \.*\s*(\*\*\*)?(\w+)')
+
+
+class Totals:
+    """Counts of single tests: a gtest binary counts as the tests in it, anything else as one."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failures = []
+        self.skipped = 0
+
+    def add(self, what, passed):
+        if passed:
+            self.passed += 1
+        else:
+            self.failures.append(what)
+
+    def add_log(self, preset, log, failed_entries):
+        """Reads ctest's LastTest.log; entries in failed_entries failed whatever they print."""
+        parts = ENTRY.split(log)[1:]
+        for name, text in zip(parts[0::2], parts[1::2]):
+            cases = GTEST_LINE.findall(text)
+            bad = [case for verdict, case in cases if verdict == 'FAILED']
+            self.passed += sum(verdict == 'OK' for verdict, _ in cases)
+            self.skipped += sum(verdict == 'SKIPPED' for verdict, _ in cases)
+            self.failures += [f'{preset}: {name}: {case}' for case in dict.fromkeys(bad)]
+            if name in failed_entries and not bad:
+                self.failures.append(f'{preset}: {name}: {failed_entries[name]}')
+            elif name not in failed_entries and not cases:
+                self.passed += 1
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def run(command, **more):
+    return subprocess.run(command, cwd=ROOT, check=False, **more).returncode
+
+
+def lint(totals):
+    started = time.monotonic()
+    say('== lint')
+    totals.add('lint', run(['tools/lint.sh']) == 0)
+    say(f'== lint: {time.monotonic() - started:.0f} s')
+
+
+def build(preset, totals):
+    started = time.monotonic()
+    say(f'== {preset}: building')
+    built = run(['tools/build.sh', preset]) == 0
+    totals.add(f'{preset}: build', built)
+    say(f'== {preset}: {"built" if built else "NOT BUILT"} in {time.monotonic() - started:.0f} s')
+    return built
+
+
+def ctest(preset, name_filter, totals):
+    folder = os.path.join(ROOT, 'build', preset)
+    command = ['ctest', '--test-dir', folder, '-j', str(os.cpu_count() or 2), '--output-on-failure',
+               '--no-tests=ignore']
+    if name_filter:
+        command += ['-R', name_filter]
+    started = time.monotonic()
+    failed = {}
+    environment = dict(os.environ, GTEST_COLOR='no', CTEST_OUTPUT_ON_FAILURE='1')
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env=environment, errors='replace') as process:
+        for line in process.stdout:
+            match = CTEST_LINE.match(line)
+            if match and match.group(2):
+                failed[match.group(1)] = match.group(3)
+            if not line.startswith(('    Start ', 'Internal ctest', 'Test project')):
+                print(line, end='', flush=True)
+    log_path = os.path.join(folder, 'Testing', 'Temporary', 'LastTest.log')
+    ran = 0
+    if os.path.exists(log_path):
+        with open(log_path, encoding='utf-8', errors='replace') as file:
+            log = file.read()
+        totals.add_log(preset, log, failed)
+        ran = len(ENTRY.findall(log))
+    if process.returncode != 0 and not failed:
+        totals.failures.append(f'{preset}: ctest ended with {process.returncode}')
+    say(f'== {preset}: {ran} test programs in {time.monotonic() - started:.0f} s, '
+        f'{len(failed)} failed')
+
+
+def check_client_library(totals):
+    """The optimised client library is the one that goes into other people's processes."""
+    totals.add('release: client library',
+               run(['python3', 'tools/lint.py', '--library', 'build/release', 'README.md']) == 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--quick', action='store_true', help='only lint and the dev preset')
+    parser.add_argument('--preset', action='append', help='only lint and this preset (repeatable)')
+    parser.add_argument('--filter', help='ctest -R: only test programs whose names match')
+    parser.add_argument('--keep-going', action='store_true', help='go on after a failed build')
+    arguments = parser.parse_args()
+    presets = arguments.preset or (['dev'] if arguments.quick else ['dev', 'release'])
+    totals = Totals()
+    started = time.monotonic()
+    lint(totals)
+    for preset in presets:
+        if build(preset, totals):
+            ctest(preset, arguments.filter, totals)
+            if preset == 'release' and not arguments.filter:
+                check_client_library(totals)
+        elif not arguments.keep_going:
+            break
+    say(f'== all: {time.monotonic() - started:.0f} s')
+    for failure in totals.failures:
+        say(f'FAILED {failure}')
+    skipped = f', {totals.skipped} skipped' if totals.skipped else ''
+    say(f'{totals.passed} passed, {len(totals.failures)} failed{skipped}')
+    return 1 if totals.failures else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
