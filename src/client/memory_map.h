@@ -1,0 +1,118 @@
+// MemoryMap: what the client knows about every address that CUDA knows: no round trip is needed to
+// say what a pointer is.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+#include "cuda/types.h"
+
+namespace flyt::client {
+
+enum class MemoryKind : std::uint8_t {
+  kDevice,      // cuMemAlloc, cuMemAllocPitch
+  kPool,        // cuMemAllocAsync
+  kMapped,      // cuMemMap
+  kGlobal,      // A variable of a module.
+  kPinned,      // cuMemHostAlloc, cuMemAllocHost
+  kRegistered,  // cuMemHostRegister
+};
+
+constexpr bool on_device(MemoryKind kind) {
+  return kind != MemoryKind::kPinned && kind != MemoryKind::kRegistered;
+}
+
+// One range of addresses.
+struct Memory {
+  MemoryKind kind = MemoryKind::kDevice;
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t context = 0;  // Handle; 0 for memory that belongs to no context.
+  CUdevice device = 0;
+  std::uint32_t flags = 0;      // Host memory: as cuMemHostGetFlags tells them.
+  std::uint64_t buffer_id = 0;  // Filled in by add().
+  // The physical block behind it; 0 bytes: the range itself.
+  std::uint64_t mapping_base = 0;
+  std::uint64_t mapping_bytes = 0;
+  std::uint64_t block_id = 0;
+  std::uint64_t pool = 0;        // kPool: the CUmemoryPool.
+  std::uint64_t allocation = 0;  // kMapped: the CUmemGenericAllocationHandle.
+  std::uint64_t reserved_base = 0;  // kMapped: the reservation around it.
+  std::uint64_t reserved_bytes = 0;
+  std::uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  bool sync_memops = false;
+
+  bool on_device() const { return client::on_device(kind); }
+  std::uint64_t end() const { return base + bytes; }
+};
+
+// Safe from any thread: readers share a lock. Ranges never overlap.
+class MemoryMap {
+ public:
+  // False, and nothing changes, if the range is empty, wraps or overlaps another one.
+  bool add(Memory memory);
+  // Takes out the range that starts at `base` if it is of one of the kinds.
+  template <class... Kinds>
+  std::optional<Memory> remove(std::uint64_t base, Kinds... kinds) {
+    return remove_if(base, [&](const Memory& memory) { return (... || (memory.kind == kinds)); });
+  }
+  // All that a dying context owned.
+  std::vector<Memory> remove_owned_by(std::uint64_t context);
+
+  std::optional<Memory> find(std::uint64_t address) const;
+  // Whether any byte of [base, base + bytes) is in a range; a range that wraps counts as such.
+  bool overlaps(std::uint64_t base, std::uint64_t bytes) const;
+  // Changes the range around `address`; false if there is none.
+  template <class Change>
+  bool update(std::uint64_t address, Change&& change) {
+    const std::unique_lock lock(mutex_);
+    Memory* memory = locate(address);
+    if (memory == nullptr) return false;
+    change(*memory);
+    return true;
+  }
+  // Every range that begins in [base, base + bytes), in order of addresses.
+  std::vector<Memory> within(std::uint64_t base, std::uint64_t bytes) const;
+
+  // What a copy or fill may touch.
+  enum class Place : std::uint8_t {
+    kDevice,    // Device memory, all of it ours and accessible.
+    kPinned,    // Page-locked host memory.
+    kPageable,  // Nothing CUDA knows: ordinary host memory, or nonsense.
+    kBad,       // Begins in device memory and leaves it, or may not be accessed.
+  };
+  struct Placed {
+    Place place = Place::kPageable;
+    Memory memory;  // The range at the first byte, for kDevice, kPinned and kBad.
+  };
+  // bytes > 0. Adjacent mappings of virtual memory count as one.
+  Placed place(std::uint64_t address, std::uint64_t bytes) const;
+
+ private:
+  template <class Test>
+  std::optional<Memory> remove_if(std::uint64_t base, Test&& test) {
+    const std::unique_lock lock(mutex_);
+    const auto found = by_base_.find(base);
+    if (found == by_base_.end() || !test(found->second)) return std::nullopt;
+    std::optional<Memory> memory(found->second);
+    by_base_.erase(found);
+    return memory;
+  }
+  const Memory* locate(std::uint64_t address) const;
+  Memory* locate(std::uint64_t address) {
+    return const_cast<Memory*>(std::as_const(*this).locate(address));
+  }
+  bool overlaps_locked(std::uint64_t base, std::uint64_t bytes) const;
+
+  mutable std::shared_mutex mutex_;  // Guards all below.
+  std::map<std::uint64_t, Memory> by_base_;
+  std::uint64_t next_buffer_id_ = 1;
+};
+
+}  // namespace flyt::client

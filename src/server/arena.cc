@@ -1,0 +1,249 @@
+// Arena: device memory of one session, at addresses that this side chooses.
+#include "server/arena.h"
+
+#include <utility>
+
+#include "base/assert.h"
+
+namespace flyt::server {
+namespace {
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+void insert_range(std::map<std::uint64_t, std::uint64_t>& ranges, std::uint64_t address,
+                  std::uint64_t bytes) {
+  auto next = ranges.lower_bound(address);
+  if (next != ranges.end() && address + bytes == next->first) {
+    bytes += next->second;
+    next = ranges.erase(next);
+  }
+  if (next != ranges.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == address) {
+      before->second += bytes;
+      return;
+    }
+  }
+  ranges.emplace(address, bytes);
+}
+
+Arena::Arena(BlockSource& source, Regions& regions, AddressWindow window)
+    : source_(source), regions_(regions) {
+  if (window.bytes != 0) free_addresses_.emplace(window.base, window.bytes);
+}
+
+Arena::~Arena() {
+  for (const auto& [address, state] : blocks_) {
+    regions_.remove(address);
+    source_.unmap(state.block);
+  }
+}
+
+std::optional<Arena::Allocation> Arena::take(const Wanted& wanted) {
+  const Lock lock(mutex_);
+  return take_locked(wanted);
+}
+
+CUresult Arena::allocate(const Wanted& wanted, Allocation& out) {
+  if (wanted.bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  // The rounding below must not wrap.
+  if (wanted.bytes > ~std::uint64_t{0} - kBlockBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  BlockState state;
+  state.slab = wanted.bytes < kSlabAllocationBytesMax;
+  state.block.device = wanted.device;
+  state.block.bytes = round_up(wanted.bytes, kBlockBytes);
+  {
+    const Lock lock(mutex_);
+    if (const auto found = take_locked(wanted)) {
+      out = *found;
+      return CUDA_SUCCESS;
+    }
+    if (source_.fixed_addresses() && !take_addresses(state.block.bytes, state.block.address)) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  const Block asked = state.block;
+  const CUresult result = source_.map(state.block);
+  const Lock lock(mutex_);
+  if (result != CUDA_SUCCESS) {
+    if (source_.fixed_addresses()) give_addresses(asked.address, asked.bytes);
+    return result;
+  }
+  const std::uint64_t address = state.block.address;
+  state.id = next_block_id_++;
+  if (state.slab) state.holes.emplace(address, state.block.bytes);
+  regions_.add({address, state.block.bytes, Regions::Kind::kDevice});
+  const auto [at, inserted] = blocks_.emplace(address, std::move(state));
+  FLYT_ASSERT(inserted);
+  out = at->second.slab ? *take_from_slab(at->second, wanted) : note(at->second, address, wanted);
+  return CUDA_SUCCESS;
+}
+
+std::optional<Arena::Allocation> Arena::take_locked(const Wanted& wanted) {
+  if (wanted.bytes == 0) return std::nullopt;
+  const bool slab = wanted.bytes < kSlabAllocationBytesMax;
+  for (auto& [address, state] : blocks_) {
+    if (state.block.device != wanted.device || state.slab != slab) continue;
+    if (slab) {
+      if (auto taken = take_from_slab(state, wanted)) return taken;
+    } else if (state.live == 0 && state.retired == 0 &&
+               state.block.bytes == round_up(wanted.bytes, kBlockBytes)) {
+      return note(state, address, wanted);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Arena::Allocation> Arena::take_from_slab(BlockState& block, const Wanted& wanted) {
+  const std::uint64_t bytes = round_up(wanted.bytes, kAlignment);
+  for (auto hole = block.holes.begin(); hole != block.holes.end(); ++hole) {
+    if (hole->second < bytes) continue;
+    const auto [address, size] = *hole;
+    block.holes.erase(hole);
+    if (size > bytes) block.holes.emplace(address + bytes, size - bytes);
+    return note(block, address, wanted);
+  }
+  return std::nullopt;
+}
+
+Arena::Allocation Arena::note(BlockState& block, std::uint64_t address, const Wanted& wanted) {
+  ++block.live;
+  const Allocation allocation{address,
+                              wanted.bytes,
+                              wanted.device,
+                              wanted.owner,
+                              block.block.address,
+                              block.block.bytes,
+                              block.id};
+  const bool inserted = allocations_.emplace(address, allocation).second;
+  FLYT_ASSERT(inserted);
+  return allocation;
+}
+
+std::optional<Arena::Allocation> Arena::retire(std::uint64_t address) {
+  const Lock lock(mutex_);
+  const auto found = allocations_.find(address);
+  if (found == allocations_.end()) return std::nullopt;
+  const Allocation allocation = found->second;
+  allocations_.erase(found);
+  BlockState& block = blocks_.at(allocation.block_address);
+  --block.live;
+  ++block.retired;
+  return allocation;
+}
+
+void Arena::recycle(const Allocation& retired) {
+  Block dropped;
+  {
+    const Lock lock(mutex_);
+    const auto found = blocks_.find(retired.block_address);
+    FLYT_ASSERT(found != blocks_.end() && found->second.id == retired.block_id &&
+                found->second.retired > 0);
+    BlockState& block = found->second;
+    --block.retired;
+    if (block.slab) {
+      insert_range(block.holes, retired.address, round_up(retired.bytes, kAlignment));
+    }
+    if (block.live != 0 || block.retired != 0) return;
+    // This block counts as idle already.
+    if (idle_bytes(block.block.device) <= kIdleBytesMax) return;
+    dropped = detach(found);
+  }
+  discard(dropped);
+}
+
+std::uint64_t Arena::trim(CUdevice device) {
+  std::vector<Block> dropped;
+  {
+    const Lock lock(mutex_);
+    for (auto at = blocks_.begin(); at != blocks_.end();) {
+      const auto next = std::next(at);
+      const BlockState& state = at->second;
+      if (state.block.device == device && state.live == 0 && state.retired == 0) {
+        dropped.push_back(detach(at));
+      }
+      at = next;
+    }
+  }
+  std::uint64_t bytes = 0;
+  for (const Block& block : dropped) {
+    bytes += block.bytes;
+    discard(block);
+  }
+  return bytes;
+}
+
+Block Arena::detach(Blocks::iterator block) {
+  const Block detached = block->second.block;
+  regions_.remove(detached.address);
+  blocks_.erase(block);
+  return detached;
+}
+
+void Arena::discard(const Block& block) {
+  source_.unmap(block);
+  if (!source_.fixed_addresses()) return;
+  const Lock lock(mutex_);
+  give_addresses(block.address, block.bytes);
+}
+
+std::optional<Arena::Allocation> Arena::find(std::uint64_t address) const {
+  const Lock lock(mutex_);
+  auto after = allocations_.upper_bound(address);
+  if (after == allocations_.begin()) return std::nullopt;
+  const Allocation& allocation = std::prev(after)->second;
+  if (address - allocation.address >= allocation.bytes) return std::nullopt;
+  return allocation;
+}
+
+std::vector<Arena::Allocation> Arena::owned_by(std::uint32_t owner) const {
+  const Lock lock(mutex_);
+  std::vector<Allocation> owned;
+  for (const auto& [address, allocation] : allocations_) {
+    if (allocation.owner == owner) owned.push_back(allocation);
+  }
+  return owned;
+}
+
+Arena::Usage Arena::usage(CUdevice device) const {
+  const Lock lock(mutex_);
+  Usage usage;
+  for (const auto& [address, allocation] : allocations_) {
+    if (allocation.device == device) usage.allocated_bytes += allocation.bytes;
+  }
+  for (const auto& [address, state] : blocks_) {
+    if (state.block.device == device) usage.mapped_bytes += state.block.bytes;
+  }
+  usage.idle_bytes = idle_bytes(device);
+  return usage;
+}
+
+std::uint64_t Arena::idle_bytes(CUdevice device) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [address, state] : blocks_) {
+    if (state.block.device == device && state.live == 0) bytes += state.block.bytes;
+  }
+  return bytes;
+}
+
+bool Arena::take_addresses(std::uint64_t bytes, std::uint64_t& address) {
+  for (auto range = free_addresses_.begin(); range != free_addresses_.end(); ++range) {
+    if (range->second < bytes) continue;
+    const auto [base, size] = *range;
+    free_addresses_.erase(range);
+    if (size > bytes) free_addresses_.emplace(base + bytes, size - bytes);
+    address = base;
+    return true;
+  }
+  return false;
+}
+
+void Arena::give_addresses(std::uint64_t address, std::uint64_t bytes) {
+  insert_range(free_addresses_, address, bytes);
+}
+
+}  // namespace flyt::server
