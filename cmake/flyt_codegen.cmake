@@ -45,3 +45,16 @@ function(flyt_generated_sources variable part)
   set_source_files_properties(${sources} PROPERTIES GENERATED TRUE)
   set(${variable} ${sources} PARENT_SCOPE)
 endfunction()
+
+# flyt_export_abi(TARGET PART): a shared library that shows exactly the described functions (PART is
+# client or softgpu), and whose own calls stay inside it, whatever else the process has loaded.
+function(flyt_export_abi target part)
+  set(map ${FLYT_GEN}/${part}/exports.map)
+  target_link_options(${target} PRIVATE
+    -Wl,--version-script=${map} -Wl,-Bsymbolic)
+  if(NOT FLYT_SANITIZE)
+    target_link_options(${target} PRIVATE -Wl,-z,defs)
+  endif()
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${map})
+  add_dependencies(${target} flyt_generated)
+endfunction()

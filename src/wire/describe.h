@@ -16,13 +16,13 @@ struct Describe {
   bool first = true;
 
   template <class T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T> || Handle<T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T> || Handle<T>
   void operator()(const char* name, const T& value) {
     label(name);
     put(value);
   }
   template <class T>
-    requires std::is_class_v<T> || std::is_union_v<T>
+  requires std::is_class_v<T> || std::is_union_v<T>
   void operator()(const char* name, const T&) {
     label(name);
     counted(sizeof(T), " bytes");

@@ -29,8 +29,7 @@ template <Plain T>
 class List {
  public:
   List() = default;
-  explicit List(std::span<const T> values)
-      : bytes_(bytes_at(values.data(), values.size_bytes())) {}
+  explicit List(std::span<const T> values) : bytes_(bytes_at(values.data(), values.size_bytes())) {}
   explicit List(const std::vector<T>& values) : List(std::span<const T>(values)) {}
   // `bytes` holds whole values.
   static List from_bytes(Bytes bytes) {
@@ -68,7 +67,9 @@ class List {
 };
 
 template <class T>
-concept Message = requires(T& message) { T::each(message, [](auto&&...) {}); };
+concept Message = requires(T& message) {
+  T::each(message, [](auto&&...) {});
+};
 
 namespace internal {
 
@@ -80,10 +81,8 @@ struct Measure {
   std::size_t bytes = 0;
 
   template <class T>
-    requires Plain<T> || Handle<T>
-  void operator()(const char*, const T&) {
-    bytes += sizeof(T);
-  }
+  requires Plain<T> || Handle<T>
+  void operator()(const char*, const T&) { bytes += sizeof(T); }
   template <class T>
   void operator()(const char*, const std::optional<T>& value) {
     bytes += 1 + (value ? sizeof(T) : 0);

@@ -1,0 +1,96 @@
+#include "driver/load.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <array>
+#include <utility>
+
+namespace flyt::driver {
+
+namespace {
+
+// Without these no session can start, so a library that lacks one is no driver.
+constexpr std::array kEssential = {
+    "cuInit",          "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet",
+    "cuCtxSetCurrent", "cuCtxCreate_v2",     "cuMemAlloc_v2",    "cuModuleLoadData",
+    "cuLaunchKernel",  "cuGetProcAddress",
+};
+
+// The driver must call its own functions, never same-named ones of the program. Sanitizers replace
+// functions of the whole process and do not work with that.
+int load_flags() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kDeepBind = 0;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+  constexpr int kDeepBind = 0;
+#else
+  constexpr int kDeepBind = RTLD_DEEPBIND;
+#endif
+#else
+  constexpr int kDeepBind = RTLD_DEEPBIND;
+#endif
+  return RTLD_NOW | RTLD_LOCAL | kDeepBind;
+}
+
+std::string loader_error() {
+  const char* text = dlerror();
+  return text != nullptr ? text : "the loader gave no reason";
+}
+
+std::string path_of(void* library, std::string_view asked) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return std::string(asked);
+  return map->l_name;
+}
+
+Result<Driver> open(const std::string& path) {
+  void* library = dlopen(path.c_str(), load_flags());
+  if (library == nullptr) return Error{ErrorCode::kNotFound, loader_error()};
+  Driver driver{.path = path_of(library, path), .table = {}, .missing = {}};
+  if (dlsym(library, kClientMarker) != nullptr) {
+    dlclose(library);
+    return Error{ErrorCode::kDenied, driver.path + " is Flyt's client library, not a driver"};
+  }
+  for (const char* name : kEssential) {
+    if (dlsym(library, name) != nullptr) continue;
+    dlclose(library);
+    return Error{ErrorCode::kUnsupported,
+                 driver.path + " is no CUDA driver: it has no function " + name};
+  }
+  fill(
+      driver.table, [](void* from, const char* name) { return dlsym(from, name); }, library,
+      [](void* missing, std::string_view name) {
+        static_cast<std::vector<std::string>*>(missing)->emplace_back(name);
+      },
+      &driver.missing);
+  return driver;
+}
+
+}  // namespace
+
+std::vector<std::string> default_driver_paths() {
+  // The loader's own search comes last: on a client machine it finds Flyt's library first.
+  return {"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+          "/usr/lib64/libcuda.so.1",
+          "/usr/lib/libcuda.so.1",
+          "/usr/lib/wsl/lib/libcuda.so.1",
+          "/usr/local/nvidia/lib64/libcuda.so.1",
+          "/run/opengl-driver/lib/libcuda.so.1",
+          "libcuda.so.1"};
+}
+
+Result<Driver> load(std::string_view path) {
+  if (path != "auto") return open(std::string(path));
+  std::string reasons;
+  for (const std::string& candidate : default_driver_paths()) {
+    Result<Driver> driver = open(candidate);
+    if (driver) return driver;
+    reasons += (reasons.empty() ? "" : "; ") + driver.error().message;
+  }
+  return Error{ErrorCode::kNotFound, "no NVIDIA driver found: " + reasons};
+}
+
+}  // namespace flyt::driver
