@@ -1,0 +1,412 @@
+#!/usr/bin/env python3
+"""Compares native with remote runs on a machine with an NVIDIA GPU.
+
+    tests/gpu/run.py [--prefix FOLDER] [--out FOLDER] [--only NAME,...] [--minutes N] [--url URL]
+
+Names: conformance, samples, runtime, cublas, torch (all of it) or torch:CASE, bench. Every run's
+output is a file under --out; summary.json and the table, printed last, tell the results. A failure
+or a time-out of one never stops the others.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, 'tools'))
+from flyt_process import Server, ServerError  # noqa: E402
+
+TORCH_CASES = ('first_tensor', 'elementwise', 'matmul_fp32', 'matmul_fp16', 'matmul_bf16', 'train',
+               'convolution', 'resnet50', 'gpt2', 'autocast', 'copies', 'streams', 'attention')
+CASE_SECONDS = 45
+CONFORMANCE_SECONDS = 90
+BENCH_SECONDS = 90
+NEAR = 1e-3
+
+
+@dataclasses.dataclass
+class Row:
+    """One comparison: what happened natively and remotely, and whether they agree."""
+    name: str
+    native: str = '-'
+    remote: str = '-'
+    equal: str = '-'
+    note: str = ''
+    times: dict = dataclasses.field(default_factory=dict)
+
+    def good(self):
+        return self.equal == 'yes' and self.remote == 'ok'
+
+
+@dataclasses.dataclass
+class Outcome:
+    status: str  # ok, failed, timeout, absent
+    output: str = ''
+    seconds: float = 0.0
+    pid: int = 0
+
+
+class Runner:
+    def __init__(self, arguments):
+        self.prefix = os.path.abspath(arguments.prefix)
+        self.out = os.path.abspath(arguments.out)
+        self.deadline = time.monotonic() + arguments.minutes * 60
+        self.url = arguments.url
+        self.nvcc = find_nvcc()
+        self.rows = []
+        self.built = {}
+        self._server = None
+        os.makedirs(self.out, exist_ok=True)
+
+    def remaining(self):
+        return self.deadline - time.monotonic()
+
+    def log_path(self, name):
+        return os.path.join(self.out, name.replace(':', '_').replace('/', '_') + '.log')
+
+    def run(self, name, command, seconds, environment=None):
+        """Runs a command in its own process group; its output goes to NAME.log."""
+        seconds = min(seconds, self.remaining())
+        if seconds < 2:
+            return Outcome('no time')
+        started = time.monotonic()
+        path = self.log_path(name)
+        environment = dict(environment or os.environ, FLYT_CASE_SECONDS=str(seconds))
+        with open(path, 'wb') as log:
+            log.write((' '.join(command) + '\n').encode())
+            log.flush()
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                           stderr=log, env=environment, start_new_session=True)
+            except OSError as error:
+                return Outcome('absent', str(error))
+            try:
+                status = process.wait(seconds)
+                state = 'ok' if status == 0 else f'failed ({status})'
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                state = f'timeout ({seconds:.0f} s)'
+        with open(path, encoding='utf-8', errors='replace') as log:
+            output = log.read().split('\n', 1)[1]
+        return Outcome(state, output, time.monotonic() - started, process.pid)
+
+    def server(self):
+        """A server over the NVIDIA driver; a new one if the last has died."""
+        if self._server and not self._server.alive():
+            print(f'the server died; its log is {self._server.log_path}', flush=True)
+            self._server.__exit__(None, None, None)
+            self._server = None
+        if self._server is None:
+            count = len(glob.glob(os.path.join(self.out, 'server*.log')))
+            self._server = Server(self.prefix, 'auto', self.url,
+                                  os.path.join(self.out, f'server{count}.log'))
+            self._server.__enter__()
+        return self._server
+
+    def remote(self, name, command, seconds, environment=None):
+        try:
+            server = self.server()
+        except ServerError as error:
+            self._server = None
+            return Outcome('no server', str(error))
+        before = len(server.log())
+        environment = dict(environment or os.environ)
+        environment.setdefault('FLYT_LOG', 'info')
+        outcome = self.run(name, server.run_command(command), seconds, environment)
+        session = server.session_of(outcome.pid, before, 0.5)
+        if session:
+            outcome.output += (f'\n[session: {session.get("posted", "?")} posted, '
+                               f'{session.get("waited", "?")} waited]\n')
+        return outcome
+
+    def add(self, row):
+        self.rows.append(row)
+        print(f'  {row.name}: native {row.native}, remote {row.remote}, equal {row.equal} '
+              f'{row.note}'.rstrip(), flush=True)
+
+    def close(self):
+        if self._server:
+            self._server.__exit__(None, None, None)
+
+
+def find_nvcc():
+    found = shutil.which('nvcc')
+    installed = sorted(glob.glob('/usr/local/cuda*/bin/nvcc'))
+    return found or (installed[-1] if installed else None)
+
+
+def real_driver():
+    """The path of NVIDIA's libcuda.so.1 on this machine."""
+    listed = subprocess.run(['ldconfig', '-p'], capture_output=True, text=True, check=False).stdout
+    paths = [line.split('=> ')[1].strip() for line in listed.splitlines()
+             if 'libcuda.so.1 ' in line]
+    for pattern in ('/usr/lib/x86_64-linux-gnu', '/usr/local/nvidia/lib64', '/usr/lib64',
+                    '/usr/local/nvidia/lib', '/usr/lib/wsl/lib'):
+        paths.append(os.path.join(pattern, 'libcuda.so.1'))
+    for folder in os.environ.get('LD_LIBRARY_PATH', '').split(':'):
+        paths.append(os.path.join(folder, 'libcuda.so.1'))
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
+def payload(outcome):
+    """What a program said, without our session line and its own timing lines."""
+    return [line for line in outcome.output.splitlines()
+            if line.strip() and not line.startswith(('[session', 'time '))
+            and not (' flyt' in line and 'Z ' in line[:30])]
+
+
+def times_of(outcome):
+    found = {}
+    for line in outcome.output.splitlines():
+        parts = line.split()
+        if len(parts) == 3 and parts[0] == 'time':
+            found[parts[1]] = float(parts[2])
+    return found
+
+
+def ratios(native, remote):
+    return {name: {'native': round(native[name], 4), 'remote': round(remote[name], 4),
+                   'ratio': round(remote[name] / native[name], 3) if native[name] else None}
+            for name in native if name in remote}
+
+
+def compare_outputs(runner, name, native, remote, extra_equal=True):
+    same = payload(native) == payload(remote) and extra_equal
+    row = Row(name, native.status, remote.status, 'yes' if same else 'NO',
+              times=ratios(times_of(native), times_of(remote)))
+    if native.status != 'ok' and remote.status == native.status:
+        row.note = '(fails natively too)'
+    runner.add(row)
+
+
+def conformance(runner):
+    program = next((p for p in glob.glob(os.path.join(runner.prefix, 'tests', 'flyt_conformance'))
+                    if os.access(p, os.X_OK)), None)
+    driver = real_driver()
+    if not program or not driver:
+        runner.add(Row('conformance', note=f'program {program}, driver {driver}'))
+        return
+    lists = os.path.join(ROOT, 'tests', 'conformance', 'lists')
+    transcripts = {}
+    for kind in ('nvidia', 'remote-nvidia'):
+        transcripts[kind] = os.path.join(runner.out, f'conformance-{kind}.transcript')
+        library = driver
+        more = []
+        if kind.startswith('remote'):
+            library = os.path.join(runner.prefix, 'lib', 'client', 'libcuda.so.1')
+            socket = f'unix:///tmp/flyt-conformance-{os.getpid()}.sock'
+            more = ['--server', os.path.join(runner.prefix, 'bin', 'flyt-server'),
+                    '--listen', socket, '--server-driver', driver]
+        outcome = runner.run(f'conformance-{kind}', [
+            program, '--library', library, '--driver', kind, '--lists', lists,
+            '--transcript', transcripts[kind], *more], CONFORMANCE_SECONDS)
+        lines = [line for line in outcome.output.splitlines() if line.strip()]
+        runner.add(Row(f'conformance {kind}', *(
+            (outcome.status, '-') if kind == 'nvidia' else ('-', outcome.status)),
+            equal='yes' if outcome.status == 'ok' else 'NO', note=lines[-1][:70] if lines else ''))
+    runner.rows[-2].remote = runner.rows[-2].native
+    compare_transcripts(runner, transcripts['nvidia'], transcripts['remote-nvidia'])
+
+
+def compare_transcripts(runner, native, remote):
+    """Return codes call by call: the first differing lines go to a file."""
+    texts = []
+    for path in (native, remote):
+        if not os.path.exists(path):
+            return
+        with open(path, encoding='utf-8', errors='replace') as file:
+            texts.append(file.read().splitlines())
+    different = sorted(set(texts[0]) ^ set(texts[1]))
+    path = os.path.join(runner.out, 'transcript-differences.txt')
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('\n'.join(('native ' if line in set(texts[0]) else 'remote ') + line
+                             for line in different))
+    runner.add(Row('conformance transcripts', 'ok', 'ok', 'yes' if not different else 'NO',
+                   f'{len(texts[0])} lines, {len(different)} differ'))
+
+
+def build_cuda(runner, source, cudart, libraries=()):
+    """The program that nvcc makes of a source, or None."""
+    name = os.path.splitext(os.path.basename(source))[0]
+    program = os.path.join(runner.out, f'{name}-{cudart}')
+    if program in runner.built:
+        return runner.built[program]
+    built = runner.run(f'nvcc-{name}-{cudart}', [
+        runner.nvcc or 'nvcc', '-O2', '-std=c++17', '-cudart', cudart, source, '-o', program,
+        *libraries], 90)
+    runner.built[program] = program if built.status == 'ok' else None
+    return runner.built[program]
+
+
+def build_all(runner):
+    """nvcc is slow: everything is compiled at once, before the first comparison."""
+    sources = sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', '*.cu')))
+    jobs = [(source, cudart, ()) for source in sources + [os.path.join(HERE, 'runtime_mix.cu')]
+            for cudart in ('static', 'shared')]
+    jobs.append((os.path.join(HERE, 'gemm.cu'), 'shared', ('-lcublas',)))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda job: build_cuda(runner, *job), jobs))
+
+
+def cuda_environment(runner):
+    environment = dict(os.environ)
+    if runner.nvcc:
+        lib = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(runner.nvcc))), 'lib64')
+        parts = [environment.get('LD_LIBRARY_PATH'), lib]
+        environment['LD_LIBRARY_PATH'] = ':'.join(part for part in parts if part)
+    return environment
+
+
+def cuda_programs(runner, sources):
+    for source in sources:
+        for cudart in ('static', 'shared'):
+            name = f'{os.path.basename(source)} {cudart}'
+            program = build_cuda(runner, source, cudart)
+            if program is None:
+                runner.add(Row(name, note='nvcc refused it or is missing'))
+                continue
+            environment = cuda_environment(runner)
+            label = f'{os.path.splitext(os.path.basename(source))[0]}-{cudart}'
+            native = runner.run(f'{label}-native', [program], CASE_SECONDS, environment)
+            remote = runner.remote(f'{label}-remote', [program], CASE_SECONDS, environment)
+            compare_outputs(runner, name, native, remote)
+
+
+def samples(runner):
+    for program in sorted(glob.glob(os.path.join(runner.prefix, 'samples', '*'))):
+        if os.access(program, os.X_OK) and os.path.isfile(program):
+            name = os.path.basename(program)
+            native = runner.run(f'{name}-native', [program], CASE_SECONDS)
+            remote = runner.remote(f'{name}-remote', [program], CASE_SECONDS)
+            compare_outputs(runner, name, native, remote)
+    cuda_programs(runner, sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', '*.cu'))))
+
+
+def runtime(runner):
+    cuda_programs(runner, [os.path.join(HERE, 'runtime_mix.cu')])
+
+
+def cublas(runner):
+    program = build_cuda(runner, os.path.join(HERE, 'gemm.cu'), 'shared', ('-lcublas',))
+    if program is None:
+        runner.add(Row('cublas gemm', note='nvcc refused it or is missing'))
+        return
+    environment = cuda_environment(runner)
+    files = [os.path.join(runner.out, f'gemm-{kind}.bytes') for kind in ('native', 'remote')]
+    native = runner.run('gemm-native', [program, files[0]], CASE_SECONDS, environment)
+    remote = runner.remote('gemm-remote', [program, files[1]], CASE_SECONDS, environment)
+    contents = []
+    for path in files:
+        if os.path.exists(path):
+            with open(path, 'rb') as file:
+                contents.append(file.read())
+            os.unlink(path)
+    same = len(contents) == 2 and contents[0] == contents[1] and len(contents[0]) > 0
+    compare_outputs(runner, 'cublas gemm', native, remote, same)
+
+
+def near(a, b):
+    return abs(a - b) <= NEAR * max(abs(a), abs(b), 1e-9)
+
+
+def torch_case(runner, case):
+    script = os.path.join(HERE, 'torch_cases.py')
+    found = {}
+    outcomes = {}
+    for kind in ('native', 'remote'):
+        path = os.path.join(runner.out, f'torch-{case}-{kind}.json')
+        command = [sys.executable, script, case, path]
+        do = runner.run if kind == 'native' else runner.remote
+        outcomes[kind] = do(f'torch-{case}-{kind}', command, CASE_SECONDS)
+        if outcomes[kind].status == 'ok' and os.path.exists(path):
+            with open(path, encoding='utf-8') as file:
+                found[kind] = json.load(file)
+    row = Row(f'torch {case}', outcomes['native'].status, outcomes['remote'].status)
+    if len(found) == 2:
+        native, remote = found['native'], found['remote']
+        different = [name for name in native['equal']
+                     if native['equal'][name] != remote['equal'].get(name)]
+        different += [name for name, value in native['near'].items()
+                      if not near(value, remote['near'].get(name, float('nan')))]
+        row.equal = 'yes' if not different else 'NO'
+        row.note = ', '.join(different)[:80]
+        row.times = ratios(native['times'], remote['times'])
+    else:
+        said = [line for line in outcomes['remote'].output.splitlines() if 'rror' in line]
+        row.note = said[-1].strip()[:90] if said else ''
+    runner.add(row)
+
+
+def bench(runner):
+    program = os.path.join(runner.prefix, 'bin', 'flyt-bench')
+    path = os.path.join(runner.out, 'bench.json')
+    outcome = runner.run('bench', [program, '--json', path], BENCH_SECONDS)
+    print(outcome.output, flush=True)
+    runner.add(Row('bench', '-', outcome.status, 'yes' if outcome.status == 'ok' else 'NO'))
+
+
+def print_table(runner):
+    print(f'\n{"what":<34}{"native":<14}{"remote":<14}{"equal":<7}note')
+    for row in runner.rows:
+        print(f'{row.name:<34}{row.native:<14}{row.remote:<14}{row.equal:<7}{row.note}')
+    print(f'\n{"time":<50}{"native":>12}{"remote":>12}{"ratio":>8}')
+    for row in runner.rows:
+        for name, time_row in row.times.items():
+            print(f'{row.name + " " + name:<50}{time_row["native"]:>12.3f}'
+                  f'{time_row["remote"]:>12.3f}{time_row["ratio"] or 0:>8.2f}')
+    good = sum(row.good() for row in runner.rows)
+    print(f'\n{good} passed, {len(runner.rows) - good} failed')
+    return 0 if good == len(runner.rows) and runner.rows else 1
+
+
+def write_summary(runner):
+    with open(os.path.join(runner.out, 'summary.json'), 'w', encoding='utf-8') as file:
+        json.dump([dataclasses.asdict(row) for row in runner.rows], file, indent=1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    in_tree = os.path.exists(os.path.join(ROOT, 'CMakeLists.txt'))
+    parser.add_argument('--prefix', default=os.path.join(ROOT, 'build/release' if in_tree else '.'))
+    parser.add_argument('--out', default=os.path.join(ROOT, 'out', 'gpu-test'))
+    parser.add_argument('--only', help='comma-separated names')
+    parser.add_argument('--minutes', type=float, default=8.0, help='time for everything together')
+    parser.add_argument('--url', default='tcp://127.0.0.1:0', help='where the server listens')
+    arguments = parser.parse_args()
+    runner = Runner(arguments)
+    steps = {'runtime': runtime, 'cublas': cublas, 'conformance': conformance, 'samples': samples}
+    for case in TORCH_CASES:
+        steps[f'torch:{case}'] = lambda r, case=case: torch_case(r, case)
+    steps['bench'] = bench
+    only = arguments.only.split(',') if arguments.only else list(steps)
+    started = time.monotonic()
+    if {'runtime', 'cublas', 'samples'} & set(only):
+        build_all(runner)
+    try:
+        for name, step in steps.items():
+            if name not in only and name.split(':')[0] not in only:
+                continue
+            print(f'== {name} ({time.monotonic() - started:.0f} s)', flush=True)
+            try:
+                step(runner)
+            except Exception as error:  # One broken step must not cost the others.
+                runner.add(Row(name, note=f'{type(error).__name__}: {error}'))
+            write_summary(runner)
+    finally:
+        runner.close()
+    return print_table(runner)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
