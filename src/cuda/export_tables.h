@@ -144,6 +144,7 @@ class ExportTables {
 
   // Tools' callback hooks: scratch memory.
   static CUresult large_scratch(void** buffer, std::size_t* bytes) {
+    // lint: allow(globals): the caller writes here, and expects it to stay.
     static std::array<std::uint64_t, 128> scratch;
     *buffer = scratch.data();
     *bytes = sizeof scratch;
@@ -151,6 +152,7 @@ class ExportTables {
   }
   static CUresult small_scratch(void** buffer, std::size_t* bytes) {
     constexpr std::size_t kSmallBytes = 14;
+    // lint: allow(globals): the caller writes here, and expects it to stay.
     static std::array<std::uint64_t, 2> scratch;
     *buffer = scratch.data();
     *bytes = kSmallBytes;
