@@ -3,7 +3,8 @@ include_guard()
 
 # Compile options of everything that the client library contains: it is a guest in other
 # people's processes, so it throws nothing and needs no type information.
-set(FLYT_GUEST_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions> $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
+set(FLYT_GUEST_OPTIONS
+  $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions> $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 
 # flyt_library(NAME [GUEST] SOURCES a.cc ... [USES flyt_base ...])
 function(flyt_library name)
