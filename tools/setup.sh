@@ -9,8 +9,8 @@ PACKAGES=(
   libgtest-dev libgmock-dev                # the tests
   binutils clang-format-14                 # lint
 )
-TIDY=(clang-14 clang-tidy-14)
-FUZZ=(clang-14 llvm-14 libclang-rt-14-dev)
+TIDY=(clang-tidy-14)
+FUZZ=(clang libclang-rt-dev llvm)  # llvm: the symbolizer
 
 for option in "$@"; do
   case "$option" in
