@@ -126,6 +126,10 @@ class LetsPass(unittest.TestCase):
         self.check('struct A {\n  A(const A&) = delete;\n  A& operator=(const A&) = delete;\n};\n'
                    'void f(void* p) {\n  new (p) A();\n}\n')
 
+    def test_an_owner_that_takes_a_private_object(self):
+        self.check('void f() {\n  std::unique_ptr<A> a(new A(1));\n}\n'
+                   'auto g() { return std::unique_ptr<A>(new A(1)); }\n')
+
     def test_what_programs_may_do(self):
         self.check('int main() {\n  std::printf("x");\n}\n', 'bench/a.cc')
         self.check('void f() {\n  clock.sleep_for(x);\n}\n')

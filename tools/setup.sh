@@ -6,6 +6,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 PACKAGES=(
   g++ cmake ninja-build python3 git        # the build
   ccache lld                               # faster builds
+  liblz4-dev libzstd-dev                   # the software GPU reads compressed fat binaries
   libgtest-dev libgmock-dev                # the tests
   binutils clang-format-14                 # lint
 )

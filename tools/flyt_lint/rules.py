@@ -27,12 +27,14 @@ PROGRAMS = r'(tests|bench|tools|codegen)/'
 class Pattern:
     """A rule that is one expression over code (comments and strings already blanked)."""
 
-    def __init__(self, name, expression, message, where=r'', allowed=None):
+    def __init__(self, name, expression, message, where=r'', allowed=None, after=None):
         self.name = name
         self.expression = re.compile(expression, re.M)
         self.message = message
         self.where = re.compile(where)
         self.allowed = re.compile(allowed) if allowed else None
+        # A match right behind this is fine.
+        self.after = re.compile(f'(?:{after})$') if after else None
 
     def check(self, source, code):
         if not self.where.match(source.path):
@@ -42,6 +44,8 @@ class Pattern:
         for match in self.expression.finditer(code):
             # The first visible character: leading context of the match may be a line before.
             offset = match.start() + len(match.group()) - len(match.group().lstrip())
+            if self.after and self.after.search(code[max(0, offset - 120):offset]):
+                continue
             yield source.line_of(offset), self.name, self.message
 
 
@@ -51,7 +55,7 @@ PATTERNS = [
             'time comes from a Clock', allowed=r'src/base/(clock|log)\.cc|' + PROGRAMS),
     Pattern('sleep', r'\bsleep_(for|until)\s*\(|\b(u|nano)?sleep\s*\(|\bclock_nanosleep\s*\(',
             'tests wait for events, never for time', where=TEST),
-    Pattern('sleep', r'this_thread::sleep_|\b(u|nano)sleep\s*\(|(?<![\w.>])sleep\s*\(',
+    Pattern('sleep', r'this_thread::sleep_|\b(u|nano)sleep\s*\(|(?<![\w.>])sleep\s*\(\s*\d',
             'time passes through a Clock', where=r'src/',
             allowed=r'src/base/clock\.cc|' + TEST),
     Pattern('chance', r'\brandom_device\b|\bmt19937|\bs?rand\s*\(|\bgetrandom\s*\(|\barc4random',
@@ -64,7 +68,9 @@ PATTERNS = [
             allowed=r'src/transport/|tests/|bench/|src/server/(handoff|warm)\w*\.(h|cc)'),
     Pattern('memory', r'(?<!operator )(?<![\w:>.])new\b(?!\s*\()'
             r'|(?<![\w:>.])new\s*\((?=[^)]*nothrow)',
-            'no new: make_unique, a container or a member'),
+            'no new: make_unique, a container or a member',
+            # A private constructor keeps make_unique out.
+            after=r'\bunique_ptr<[^;{}]*>\s*(\w+\s*)?[({]\s*'),
     Pattern('memory', r'(?<!= )(?<!=)(?<!operator )\bdelete\b(?!\s*[;,)]\s*$)'
             r'(?=\s*(\[\s*\]\s*)?[\w(*:])',
             'no delete: resources are released by destructors'),
@@ -86,8 +92,6 @@ PATTERNS = [
             r'|\bdynamic_cast\b|\btypeid\b',
             'no streams, exceptions or type information in the client library', where=GUEST,
             allowed=TEST),
-    Pattern('using', r'^using namespace\b', 'no using-directives at namespace scope',
-            where=r'src/.*\.h$'),
 ]
 
 # One place each for what an API without a session argument forces on us.
