@@ -14,8 +14,9 @@ for argument in "$@"; do
 done
 
 status=0
-python3 tools/lint_test.py 2>/tmp/flyt-lint-test.$$ || { cat /tmp/flyt-lint-test.$$; status=1; }
-rm -f /tmp/flyt-lint-test.$$
+for tests in tools/lint_test.py tools/tooling_test.py; do
+  said="$(python3 "$tests" 2>&1)" || { echo "$said"; status=1; }
+done
 library=()
 [[ -e build/release/lib/client/libcuda.so.1 ]] && library=(--library build/release)
 python3 tools/lint.py "${library[@]}" "${paths[@]}" || status=1
