@@ -103,10 +103,15 @@ def ctest(preset, name_filter, totals):
         f'{len(failed)} failed')
 
 
-def check_client_library(totals):
-    """The optimised client library is the one that goes into other people's processes."""
-    totals.add('release: client library',
-               run(['python3', 'tools/lint.py', '--library', 'build/release', 'README.md']) == 0)
+def check_release(totals):
+    """What only the optimised build can show: the library that goes into other people's
+    processes, whole programs through a server, and the archive."""
+    for name, command in (
+            ('client library', ['tools/lint.py', '--library', 'build/release', 'README.md']),
+            ('demo', ['tools/demo.py', '--prefix', 'build/release']),
+            ('bundle', ['packaging/bundle.py'])):
+        say(f'== release: {name}')
+        totals.add(f'release: {name}', run(['python3', *command]) == 0)
 
 
 def main():
@@ -125,7 +130,7 @@ def main():
         if build(preset, totals):
             ctest(preset, arguments.filter, totals)
             if preset == 'release' and not arguments.filter:
-                check_client_library(totals)
+                check_release(totals)
         elif not arguments.keep_going:
             break
     say(f'== all: {time.monotonic() - started:.0f} s')
