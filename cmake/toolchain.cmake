@@ -15,6 +15,8 @@ endif()
 if(FLYT_SANITIZE)
   add_compile_options(-fsanitize=${FLYT_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
+  # The guest libraries have no type information, which the vptr check would ask for.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=vptr>)
   add_link_options(-fsanitize=${FLYT_SANITIZE})
 endif()
 
