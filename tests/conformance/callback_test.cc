@@ -1,0 +1,148 @@
+// Host functions and stream callbacks: order, arguments, and what they may call.
+#include <atomic>
+#include <vector>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace flyt::conformance {
+namespace {
+
+using CallbackTest = ContextTest;
+
+void CUDA_CB append(void* user) {
+  auto* list = static_cast<std::pair<std::vector<int>*, int>*>(user);
+  list->first->push_back(list->second);
+}
+
+TEST_F(CallbackTest, HostFunctionsRunInStreamOrder) {
+  const Stream stream;
+  std::vector<int> order;
+  std::pair<std::vector<int>*, int> calls[] = {{&order, 1}, {&order, 2}, {&order, 3}};
+  for (auto& call : calls) CU_OK(cu().cuLaunchHostFunc(stream, append, &call));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ((std::vector<int>{1, 2, 3}), order);
+}
+
+struct Seen {
+  const PinnedMemory* memory = nullptr;
+  std::uint32_t value = 0;
+};
+
+void CUDA_CB look(void* user) {
+  auto* seen = static_cast<Seen*>(user);
+  seen->value = *seen->memory->as<volatile std::uint32_t>();
+}
+
+TEST_F(CallbackTest, AHostFunctionSeesTheBytesCopiedBeforeIt) {
+  const Stream stream;
+  const Module module(kBasicPtx);
+  const DeviceMemory memory(4);
+  const PinnedMemory out(4);
+  *out.as<std::uint32_t>() = 0;
+  Seen seen{&out, 0};
+  CU_OK(
+      launch(module.function("store_value"), 1, 1, stream, static_cast<CUdeviceptr>(memory), 55u));
+  CU_OK(cu().cuMemcpyDtoHAsync_v2(out.data(), memory, 4, stream));
+  CU_OK(cu().cuLaunchHostFunc(stream, look, &seen));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(55u, seen.value);
+}
+
+struct Held {
+  std::atomic<bool> running{false};
+  std::atomic<bool> release{false};
+};
+
+void CUDA_CB hold(void* user) {
+  auto* held = static_cast<Held*>(user);
+  held->running = true;
+  eventually([&] { return held->release.load(); });
+}
+
+TEST_F(CallbackTest, WorkBehindAHostFunctionWaitsForIt) {
+  const Stream stream;
+  const Module module(kBasicPtx);
+  const CUfunction store = module.function("store_value");
+  const DeviceMemory memory(4);
+  memory.fill(0);
+  Held held;
+  CU_OK(cu().cuLaunchHostFunc(stream, hold, &held));
+  CU_OK(launch(store, 1, 1, stream, static_cast<CUdeviceptr>(memory), 1u));
+  ASSERT_TRUE(eventually([&] { return held.running.load(); }));
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(stream));
+  held.release = true;
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(1u, memory.read<std::uint32_t>()[0]);
+}
+
+struct Answers {
+  CUresult allocate = CUDA_SUCCESS;
+  CUresult synchronize = CUDA_SUCCESS;
+  CUresult create = CUDA_SUCCESS;
+};
+
+void CUDA_CB call_cuda(void* user) {
+  const Unrecorded quiet;
+  auto* answers = static_cast<Answers*>(user);
+  CUdeviceptr address = 0;
+  CUevent event = nullptr;
+  answers->allocate = cu().cuMemAlloc_v2(&address, 4);
+  answers->synchronize = cu().cuCtxSynchronize();
+  answers->create = cu().cuEventCreate(&event, 0);
+}
+
+TEST_F(CallbackTest, CudaCallsFromAHostFunctionAreNotPermitted) {
+  const Stream stream;
+  Answers answers;
+  CU_OK(cu().cuLaunchHostFunc(stream, call_cuda, &answers));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, answers.allocate);
+  EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, answers.synchronize);
+  EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, answers.create);
+}
+
+struct Called {
+  CUstream stream = nullptr;
+  CUresult status = CUDA_ERROR_UNKNOWN;
+  int times = 0;
+};
+
+void CUDA_CB called_back(CUstream stream, CUresult status, void* user) {
+  auto* called = static_cast<Called*>(user);
+  called->stream = stream;
+  called->status = status;
+  ++called->times;
+}
+
+TEST_F(CallbackTest, ACallbackGetsItsStreamAndStatus) {
+  const Stream stream;
+  Called called;
+  CU_OK(cu().cuStreamAddCallback(stream, called_back, &called, 0));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(static_cast<CUstream>(stream), called.stream);
+  EXPECT_EQ(CUDA_SUCCESS, called.status);
+  EXPECT_EQ(1, called.times);
+}
+
+TEST_F(CallbackTest, ArgumentsAreChecked) {
+  const Stream stream;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuLaunchHostFunc(stream, nullptr, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamAddCallback(stream, nullptr, nullptr, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamAddCallback(stream, called_back, nullptr, 1));
+}
+
+void CUDA_CB count(void* user) { ++*static_cast<std::atomic<int>*>(user); }
+
+TEST_F(CallbackTest, ManyHostFunctionsOnManyStreamsAllRun) {
+  std::atomic<int> counter{0};
+  {
+    const Stream streams[4];
+    for (int i = 0; i < 200; ++i) CU_OK(cu().cuLaunchHostFunc(streams[i % 4], count, &counter));
+    CU_OK(cu().cuCtxSynchronize());
+  }
+  EXPECT_EQ(200, counter);
+}
+
+}  // namespace
+}  // namespace flyt::conformance

@@ -1,0 +1,75 @@
+#include "tests/conformance/driver.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <ostream>
+
+namespace flyt::conformance {
+namespace {
+
+thread_local int unrecorded_depth = 0;
+
+int transcript_fd() {
+  static const int fd = [] {
+    const char* path = std::getenv("FLYT_CONFORMANCE_TRANSCRIPT");
+    return path ? ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+  }();
+  return fd;
+}
+
+// Threads are numbered within the running test, in the order of their first recorded call.
+int thread_number(const std::string& test) {
+  static std::atomic<int> next{0};
+  static std::atomic<std::size_t> test_hash{0};
+  thread_local std::size_t mine_for = 0;
+  thread_local int mine = 0;
+  const std::size_t hash = std::hash<std::string>{}(test);
+  if (test_hash.exchange(hash) != hash) next = 0;
+  if (mine_for != hash) {
+    mine_for = hash;
+    mine = next++;
+  }
+  return mine;
+}
+
+Driver load() {
+  const char* path = std::getenv("FLYT_CONFORMANCE_LIBRARY");
+  Driver driver;
+  driver.library = path ? ::dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (driver.library == nullptr) {
+    const char* reason = path ? ::dlerror() : "no --library PATH given";
+    std::fprintf(stderr, "flyt_conformance: %s\n", reason);
+    ::_exit(2);
+  }
+#define FLYT_CALL(name) driver.name.bind(::dlsym(driver.library, #name));
+#include "tests/conformance/calls.inc"
+#undef FLYT_CALL
+  return driver;
+}
+
+}  // namespace
+
+void record(const char* call, CUresult result) {
+  if (unrecorded_depth > 0 || transcript_fd() < 0) return;
+  const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  std::string line = test ? std::string(test->test_suite_name()) + "." + test->name() : "-";
+  line += " " + std::to_string(thread_number(line)) + " " + call + " " + name_of(result) + "\n";
+  if (::write(transcript_fd(), line.data(), line.size()) < 0) ::_exit(3);
+}
+
+Unrecorded::Unrecorded() { ++unrecorded_depth; }
+Unrecorded::~Unrecorded() { --unrecorded_depth; }
+
+const Driver& cu() {
+  static const Driver driver = load();
+  return driver;
+}
+
+}  // namespace flyt::conformance
+
+void PrintTo(CUresult result, std::ostream* out) { *out << flyt::conformance::name_of(result); }

@@ -1,0 +1,105 @@
+// Handles that were never given out or are dead. NVIDIA's driver dereferences them and dies, so it
+// is not asked; ours must refuse them at the call.
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace flyt::conformance {
+namespace {
+
+using ForgedTest = ContextTest;
+
+template <class Handle>
+Handle wild() {
+  return reinterpret_cast<Handle>(std::uintptr_t{0x77777770});
+}
+
+TEST_F(ForgedTest, WildStreamsAreInvalidHandles) {
+  const DeviceMemory memory(16);
+  const Event event;
+  const auto stream = wild<CUstream>();
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamQuery(stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamSynchronize(stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamDestroy_v2(stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuMemsetD8Async(memory, 0, 4, stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuEventRecord(event, stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamWaitEvent(stream, event, 0));
+}
+
+TEST_F(ForgedTest, WildEventsAreInvalidHandles) {
+  const Stream stream;
+  const auto event = wild<CUevent>();
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuEventQuery(event));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuEventSynchronize(event));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuEventRecord(event, stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamWaitEvent(stream, event, 0));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuEventDestroy_v2(event));
+}
+
+TEST_F(ForgedTest, WildFunctionsAndModulesAreInvalidHandles) {
+  CUfunction function = nullptr;
+  int value = 0;
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, launch(wild<CUfunction>(), 1, 1, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE,
+        cu().cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, wild<CUfunction>()));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuModuleGetFunction(&function, wild<CUmodule>(), "x"));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuModuleUnload(wild<CUmodule>()));
+}
+
+TEST_F(ForgedTest, DestroyedStreamsAreRefused) {
+  CUstream stream = nullptr;
+  CU_OK(cu().cuStreamCreate(&stream, 0));
+  CU_OK(cu().cuStreamDestroy_v2(stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamQuery(stream));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamDestroy_v2(stream));
+}
+
+TEST_F(ForgedTest, DestroyedEventsAreRefused) {
+  CUevent event = nullptr;
+  CU_OK(cu().cuEventCreate(&event, 0));
+  CU_OK(cu().cuEventDestroy_v2(event));
+  EXPECT_NE(CUDA_SUCCESS, cu().cuEventQuery(event));
+  EXPECT_NE(CUDA_SUCCESS, cu().cuEventSynchronize(event));
+  EXPECT_NE(CUDA_SUCCESS, cu().cuEventDestroy_v2(event));
+}
+
+TEST_F(ForgedTest, FunctionsOfAnUnloadedModuleAreRefused) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CU_OK(cu().cuModuleLoadData(&module, kBasicPtx));
+  CU_OK(cu().cuModuleGetFunction(&function, module, "empty"));
+  CU_OK(cu().cuModuleUnload(module));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, launch(function, 1, 1, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuModuleUnload(module));
+}
+
+TEST_F(ForgedTest, AHandleOfOneKindIsNoHandleOfAnother) {
+  const Stream stream;
+  const Event event;
+  const auto stream_as_event = reinterpret_cast<CUevent>(static_cast<CUstream>(stream));
+  const auto event_as_stream = reinterpret_cast<CUstream>(static_cast<CUevent>(event));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuEventQuery(stream_as_event));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuStreamQuery(event_as_stream));
+}
+
+TEST_F(ForgedTest, ContextsOfNobodyAreRefused) {
+  CU_IS(CUDA_ERROR_INVALID_CONTEXT, cu().cuCtxPushCurrent_v2(wild<CUcontext>()));
+  CU_IS(CUDA_ERROR_INVALID_CONTEXT, cu().cuCtxSetCurrent(wild<CUcontext>()));
+}
+
+TEST_F(ForgedTest, NullWhereNvidiaWritesWithoutLookingIsRefused) {
+  void* found = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGetErrorName(CUDA_SUCCESS, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGetErrorString(CUDA_SUCCESS, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuModuleGetLoadingMode(nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGetProcAddress_v2(nullptr, &found, 12000, 0, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, nullptr));
+}
+
+TEST_F(ForgedTest, ANameOfNoLengthIsRefused) {
+  char name[4] = "abc";
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDeviceGetName(name, 0, device));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDeviceGetName(name, -1, device));
+}
+
+}  // namespace
+}  // namespace flyt::conformance

@@ -1,0 +1,145 @@
+// Libraries and kernels: context-independent loading.
+#include <cstring>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace flyt::conformance {
+namespace {
+
+class LibraryTest : public ContextTest {
+ protected:
+  void SetUp() override {
+    ContextTest::SetUp();
+    CU_OK(cu().cuLibraryLoadData(&library, kBasicPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  }
+  void TearDown() override {
+    const Unrecorded quiet;
+    if (library != nullptr) cu().cuLibraryUnload(library);
+  }
+  CUkernel kernel(const char* name) const {
+    CUkernel found = nullptr;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuLibraryGetKernel(&found, library, name));
+    return found;
+  }
+  CUlibrary library = nullptr;
+};
+
+TEST_F(LibraryTest, FindsKernelsByName) {
+  CUkernel found = nullptr;
+  CU_OK(cu().cuLibraryGetKernel(&found, library, "add_one"));
+  EXPECT_NE(nullptr, found);
+  CU_IS(CUDA_ERROR_NOT_FOUND, cu().cuLibraryGetKernel(&found, library, "missing"));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuLibraryGetKernel(nullptr, library, "add_one"));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuLibraryGetKernel(&found, library, nullptr));
+}
+
+TEST_F(LibraryTest, CountsAndEnumeratesKernels) {
+  unsigned count = 0;
+  CU_OK(cu().cuLibraryGetKernelCount(&count, library));
+  EXPECT_EQ(10u, count);
+  std::vector<CUkernel> kernels(count);
+  CU_OK(cu().cuLibraryEnumerateKernels(kernels.data(), count, library));
+  for (const CUkernel each : kernels) {
+    const char* name = nullptr;
+    CU_OK(cu().cuKernelGetName(&name, each));
+    EXPECT_NE(nullptr, name);
+    CUlibrary owner = nullptr;
+    CU_OK(cu().cuKernelGetLibrary(&owner, each));
+    EXPECT_EQ(library, owner);
+  }
+}
+
+TEST_F(LibraryTest, AKernelGivesAFunctionOfTheCurrentContext) {
+  CUfunction function = nullptr;
+  CU_OK(cu().cuKernelGetFunction(&function, kernel("store_value")));
+  const DeviceMemory out(4);
+  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 42u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(42u, out.read<std::uint32_t>()[0]);
+}
+
+TEST_F(LibraryTest, AKernelCanBeLaunchedAsItIs) {
+  const DeviceMemory out(4);
+  const CUkernel store = kernel("store_value");
+  CU_OK(launch(reinterpret_cast<CUfunction>(store), 1, 1, nullptr, static_cast<CUdeviceptr>(out),
+               43u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(43u, out.read<std::uint32_t>()[0]);
+}
+
+TEST_F(LibraryTest, KernelAttributesAreReadAndSetPerDevice) {
+  int value = 0;
+  const CUkernel sum = kernel("shared_sum");
+  CU_OK(cu().cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, sum, device));
+  EXPECT_EQ(1024, value);
+  CU_OK(cu().cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 49152, sum,
+                                  device));
+  CU_OK(cu().cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, sum,
+                                  device));
+  EXPECT_EQ(49152, value);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuKernelGetAttribute(nullptr, CU_FUNC_ATTRIBUTE_NUM_REGS, sum, device));
+  CU_IS(CUDA_ERROR_INVALID_DEVICE,
+        cu().cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, sum, 99));
+}
+
+TEST_F(LibraryTest, KernelParametersAreDescribed) {
+  std::size_t offset = 9;
+  std::size_t size = 0;
+  CU_OK(cu().cuKernelGetParamInfo(kernel("store_value"), 1, &offset, &size));
+  EXPECT_EQ(8u, offset);
+  EXPECT_EQ(4u, size);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuKernelGetParamInfo(kernel("store_value"), 2, &offset, &size));
+}
+
+TEST_F(LibraryTest, GlobalsAreFoundAndMissingOnesAreNot) {
+  CUdeviceptr address = 0;
+  std::size_t bytes = 0;
+  CU_OK(cu().cuLibraryGetGlobal(&address, &bytes, library, "words"));
+  EXPECT_EQ(256u, bytes);
+  CU_IS(CUDA_ERROR_NOT_FOUND, cu().cuLibraryGetGlobal(&address, &bytes, library, "missing"));
+  CU_IS(CUDA_ERROR_NOT_FOUND, cu().cuLibraryGetManaged(&address, &bytes, library, "words"));
+}
+
+TEST_F(LibraryTest, AModuleOfTheLibraryExistsInTheContext) {
+  CUmodule module = nullptr;
+  CU_OK(cu().cuLibraryGetModule(&module, library));
+  CUfunction function = nullptr;
+  CU_OK(cu().cuModuleGetFunction(&function, module, "add_one"));
+  CU_IS(CUDA_ERROR_NOT_PERMITTED, cu().cuModuleUnload(module));
+}
+
+TEST_F(LibraryTest, LoadChecksItsArguments) {
+  CUlibrary made = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuLibraryLoadData(nullptr, kBasicPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuLibraryLoadData(&made, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU_IS(CUDA_ERROR_FILE_NOT_FOUND,
+        cu().cuLibraryLoadFromFile(&made, "/nonexistent/flyt.ptx", nullptr, nullptr, 0, nullptr,
+                                   nullptr, 0));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuLibraryUnload(nullptr));
+}
+
+TEST_F(LibraryTest, ABrokenTextFailsAtItsFirstUse) {
+  CUlibrary made = nullptr;
+  CUkernel found = nullptr;
+  CU_OK(cu().cuLibraryLoadData(&made, kUnknownInstructionPtx, nullptr, nullptr, 0, nullptr, nullptr,
+                               0));
+  CU_IS(CUDA_ERROR_INVALID_PTX, cu().cuLibraryGetKernel(&found, made, "broken"));
+}
+
+TEST_F(LibraryTest, NeedsNoCurrentContextToLoad) {
+  CU_OK(cu().cuCtxSetCurrent(nullptr));
+  CUlibrary made = nullptr;
+  CU_OK(cu().cuLibraryLoadData(&made, kBasicPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel found = nullptr;
+  CU_OK(cu().cuLibraryGetKernel(&found, made, "empty"));
+  CU_OK(cu().cuLibraryUnload(made));
+  CU_OK(cu().cuCtxSetCurrent(context));
+}
+
+}  // namespace
+}  // namespace flyt::conformance

@@ -1,0 +1,68 @@
+// The linker: several texts become one image.
+#include <cstring>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace flyt::conformance {
+namespace {
+
+using LinkTest = ContextTest;
+
+CUresult add(CUlinkState state, const char* text, const char* name) {
+  return cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, const_cast<char*>(text),
+                               std::strlen(text) + 1, name, 0, nullptr, nullptr);
+}
+
+TEST_F(LinkTest, TwoTextsBecomeOneImageThatRuns) {
+  CUlinkState state = nullptr;
+  CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  CU_OK(add(state, kLinkCallerPtx, "caller.ptx"));
+  CU_OK(add(state, kLinkCalleePtx, "callee.ptx"));
+  void* image = nullptr;
+  std::size_t size = 0;
+  CU_OK(cu().cuLinkComplete(state, &image, &size));
+  EXPECT_NE(nullptr, image);
+  EXPECT_GT(size, 0u);
+  CUmodule module = nullptr;
+  CU_OK(cu().cuModuleLoadData(&module, image));
+  CU_OK(cu().cuLinkDestroy(state));
+  CUfunction function = nullptr;
+  CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
+  const DeviceMemory out(4);
+  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 20u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
+  CU_OK(cu().cuModuleUnload(module));
+}
+
+TEST_F(LinkTest, AMissingSymbolFailsTheLink) {
+  CUlinkState state = nullptr;
+  CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  CU_OK(add(state, kLinkCallerPtx, "caller.ptx"));
+  void* image = nullptr;
+  std::size_t size = 0;
+  EXPECT_NE(CUDA_SUCCESS, cu().cuLinkComplete(state, &image, &size));
+  CU_OK(cu().cuLinkDestroy(state));
+}
+
+TEST_F(LinkTest, BrokenTextIsRefusedWhenAdded) {
+  CUlinkState state = nullptr;
+  CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  CU_IS(CUDA_ERROR_INVALID_PTX, add(state, kSyntaxErrorPtx, "broken.ptx"));
+  CU_OK(cu().cuLinkDestroy(state));
+}
+
+TEST_F(LinkTest, NullArgumentsAreRefused) {
+  CUlinkState state = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuLinkCreate_v2(0, nullptr, nullptr, nullptr));
+  CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, nullptr, 10, "x", 0, nullptr, nullptr));
+  CU_IS(CUDA_ERROR_FILE_NOT_FOUND,
+        cu().cuLinkAddFile_v2(state, CU_JIT_INPUT_PTX, "/nonexistent/a.ptx", 0, nullptr, nullptr));
+  CU_OK(cu().cuLinkDestroy(state));
+}
+
+}  // namespace
+}  // namespace flyt::conformance

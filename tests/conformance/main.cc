@@ -1,0 +1,87 @@
+// flyt_conformance: the CUDA driver's documented behaviour, call by call, against any libcuda.
+//   --library PATH       the driver under test
+//   --driver NAME        whose lists hold: soft, nvidia, remote-soft, remote-nvidia
+//   --lists FOLDER       where NAME.never and NAME.not_yet are
+//   --transcript FILE    every call and its result, appended in order
+//   --server-driver PATH start a private flyt-server with this driver for the library to talk to
+//   --listen URL         where that server listens (default: a private unix socket)
+//   --deadline SECONDS   for one test     --verbose    print passing tests too
+// Everything that starts with --gtest_ goes to gtest.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/conformance/driver.h"
+#include "tests/conformance/supervisor.h"
+#include "tests/support/server_process.h"
+
+namespace {
+
+struct Options {
+  flyt::conformance::SupervisorOptions supervisor;
+  flyt::tests::ServerOptions server;
+  bool remote = false;
+};
+
+// False, with a message, on an unknown option.
+bool parse(int argc, char** argv, Options& options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--verbose") {
+      options.supervisor.verbose = true;
+      continue;
+    }
+    const char* value = i + 1 < argc ? argv[++i] : nullptr;
+    if (value == nullptr) {
+      std::fprintf(stderr, "flyt_conformance: %s needs a value\n", word.c_str());
+      return false;
+    }
+    if (word == "--library") {
+      ::setenv("FLYT_CONFORMANCE_LIBRARY", value, 1);
+    } else if (word == "--transcript") {
+      std::remove(value);
+      ::setenv("FLYT_CONFORMANCE_TRANSCRIPT", value, 1);
+    } else if (word == "--driver") {
+      options.supervisor.driver = value;
+    } else if (word == "--lists") {
+      options.supervisor.lists = value;
+    } else if (word == "--deadline") {
+      options.supervisor.deadline_seconds = std::atoi(value);
+    } else if (word == "--server-driver") {
+      options.server.driver = value;
+      options.remote = true;
+    } else if (word == "--listen") {
+      options.server.listen = value;
+    } else {
+      std::fprintf(stderr, "flyt_conformance: unknown option %s\n", word.c_str());
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (flyt::conformance::is_worker()) return flyt::conformance::work();
+  Options options;
+  if (!parse(argc, argv, options)) return 2;
+  flyt::tests::ServerProcess server;
+  if (options.remote) {
+    options.server.program = flyt::tests::server_program();
+    if (const auto started = server.start(options.server); !started) {
+      std::fprintf(stderr, "flyt_conformance: %s\n", started.error().message.c_str());
+      return 2;
+    }
+    ::setenv("FLYT_SERVER", server.url().c_str(), 1);
+  }
+  const int result = flyt::conformance::supervise(options.supervisor);
+  if (options.remote && !server.running()) {
+    std::fprintf(stderr, "flyt_conformance: the server died:\n%s\n", server.log().c_str());
+    return 1;
+  }
+  return result;
+}

@@ -1,0 +1,96 @@
+// Occupancy: how many blocks fit, and the block size that fills a device.
+#include <memory>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace flyt::conformance {
+namespace {
+
+class OccupancyTest : public ContextTest {
+ protected:
+  void SetUp() override {
+    ContextTest::SetUp();
+    module = std::make_unique<Module>(kBasicPtx);
+    function = module->function("empty");
+  }
+  std::unique_ptr<Module> module;
+  CUfunction function = nullptr;
+};
+
+TEST_F(OccupancyTest, BlocksAreLimitedByThreads) {
+  const int per_processor = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  int blocks = 0;
+  CU_OK(cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 1024, 0));
+  EXPECT_EQ(per_processor / 1024, blocks);
+  CU_OK(cu().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, function, 512, 0, 0));
+  EXPECT_EQ(per_processor / 512, blocks);
+}
+
+TEST_F(OccupancyTest, BlocksAreLimitedBySharedMemory) {
+  const int shared = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  int blocks = 0;
+  CU_OK(cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32, 40 * 1024));
+  EXPECT_LE(blocks, shared / (40 * 1024));
+  EXPECT_GE(blocks, 1);
+}
+
+TEST_F(OccupancyTest, ABlockThatDoesNotFitGivesZero) {
+  int blocks = -1;
+  CU_OK(cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 2048, 0));
+  EXPECT_EQ(0, blocks);
+  blocks = -1;
+  CU_OK(cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 128, 1 << 20));
+  EXPECT_EQ(0, blocks);
+}
+
+TEST_F(OccupancyTest, ArgumentsAreChecked) {
+  int blocks = 0;
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(nullptr, function, 32, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 0, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, -5, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, function, 32, 0, 0x80));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE,
+        cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, nullptr, 32, 0));
+}
+
+TEST_F(OccupancyTest, ThePotentialBlockSizeIsUsable) {
+  int grid = 0;
+  int block = 0;
+  CU_OK(cu().cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 0));
+  EXPECT_GE(grid, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  EXPECT_GE(block, 32);
+  EXPECT_LE(block, 1024);
+  CU_OK(cu().cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 64));
+  EXPECT_LE(block, 64);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuOccupancyMaxPotentialBlockSize(nullptr, &block, function, nullptr, 0, 0));
+}
+
+std::size_t CUDA_CB four_bytes_a_thread(int threads) {
+  return static_cast<std::size_t>(threads) * 4;
+}
+
+TEST_F(OccupancyTest, ASharedMemoryCallbackIsAsked) {
+  int grid = 0;
+  int block = 0;
+  CU_OK(cu().cuOccupancyMaxPotentialBlockSizeWithFlags(
+      &grid, &block, module->function("shared_sum"), four_bytes_a_thread, 0, 0, 0));
+  EXPECT_GE(block, 32);
+}
+
+TEST_F(OccupancyTest, AvailableDynamicSharedMemoryShrinksWithBlocks) {
+  std::size_t one = 0;
+  std::size_t four = 0;
+  CU_OK(cu().cuOccupancyAvailableDynamicSMemPerBlock(&one, function, 1, 128));
+  CU_OK(cu().cuOccupancyAvailableDynamicSMemPerBlock(&four, function, 4, 128));
+  EXPECT_GT(one, 0u);
+  EXPECT_LE(four, one);
+}
+
+}  // namespace
+}  // namespace flyt::conformance

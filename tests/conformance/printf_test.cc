@@ -1,0 +1,69 @@
+// Device printf arrives at the program's own standard output, before the wait that reveals it ends.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace flyt::conformance {
+namespace {
+
+class PrintfAlone : public ContextTest {
+ protected:
+  // Standard output of the process goes to a file until captured() reads it.
+  void SetUp() override {
+    ContextTest::SetUp();
+    char path[] = "/tmp/flyt-printf-XXXXXX";
+    file_ = ::mkstemp(path);
+    ASSERT_GE(file_, 0);
+    ::unlink(path);
+    std::fflush(stdout);
+    original_ = ::dup(1);
+    ::dup2(file_, 1);
+  }
+  void TearDown() override {
+    ::dup2(original_, 1);
+    ::close(original_);
+    ::close(file_);
+  }
+  std::string captured() const {
+    std::fflush(stdout);
+    char text[4096] = {};
+    const ssize_t size = ::pread(file_, text, sizeof(text) - 1, 0);
+    return std::string(text, size > 0 ? static_cast<std::size_t>(size) : 0);
+  }
+
+ private:
+  int file_ = -1;
+  int original_ = -1;
+};
+
+TEST_F(PrintfAlone, OneLineArrivesWithTheSynchronize) {
+  const Module module(kPrintPtx);
+  CU_OK(launch(module.function("say"), 1, 1, nullptr, 42u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ("value=42\n", captured());
+}
+
+TEST_F(PrintfAlone, EveryThreadPrints) {
+  const Module module(kPrintPtx);
+  CU_OK(launch(module.function("say"), 2, 8, nullptr, 7u));
+  CU_OK(cu().cuCtxSynchronize());
+  std::string expected;
+  for (int i = 0; i < 16; ++i) expected += "value=7\n";
+  EXPECT_EQ(expected, captured());
+}
+
+TEST_F(PrintfAlone, KernelsPrintInStreamOrder) {
+  const Module module(kPrintPtx);
+  const CUfunction say = module.function("say");
+  for (unsigned i = 0; i < 5; ++i) CU_OK(launch(say, 1, 1, nullptr, i));
+  CU_OK(cu().cuStreamSynchronize(nullptr));
+  EXPECT_EQ("value=0\nvalue=1\nvalue=2\nvalue=3\nvalue=4\n", captured());
+}
+
+}  // namespace
+}  // namespace flyt::conformance

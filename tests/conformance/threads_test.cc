@@ -1,0 +1,205 @@
+// Several threads: one that waits, loads or allocates never holds up another's launches; threads
+// that order themselves see their commands in that order.
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace flyt::conformance {
+namespace {
+
+class ThreadsTest : public ContextTest {
+ protected:
+  void SetUp() override {
+    ContextTest::SetUp();
+    module = std::make_unique<Module>(kBasicPtx);
+    add = module->function("add_one");
+    store = module->function("store_value");
+    memory = std::make_unique<DeviceMemory>(4096);
+    memory->fill(0);
+  }
+  void adopt_context() const { ASSERT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context)); }
+  CUresult add_one(CUstream stream) const {
+    return launch(add, 1, 32, stream, static_cast<CUdeviceptr>(*memory), 1u);
+  }
+  std::unique_ptr<Module> module;
+  std::unique_ptr<DeviceMemory> memory;
+  CUfunction add = nullptr;
+  CUfunction store = nullptr;
+};
+
+TEST_F(ThreadsTest, LaunchesProceedWhileAnotherThreadWaits) {
+  const Stream held;
+  const Stream busy;
+  Gate gate;
+  gate.close(held);
+  std::atomic<bool> waiting{false};
+  std::atomic<bool> released{false};
+  std::thread waiter([&] {
+    adopt_context();
+    waiting = true;
+    CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(held));
+    released = true;
+  });
+  ASSERT_TRUE(eventually([&] { return waiting.load(); }));
+  for (int i = 0; i < 300; ++i) CU_OK(add_one(busy));
+  CU_OK(cu().cuStreamSynchronize(busy));
+  EXPECT_FALSE(released);
+  gate.open();
+  waiter.join();
+  EXPECT_EQ(300u, memory->read<std::uint32_t>()[0]);
+}
+
+TEST_F(ThreadsTest, LaunchesProceedWhileAnotherThreadWaitsForAnEvent) {
+  const Stream held;
+  const Stream busy;
+  const Event event;
+  Gate gate;
+  gate.close(held);
+  CU_OK(cu().cuEventRecord(event, held));
+  std::atomic<bool> released{false};
+  std::thread waiter([&] {
+    adopt_context();
+    CU_IS(CUDA_SUCCESS, cu().cuEventSynchronize(event));
+    released = true;
+  });
+  for (int i = 0; i < 300; ++i) CU_OK(add_one(busy));
+  CU_OK(cu().cuStreamSynchronize(busy));
+  EXPECT_FALSE(released);
+  gate.open();
+  waiter.join();
+}
+
+TEST_F(ThreadsTest, LaunchesProceedWhileAnotherThreadCopiesFromABusyStream) {
+  const Stream held;
+  const Stream busy;
+  const PinnedMemory out(64);
+  const DeviceMemory source(64);
+  Gate gate;
+  gate.close(held);
+  CU_OK(cu().cuMemcpyDtoHAsync_v2(out.data(), source, 64, held));
+  std::thread waiter([&] {
+    adopt_context();
+    CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(held));
+  });
+  for (int i = 0; i < 100; ++i) CU_OK(add_one(busy));
+  CU_OK(cu().cuStreamSynchronize(busy));
+  gate.open();
+  waiter.join();
+}
+
+TEST_F(ThreadsTest, ManyThreadsMayBlockAtOnce) {
+  constexpr int kThreads = 16;
+  const Stream held;
+  const Stream busy;
+  Gate gate;
+  gate.close(held);
+  std::atomic<int> done{0};
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < kThreads; ++i) {
+    waiters.emplace_back([&] {
+      adopt_context();
+      CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(held));
+      ++done;
+    });
+  }
+  CU_OK(add_one(busy));
+  CU_OK(cu().cuStreamSynchronize(busy));
+  EXPECT_EQ(0, done);
+  gate.open();
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(kThreads, done);
+}
+
+TEST_F(ThreadsTest, LaunchesProceedWhileOthersLoadModulesAndAllocate) {
+  std::atomic<bool> stop{false};
+  std::thread loader([&] {
+    adopt_context();
+    while (!stop) {
+      const Unrecorded quiet;
+      CUmodule loaded = nullptr;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuModuleLoadData(&loaded, kBasicPtx));
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuModuleUnload(loaded));
+    }
+  });
+  std::thread allocator([&] {
+    adopt_context();
+    while (!stop) {
+      const Unrecorded quiet;
+      CUdeviceptr address = 0;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuMemAlloc_v2(&address, 3 << 20));
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuMemFree_v2(address));
+    }
+  });
+  const Stream stream;
+  for (int i = 0; i < 500; ++i) CU_OK(add_one(stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  stop = true;
+  loader.join();
+  allocator.join();
+  EXPECT_EQ(500u, memory->read<std::uint32_t>()[0]);
+}
+
+TEST_F(ThreadsTest, HostOrderedThreadsKeepTheirOrderOnOneStream) {
+  const Stream stream;
+  std::atomic<std::uint32_t> turn{0};
+  constexpr std::uint32_t kTurns = 200;
+  const auto play = [&](std::uint32_t parity) {
+    adopt_context();
+    for (std::uint32_t i = parity; i < kTurns; i += 2) {
+      if (!eventually([&] { return turn == i; })) return;
+      CU_IS(CUDA_SUCCESS, launch(store, 1, 1, stream, static_cast<CUdeviceptr>(*memory), i + 1));
+      turn = i + 1;
+    }
+  };
+  std::thread even(play, 0);
+  std::thread odd(play, 1);
+  even.join();
+  odd.join();
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(kTurns, memory->read<std::uint32_t>()[0]);
+}
+
+TEST_F(ThreadsTest, FourThreadsWorkOnTheirOwnStreams) {
+  constexpr int kThreads = 4;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([this, t] {
+      adopt_context();
+      const Stream stream;
+      const DeviceMemory own(4);
+      own.fill(0);
+      for (int i = 0; i < 200; ++i) {
+        CU_IS(CUDA_SUCCESS, launch(add, 1, 32, stream, static_cast<CUdeviceptr>(own), 1u));
+        if (i % 50 == t) {
+          CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+        }
+      }
+      CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+      EXPECT_EQ(200u, own.read<std::uint32_t>()[0]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(ThreadsTest, ThreeHundredThreadsMayEachCall) {
+  std::atomic<int> done{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 300; ++t) {
+    threads.emplace_back([&] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      EXPECT_EQ(CUDA_SUCCESS, add_one(nullptr));
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSynchronize());
+      ++done;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(300, done);
+  EXPECT_EQ(300u, memory->read<std::uint32_t>()[0]);
+}
+
+}  // namespace
+}  // namespace flyt::conformance

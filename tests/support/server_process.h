@@ -1,0 +1,72 @@
+// ServerProcess: a private flyt-server for one test program, and what it logs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace flyt::tests {
+
+struct ServerOptions {
+  std::string program;          // Path of flyt-server.
+  std::string driver = "soft";  // --driver
+  std::string listen;           // --listen; empty: a fresh unix:// path in a private folder.
+  std::vector<std::string> arguments;
+};
+
+// Calls `done` until it says true; false when `seconds` have passed. Yields between calls.
+bool eventually(double seconds, const std::function<bool()>& done);
+
+// Killed and reaped at destruction. Safe from any thread once started.
+class ServerProcess {
+ public:
+  ServerProcess() = default;
+  ~ServerProcess();
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  // Returns when the server accepts connections.
+  Status start(const ServerOptions& options);
+  // SIGKILL to the parent process; sessions' processes follow by themselves.
+  void kill();
+  // SIGTERM, then waits; the exit status, or minus the signal; -1000 when it does not end.
+  int terminate(double seconds);
+
+  pid_t pid() const { return pid_; }
+  bool running() const;
+  const std::string& url() const { return url_; }
+
+  // What it has logged so far.
+  std::string log() const EXCLUDES(mutex_);
+  bool logged(const std::string& text, double seconds) const;
+  // Processes whose parent is the server, zombies included.
+  std::vector<pid_t> children() const;
+  std::vector<pid_t> zombies() const;
+  // Open descriptors of the server's parent process.
+  std::size_t open_descriptors() const;
+
+ private:
+  void read_log();
+
+  pid_t pid_ = -1;
+  std::string url_;
+  std::string folder_;
+  Fd log_pipe_;
+  std::thread reader_;
+  mutable Mutex mutex_;
+  std::string log_ GUARDED_BY(mutex_);
+};
+
+// The flyt-server that was built beside the running test program (../bin, then the same folder).
+std::string server_program();
+// The same for a library: ../lib/NAME.
+std::string built_library(const std::string& name);
+
+}  // namespace flyt::tests
