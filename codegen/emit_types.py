@@ -37,7 +37,8 @@ def render_fields(struct, indent):
     for position, field in enumerate(struct.fields):
         lengths = "".join(f"[{length}]" for length in field.dimensions)
         if isinstance(field.type, Struct):
-            lines.append(f"{indent}{field.type.kind} {{")
+            tag = f"{field.type.tag} " if field.type.tag else ""
+            lines.append(f"{indent}{field.type.kind} {tag}{{")
             lines += render_fields(field.type, indent + "  ")
             lines.append(f"{indent}}}{' ' + field.name if field.name else ''}{lengths};")
         else:

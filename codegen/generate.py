@@ -26,17 +26,17 @@ def load(root):
     return api
 
 
-def write_if_changed(path, text):
+def write_if_changed(path, content):
+    data = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
-        with open(path, encoding="utf-8") as file:
-            if file.read() == text:
-                return False
+        with open(path, "rb") as file:
+            if file.read() == data:
+                return
     except FileNotFoundError:
         pass
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    return True
+    with open(path, "wb") as file:
+        file.write(data)
 
 
 def main():
@@ -57,8 +57,8 @@ def main():
     if options.check:
         print("the description is consistent")
     if options.out:
-        for path, text in files.items():
-            write_if_changed(os.path.join(options.out, path), text)
+        for path, content in files.items():
+            write_if_changed(os.path.join(options.out, path), content)
     if options.stamp:
         with open(options.stamp, "w", encoding="utf-8"):
             pass

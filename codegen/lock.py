@@ -17,6 +17,7 @@ from model import ApiError, Enum, Handle, Struct, Where  # noqa: E402
 
 OP_MIN = 16  # Smaller numbers are the protocol's own.
 OP_MAX = 65535
+UNRELEASED = "# unreleased"
 HEADER = """\
 # Op numbers of the wire protocol. Append-only: python3 codegen/lock.py --append
 # NUMBER NAME SHAPE; shapes are explained in docs/api-format.md.
@@ -99,9 +100,18 @@ def read(path):
     return rows, last
 
 
+def unreleased(path):
+    """Whether the lock says that no release has used its numbers yet: they may still change."""
+    with open(path, encoding="utf-8") as file:
+        return any(line.startswith(UNRELEASED) for line in file)
+
+
 def apply(api, path):
     """Gives every command its number, or says what the lock does not agree with."""
     rows, _ = read(path)
+    if unreleased(path):
+        rows = {command.name: (number, shape(api, command), command.where)
+                for number, command in enumerate(api.commands, OP_MIN)}
     seen = set()
     for command in api.commands:
         if command.name not in rows:
@@ -125,8 +135,10 @@ def apply(api, path):
 
 
 def write(path, lines):
+    mark = f"{UNRELEASED}: numbers may still change; remove this line to fix them\n"
+    head = HEADER + (mark if os.path.exists(path) and unreleased(path) else "")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(HEADER + "".join(line + "\n" for line in lines))
+        file.write(head + "".join(line + "\n" for line in lines))
 
 
 def append(api, path):

@@ -128,10 +128,10 @@ def parse_fields(statement):
     fields = []
     while not statement.accept("}"):
         where = statement.place()
-        if statement.peek() in ("struct", "union") and statement.peek(1) == "{":
-            kind = statement.take()
-            statement.take()
-            kind = Struct(kind, None, None, 0, parse_fields(statement), where)
+        if statement.peek() in ("struct", "union"):
+            kind, tag = statement.take(), parse_tag(statement)
+            statement.expect("{", f"an inner {kind}")
+            kind = Struct(kind, None, tag, 0, parse_fields(statement), where)
             # A name on the closing brace's line names the member; otherwise it is anonymous.
             closing = statement.tokens[statement.next - 1][1]
             named = statement.peek() not in ("", "}") and statement.place().line == closing

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""A shared library shows exactly the described functions: LIBRARY NAMES [EXTRA ...].
+
+LIBRARY is read with nm; NAMES is a file with one name a line; EXTRA names are shown as well.
+"""
+
+import subprocess
+import sys
+
+
+def exported(library):
+    """The names of all defined dynamic symbols."""
+    lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True,
+                           capture_output=True, text=True).stdout.splitlines()
+    return {line.split()[-1].split("@")[0] for line in lines}
+
+
+def main(arguments):
+    with open(arguments[1], encoding="utf-8") as file:
+        wanted = set(file.read().split()) | set(arguments[2:])
+    found = exported(arguments[0])
+    missing, extra = sorted(wanted - found), sorted(found - wanted)
+    for name in missing:
+        print(f"missing: {name}")
+    for name in extra:
+        print(f"not described: {name}")
+    print(f"{len(found)} names, {len(missing)} missing, {len(extra)} not described")
+    return 1 if missing or extra or len(wanted) < 637 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
