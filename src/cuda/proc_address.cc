@@ -11,16 +11,19 @@ constexpr cuuint64_t kKnownFlags =
 
 std::span<const ProcAddressRow> rows_of(std::span<const ProcAddressRow> rows,
                                         std::string_view name) {
-  const auto [first, last] =
-      std::ranges::equal_range(rows, name, std::ranges::less{}, &ProcAddressRow::name);
+  const auto first = std::lower_bound(
+      rows.begin(), rows.end(), name,
+      [](const ProcAddressRow& row, std::string_view wanted) { return row.name < wanted; });
+  const auto last = std::find_if(first, rows.end(),
+                                 [name](const ProcAddressRow& row) { return row.name != name; });
   return {first, last};
 }
 
 // Null if `version` is older than every row. A negative version is newer than all: so NVIDIA's
 // driver takes it.
 void* newest(std::span<const ProcAddressRow> rows, unsigned version, bool per_thread) {
-  const bool has_variants =
-      std::ranges::any_of(rows, [](const ProcAddressRow& row) { return row.variant != nullptr; });
+  const bool has_variants = std::any_of(
+      rows.begin(), rows.end(), [](const ProcAddressRow& row) { return row.variant != nullptr; });
   void* found = nullptr;
   for (const ProcAddressRow& row : rows) {
     if (per_thread && has_variants) {
