@@ -20,7 +20,7 @@ COMMENT_STARTS = {'.h': '//', '.cc': '//', '.c': '//', '.cu': '//', '.py': ('#',
 
 # The client library: our guests' rules hold in these folders.
 GUEST = r'src/(client|rpc|wire|transport|cuda|commands)/'
-TEST = r'(tests/.*|.*_test\.(cc|h|py))$'
+TEST = r'(tests/.*|src/(\w+/)*testing/.*|.*_test\.(cc|h|py))$'
 PROGRAMS = r'(tests|bench|tools|codegen)/'
 
 
