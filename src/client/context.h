@@ -5,49 +5,89 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/annotations.h"
+#include "client/handle_table.h"
 #include "cuda/types.h"
 
 namespace flyt::client {
 
-struct ContextStorage;  // Values that CUDA's libraries hang onto a context (context_storage.h).
-
-// One context. Fields without a lock are written before the handle is published and constant
-// afterwards.
+// One context. Never goes away, because native programs may still name a context that they have
+// destroyed; a primary context comes alive again under the same handle. Plain fields are written
+// before the handle is published and constant afterwards.
 struct ContextState {
-  ContextState();
-  ~ContextState();
-  void reset();
-
   std::uint64_t handle = 0;
-  std::uint32_t index = 0;  // wire::handle_index(handle), as command headers carry it.
+  std::uint32_t index = 0;  // Of the handle, as command headers carry it.
   CUdevice device = 0;
   bool primary = false;
-  std::uint32_t api_version = 0;
   std::uint64_t id = 0;  // cuCtxGetId
-  std::atomic<std::uint32_t> flags{0};
-  // The device error that every later call of this context gets; 0: none.
+  // The handle while the context is alive, else 0.
+  std::atomic<std::uint64_t> live{0};
+  // The device error that every later call in this context gets; 0: none.
   std::atomic<int> sticky{0};
+  std::atomic<std::uint32_t> api_version{0};
+  std::atomic<std::uint32_t> flags{0};
   std::atomic<int> cache_config{0};
-  // cuCtxGetLimit, by CUlimit; ~0: not asked yet.
-  std::array<std::atomic<std::uint64_t>, CU_LIMIT_MAX> limits;
-  std::unique_ptr<ContextStorage> storage;
+  std::atomic<int> least_priority{0};
+  std::atomic<int> greatest_priority{0};
+  // cuCtxGetLimit, by CUlimit; kUnknownLimit where the driver knows none.
+  static constexpr std::uint64_t kUnknownLimit = ~0ULL;
+  std::array<std::atomic<std::uint64_t>, CU_LIMIT_MAX> limits{};
+
+  void reset() {}  // For HandleTable, which never uses a context's slot again.
 };
 
 // What one thread of the program has. Belongs to its thread.
 struct ThreadState {
-  // Client thread number in command headers: 1 and up, never used again by another thread.
-  std::uint32_t number = 0;
-  // The current context: a handle value, 0 for none. The pushed ones lie below it in `stack`.
-  std::uint64_t current = 0;
-  // The State of `current` at the time it became current; valid while its handle still is.
+  // Inside a host function or callback, which must not call CUDA.
+  bool in_host_call = false;
+  // The current context and its handle; null and 0 for none.
   ContextState* current_state = nullptr;
-  std::vector<std::uint64_t> stack;
+  std::uint64_t current = 0;
 };
 
 // The calling thread's.
 ThreadState& thread_state();
+
+// Contexts below the current one, innermost last. The calling thread's.
+std::vector<ContextState*>& context_stack();
+
+// A device's primary context.
+struct PrimaryContext {
+  Mutex mutex;  // Held while it comes alive or dies, so that nobody sees it half made.
+  std::uint32_t retained GUARDED_BY(mutex) = 0;
+  ContextState* state GUARDED_BY(mutex) = nullptr;  // Null until it is first retained.
+  // As cuDevicePrimaryCtxGetState tells them, which programs ask before nearly every call.
+  std::atomic<bool> active{false};
+  std::atomic<std::uint32_t> flags{0};
+};
+
+// All contexts of a session. Safe from any thread.
+class Contexts {
+ public:
+  explicit Contexts(std::size_t devices)
+      : primaries_(std::make_unique<PrimaryContext[]>(devices)), devices_(devices) {}
+
+  // Null for anything that never was a context.
+  ContextState* find(CUcontext context) const { return table_.find(address_of(context)); }
+  HandleTable<ContextState>& table() { return table_; }
+  // device < number of devices.
+  PrimaryContext& primary(CUdevice device) { return primaries_[static_cast<std::size_t>(device)]; }
+  std::span<PrimaryContext> primaries() { return {primaries_.get(), devices_}; }
+
+  // A context that is not alive yet; null when there are no handles left.
+  ContextState* make(CUdevice device, bool primary);
+
+ private:
+  HandleTable<ContextState> table_{wire::HandleKind::kContext};
+  std::unique_ptr<PrimaryContext[]> primaries_;
+  std::size_t devices_;
+  std::atomic<std::uint64_t> next_id_{1};
+};
+
+// Makes a context the calling thread's current one, in place of the present one; null for none.
+void set_current(ContextState* context);
 
 }  // namespace flyt::client

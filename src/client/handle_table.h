@@ -14,9 +14,9 @@
 namespace flyt::client {
 
 // Gives out handle values and keeps one State for each. Safe from any thread. find() takes no lock
-// and no more than a few nanoseconds. A State stays at its address until its slot is used again,
-// so a program that uses a handle while it destroys it reads a stale State, never freed memory.
-// State must be default-constructible and have `void reset()`, which readies it for the next user.
+// and a few nanoseconds. A State stays at its address until its slot is used again, so a program
+// that uses a handle while it destroys it reads a stale State, never freed memory. State must be
+// default-constructible and have `void reset()`, which readies it for the next user.
 template <class State>
 class HandleTable {
  public:
@@ -26,60 +26,52 @@ class HandleTable {
     explicit operator bool() const { return handle != 0; }
   };
 
-  explicit HandleTable(wire::HandleKind kind) : kind_(kind) {}
+  explicit HandleTable(wire::HandleKind kind)
+      : kind_(kind), directory_(std::make_unique<Directory>()) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable() {
-    for (auto& slot : directory_) std::unique_ptr<Chunk>(slot.load(std::memory_order_relaxed));
+    for (auto& entry : *directory_) std::unique_ptr<Chunk>(entry.load(std::memory_order_relaxed));
   }
 
-  // A fresh handle whose State has been reset; found by others from publish() on.
+  // A fresh handle, whose State has been reset; found by others from publish() on.
   Made make() EXCLUDES(mutex_) {
     const Lock lock(mutex_);
     const std::uint32_t index = free_.size() > kReuseAfter ? take_free() : take_new();
     if (index == 0) return {};
     Slot& slot = at(index);
     slot.state.reset();
-    const std::uint32_t generation = slot.next_generation;
-    slot.next_generation = wire::next_generation(generation);
-    const std::uint64_t handle = wire::make_handle(kind_, index, generation);
-    slot.pending = handle;
-    return {handle, &slot.state};
+    slot.generation = wire::next_generation(slot.generation);
+    return {wire::Handle::make(kind_, slot.generation, index).value, &slot.state};
   }
 
   // Makes a handle of make() findable.
   void publish(std::uint64_t handle) {
-    Slot& slot = at(wire::handle_index(handle));
-    FLYT_ASSERT(slot.pending == handle);
-    slot.handle.store(handle, std::memory_order_release);
-    live_.fetch_add(1, std::memory_order_relaxed);
+    at(wire::Handle{handle}.index()).handle.store(handle, std::memory_order_release);
   }
 
   // Gives back a handle that was never published, because its creation failed.
   void discard(std::uint64_t handle) EXCLUDES(mutex_) {
     const Lock lock(mutex_);
-    free_.push_back(wire::handle_index(handle));
+    free_.push_back(wire::Handle{handle}.index());
   }
 
   // Null for anything that is not a live handle of this kind.
   State* find(std::uint64_t handle) const {
-    const std::uint32_t index = wire::handle_index(handle);
-    const Chunk* chunk = index / kChunkSlots < kChunks
-                             ? directory_[index / kChunkSlots].load(std::memory_order_acquire)
-                             : nullptr;
-    if (chunk == nullptr) return nullptr;
+    const std::uint32_t index = wire::Handle{handle}.index();
+    const Chunk* chunk = (*directory_)[index / kChunkSlots].load(std::memory_order_acquire);
+    if (chunk == nullptr || handle == 0) return nullptr;
     const Slot& slot = chunk->slots[index % kChunkSlots];
-    if (handle == 0 || slot.handle.load(std::memory_order_acquire) != handle) return nullptr;
+    if (slot.handle.load(std::memory_order_acquire) != handle) return nullptr;
     return const_cast<State*>(&slot.state);
   }
 
-  // Ends a handle; false if it was not live (or another thread ended it first).
+  // Ends a handle; false if it was not live, or another thread ended it first.
   bool drop(std::uint64_t handle) EXCLUDES(mutex_) {
     if (find(handle) == nullptr) return false;
-    const std::uint32_t index = wire::handle_index(handle);
+    const std::uint32_t index = wire::Handle{handle}.index();
     std::uint64_t expected = handle;
     if (!at(index).handle.compare_exchange_strong(expected, 0)) return false;
-    live_.fetch_sub(1, std::memory_order_relaxed);
     const Lock lock(mutex_);
     free_.push_back(index);
     return true;
@@ -89,7 +81,7 @@ class HandleTable {
   // not be seen.
   template <class Visit>
   void for_each(Visit&& visit) const {
-    for (const auto& entry : directory_) {
+    for (const auto& entry : *directory_) {
       Chunk* chunk = entry.load(std::memory_order_acquire);
       if (chunk == nullptr) return;
       for (Slot& slot : chunk->slots) {
@@ -99,27 +91,26 @@ class HandleTable {
     }
   }
 
-  std::uint32_t live() const { return live_.load(std::memory_order_relaxed); }
-
  private:
   static constexpr std::uint32_t kChunkSlots = 256;
-  static constexpr std::uint32_t kChunks = wire::kHandleIndexMax / kChunkSlots + 1;
+  static constexpr std::uint32_t kChunks = (wire::kHandleIndexMax + 1) / kChunkSlots;
   // Slots rest for a while, so that a stale handle stays recognisable.
   static constexpr std::size_t kReuseAfter = 64;
 
   struct Slot {
     std::atomic<std::uint64_t> handle{0};
-    std::uint64_t pending = 0;
-    std::uint32_t next_generation = wire::kFirstGeneration;
+    std::uint32_t generation = 0;
     State state{};
   };
   struct Chunk {
     std::array<Slot, kChunkSlots> slots;
   };
+  using Directory = std::array<std::atomic<Chunk*>, kChunks>;
 
   Slot& at(std::uint32_t index) const {
-    return directory_[index / kChunkSlots].load(std::memory_order_acquire)->slots[index %
-                                                                                  kChunkSlots];
+    Chunk* chunk = (*directory_)[index / kChunkSlots].load(std::memory_order_acquire);
+    FLYT_ASSERT(chunk != nullptr);
+    return chunk->slots[index % kChunkSlots];
   }
   std::uint32_t take_free() REQUIRES(mutex_) {
     const std::uint32_t index = free_.front();
@@ -130,7 +121,7 @@ class HandleTable {
   std::uint32_t take_new() REQUIRES(mutex_) {
     if (used_ >= wire::kHandleIndexMax) return free_.empty() ? 0 : take_free();
     const std::uint32_t index = ++used_;
-    auto& entry = directory_[index / kChunkSlots];
+    auto& entry = (*directory_)[index / kChunkSlots];
     if (entry.load(std::memory_order_relaxed) == nullptr) {
       entry.store(std::make_unique<Chunk>().release(), std::memory_order_release);
     }
@@ -138,8 +129,7 @@ class HandleTable {
   }
 
   const wire::HandleKind kind_;
-  std::array<std::atomic<Chunk*>, kChunks> directory_{};
-  std::atomic<std::uint32_t> live_{0};
+  std::unique_ptr<Directory> directory_;
   Mutex mutex_;
   std::uint32_t used_ GUARDED_BY(mutex_) = 0;
   std::deque<std::uint32_t> free_ GUARDED_BY(mutex_);

@@ -5,37 +5,38 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
-#include "base/annotations.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "client/context.h"
-#include "client/handle_table.h"
+#include "client/device_cache.h"
+#include "client/exchange.h"
+#include "client/refusals.h"
+#include "cuda/context_storage.h"
 #include "cuda/types.h"
 #include "rpc/channel.h"
 
 namespace flyt::client {
 
-struct MemoryState;   // Memory, streams, events, pools: client/memory_state.h.
-struct CodeState;     // Modules, libraries, functions, kernels, links: client/code_state.h.
-struct DeviceCache;   // What never changes about the devices: client/device_cache.h.
-struct PrivateTables; // What cuGetExportTable hands out: client/private_tables.h.
+class MemoryState;  // Memory, streams, events, pools, host functions: client/memory_state.h.
+struct CodeState;   // Modules, libraries, functions, kernels, links: client/code_state.h.
 
 struct SessionOptions {
-  std::string url;               // As FLYT_SERVER.
-  Duration connect_timeout{};    // Covers connecting and the hello.
+  std::string url;             // As FLYT_SERVER.
+  Duration connect_timeout{};  // Covers connecting and the hello.
   LogLevel log_level = LogLevel::kWarn;
+  rpc::ChannelOptions channel;
 };
 
-// Owns the channel and all client state. Safe from any thread. Lives until the process ends: a
-// program's threads may be inside calls when it exits, so the process's one is never destroyed.
+// Owns the channel and all client state. Safe from any thread. A process's own one lives until the
+// process ends: threads may be inside calls when it exits.
 class Session {
  public:
-  // Connects, greets, and fetches what never changes about the devices in one batch.
+  // Connects, greets, and fetches what never changes about the devices.
   static Result<std::unique_ptr<Session>> open(const SessionOptions& options);
-  // The same over a channel that is already connected (simulator).
-  static Result<std::unique_ptr<Session>> open(std::unique_ptr<rpc::Channel> channel,
+  // The same over a connection that is there already (simulator).
+  static Result<std::unique_ptr<Session>> open(std::unique_ptr<transport::Connection> connection,
                                                const SessionOptions& options);
   ~Session();
   Session(const Session&) = delete;
@@ -44,46 +45,63 @@ class Session {
   rpc::Channel& channel() { return *channel_; }
   const Log& log() const { return log_; }
 
-  // CUDA_ERROR_DEVICE_UNAVAILABLE once the server is lost (for ever), CUDA_SUCCESS before. Logs the
-  // reason once. One relaxed load while the server is there.
-  CUresult health() {
-    return channel_->lost() ? report_loss() : CUDA_SUCCESS;
+  // CUDA_ERROR_DEVICE_UNAVAILABLE once the server is lost, for ever. One load while it is there.
+  CUresult health() const {
+    return channel_->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
   }
 
-  const DeviceCache& devices() const { return *devices_; }
-  HandleTable<ContextState>& contexts() { return contexts_; }
+  const DeviceCache& devices() const { return devices_; }
+  Contexts& contexts() { return *contexts_; }
   MemoryState& memory() { return *memory_; }
   CodeState& code() { return *code_; }
-  PrivateTables& private_tables() { return *private_tables_; }
+  cuda::ContextStorage& storage() { return storage_; }
+  Refusals& refusals() { return refusals_; }
 
-  // The calling thread's current context; null and the result to return if there is none or it
-  // has been destroyed. A sticky error does not count here (Call does that).
-  ContextState* current_context(CUresult& result);
+  // Sends a command that nobody waits for, in the calling thread's current context.
+  template <class Command>
+  CUresult post(const Command& command) {
+    return send(*channel_, context_index(), command) ? CUDA_SUCCESS : health();
+  }
 
-  // What a posted command did wrong, kept until the next waiting call reports it. The first one
-  // wins until it is taken.
-  void note_posted_error(CUresult error);
-  // CUDA_SUCCESS if there is none; else the error, which is then forgotten.
-  CUresult take_posted_error();
+  // Sends a command in the calling thread's current context and waits for the answer; never
+  // CUDA_SUCCESS without one. A device error becomes sticky. The error of an earlier posted
+  // command is kept for take_posted_error().
+  template <class Command>
+  CUresult ask(const Command& command, typename Command::Reply& reply, rpc::Reply& answer) {
+    if (!exchange(*channel_, context_index(), command, reply, answer)) return health();
+    return settle(answer);
+  }
 
-  // After a waiting call: remembers a device error (illegal address and the like) as sticky for
-  // the context and returns what the program gets.
-  CUresult settle(ContextState* context, CUresult result);
+  // What an answer means for the calling thread's context and for posted errors; its own result.
+  CUresult settle(const rpc::Reply& answer);
+
+  // The error of an earlier posted command that no call has returned yet, which is then forgotten.
+  CUresult take_posted_error() {
+    if (posted_error_.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+    return static_cast<CUresult>(posted_error_.exchange(0));
+  }
+
+  // The index of the calling thread's current context for command headers; 0 if it has none or it
+  // is not alive.
+  static std::uint32_t context_index();
 
  private:
-  Session(std::unique_ptr<rpc::Channel> channel, const SessionOptions& options);
-  Status fetch_devices();
-  CUresult report_loss();
+  class Pushes;
+
+  Session(const SessionOptions& options);
+  Status start(std::unique_ptr<transport::Connection> connection, const SessionOptions& options,
+               Instant deadline);
 
   Log log_;
+  std::unique_ptr<Pushes> pushes_;
   std::unique_ptr<rpc::Channel> channel_;
-  std::unique_ptr<DeviceCache> devices_;
-  HandleTable<ContextState> contexts_{wire::HandleKind::kContext};
+  DeviceCache devices_;
+  cuda::ContextStorage storage_;
+  Refusals refusals_;
+  std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<CodeState> code_;
   std::unique_ptr<MemoryState> memory_;
-  std::unique_ptr<PrivateTables> private_tables_;
   std::atomic<int> posted_error_{0};
-  std::atomic<bool> loss_reported_{false};
 };
 
 // True for errors after which a context is unusable: the kernel or the device failed.

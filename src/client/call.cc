@@ -1,0 +1,62 @@
+#include "client/call.h"
+
+#include "client/code_state.h"
+#include "client/memory_state.h"
+#include "client/refusals.h"
+#include "cuda/default_stream.h"
+
+namespace flyt::client {
+namespace {
+
+CUresult handle_result(bool live) { return live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+
+}  // namespace
+
+CUresult enter(Needs needs) {
+  if (needs == Needs::kNothing) return CUDA_SUCCESS;
+  const Session* session = current_session();
+  if (session == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const ThreadState& thread = thread_state();
+  if (thread.in_host_call) return CUDA_ERROR_NOT_PERMITTED;
+  if (const CUresult lost = session->health(); lost != CUDA_SUCCESS) return lost;
+  if (needs == Needs::kInit) return CUDA_SUCCESS;
+  const ContextState* context = thread.current_state;
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->live.load(std::memory_order_relaxed) != thread.current) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
+}
+
+CUresult check(CUmodule handle) {
+  return handle_result(session().code().modules.find(address_of(handle)) != nullptr);
+}
+CUresult check(CUlibrary handle) {
+  return handle_result(session().code().libraries.find(address_of(handle)) != nullptr);
+}
+CUresult check(CUfunction handle) {
+  return handle_result(session().code().functions.find(address_of(handle)) != nullptr);
+}
+CUresult check(CUkernel handle) {
+  return handle_result(session().code().kernels.find(address_of(handle)) != nullptr);
+}
+CUresult check(CUlinkState handle) {
+  return handle_result(session().code().links.find(address_of(handle)) != nullptr);
+}
+CUresult check(CUcontext handle) {
+  const ContextState* state = session().contexts().find(handle);
+  if (state == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return state->live.load() == 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+CUresult check_device(CUdevice device) {
+  return session().devices().find(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult refused(const char* name, const char* reason) {
+  if (Session* session = current_session()) {
+    session->refusals().note(session->log(), name, reason);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace flyt::client

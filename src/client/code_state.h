@@ -1,0 +1,203 @@
+// CodeState: modules, libraries, kernels, functions and links as the program sees them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/annotations.h"
+#include "client/answer_cache.h"
+#include "client/handle_table.h"
+#include "client/jit_options.h"
+#include "cuda/types.h"
+
+namespace flyt::client {
+
+struct ContextState;
+
+// Where one parameter lies in the packed parameters of a kernel.
+struct Parameter {
+  std::uint32_t offset = 0;
+  std::uint32_t size = 0;
+};
+
+// What a kernel is, whatever device runs it. Constant.
+struct KernelCode {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::uint32_t parameter_bytes = 0;  // The end of the last one.
+};
+
+// Launch configurations that the driver has accepted before: those are posted, all others wait for
+// its verdict. Safe from any thread; forgets now and then, which costs one wait.
+class AcceptedLaunches {
+ public:
+  bool contains(std::uint64_t key) const {
+    for (const auto& known : keys_) {
+      if (known.load(std::memory_order_relaxed) == key) return true;
+    }
+    return false;
+  }
+  void add(std::uint64_t key) {
+    const std::uint32_t turn = next_.fetch_add(1, std::memory_order_relaxed);
+    keys_[turn % keys_.size()].store(key, std::memory_order_relaxed);
+  }
+  void clear() {
+    for (auto& key : keys_) key.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  std::array<std::atomic<std::uint64_t>, 8> keys_{};
+  std::atomic<std::uint32_t> next_{0};
+};
+
+// A function, or a kernel, on one device. Safe from any thread.
+struct FunctionFacts {
+  std::atomic<bool> described{false};
+  std::array<std::atomic<std::int32_t>, CU_FUNC_ATTRIBUTE_MAX> attributes{};
+  std::atomic<std::uint32_t> known{0};  // Bit i: the driver knows attribute i.
+  AcceptedLaunches accepted;
+  // Counts changes of attributes, so that answers from before one are not used after it.
+  std::atomic<std::uint64_t> version{0};
+
+  // An attribute was set: verdicts and occupancy have to be asked for again.
+  void set(std::uint32_t index, std::int32_t value) {
+    attributes[index].store(value, std::memory_order_relaxed);
+    version.fetch_add(1, std::memory_order_relaxed);
+    accepted.clear();
+  }
+
+  template <class Reply>
+  void fill(const Reply& reply) {
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < attributes.size() && i < reply.attributes.size(); ++i) {
+      attributes[i].store(reply.attributes[i], std::memory_order_relaxed);
+      if (i < reply.known.size() && reply.known[i] != 0) bits |= 1U << i;
+    }
+    known.store(bits, std::memory_order_relaxed);
+    described.store(true, std::memory_order_release);
+  }
+  void reset() {
+    described.store(false, std::memory_order_relaxed);
+    known.store(0, std::memory_order_relaxed);
+    accepted.clear();
+  }
+};
+
+// What cuFuncSetBlockShape and cuParamSet* leave for cuLaunch*. Old programs only.
+struct LegacyLaunch {
+  std::array<std::uint32_t, 3> block{1, 1, 1};
+  std::uint32_t shared_bytes = 0;
+  std::vector<std::byte> parameters;
+};
+
+struct FunctionState {
+  std::uint64_t handle = 0;
+  ContextState* context = nullptr;
+  std::uint64_t module = 0;  // 0 for a kernel's function until its module was asked for.
+  std::uint64_t kernel = 0;  // 0 for a module's own function.
+  std::shared_ptr<const KernelCode> code;
+  FunctionFacts facts;
+  std::unique_ptr<LegacyLaunch> legacy;
+
+  void reset() {
+    handle = module = kernel = 0;
+    context = nullptr;
+    code.reset();
+    facts.reset();
+    legacy.reset();
+  }
+};
+
+struct ModuleState {
+  std::uint64_t handle = 0;
+  ContextState* context = nullptr;
+  std::uint64_t library = 0;  // 0 unless it is the module of a library in one context.
+  // Both guarded by CodeState::mutex.
+  std::map<std::string, std::uint64_t, std::less<>> functions;
+  std::map<std::string, std::pair<CUdeviceptr, std::size_t>, std::less<>> globals;
+
+  void reset() {
+    handle = library = 0;
+    context = nullptr;
+    functions.clear();
+    globals.clear();
+  }
+};
+
+struct KernelState {
+  std::uint64_t handle = 0;
+  std::uint64_t library = 0;
+  std::shared_ptr<const KernelCode> code;
+  std::unique_ptr<FunctionFacts[]> facts;  // One a device.
+  // Its function in each context. Guarded by CodeState::mutex.
+  std::vector<std::pair<ContextState*, std::uint64_t>> functions;
+
+  void reset() {
+    handle = library = 0;
+    code.reset();
+    facts.reset();
+    functions.clear();
+  }
+};
+
+struct LibraryState {
+  std::uint64_t handle = 0;
+  // All guarded by CodeState::mutex.
+  std::map<std::string, std::uint64_t, std::less<>> kernels;
+  std::vector<std::pair<ContextState*, std::uint64_t>> modules;
+
+  void reset() {
+    handle = 0;
+    kernels.clear();
+    modules.clear();
+  }
+};
+
+struct LinkState {
+  std::unique_ptr<JitOptions> options;  // With the program's log buffers; live until destroyed.
+  std::vector<std::byte> cubin;         // The finished one, which the program may read.
+  bool complete = false;
+
+  void reset() {
+    options.reset();
+    cubin.clear();
+    complete = false;
+  }
+};
+
+// Safe from any thread.
+struct CodeState {
+  HandleTable<ModuleState> modules{wire::HandleKind::kModule};
+  HandleTable<LibraryState> libraries{wire::HandleKind::kLibrary};
+  HandleTable<FunctionState> functions{wire::HandleKind::kFunction};
+  HandleTable<KernelState> kernels{wire::HandleKind::kKernel};
+  HandleTable<LinkState> links{wire::HandleKind::kLink};
+  AnswerCache<std::uint64_t> occupancy;
+  AnswerCache<CUtensorMap> tensor_maps;
+  // Handles of uploads are used once and never looked up.
+  std::atomic<std::uint32_t> uploads{0};
+  std::mutex mutex;
+
+  std::uint64_t next_upload() {
+    const std::uint32_t number = uploads.fetch_add(1, std::memory_order_relaxed);
+    return wire::Handle::make(wire::HandleKind::kUpload,
+                              number / wire::kHandleIndexMax % wire::kHandleGenerationMax + 1,
+                              number % wire::kHandleIndexMax + 1)
+        .value;
+  }
+
+  // Drops what lives in a context: its modules and functions.
+  void on_context_destroyed(const ContextState& context);
+  // Drops a module, its functions and what it noted of globals.
+  void forget_module(std::uint64_t handle);
+};
+
+}  // namespace flyt::client

@@ -1,0 +1,107 @@
+#include "client/current.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/annotations.h"
+#include "client/context.h"
+#include "client/session.h"
+
+namespace flyt::client {
+namespace {
+
+constexpr std::int64_t kConnectTimeoutMs = 5000;
+
+constinit std::atomic<Session*> process_session{nullptr};
+// A child of fork() cannot use CUDA if its parent did, as natively.
+constinit std::atomic<bool> forked{false};
+// Held while a session is opened.
+constinit std::atomic_flag opening = ATOMIC_FLAG_INIT;
+
+constinit thread_local ThreadState this_thread;
+constinit thread_local Session* scoped_session = nullptr;
+thread_local std::vector<ContextState*> this_stack;
+
+std::string_view environment(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+Duration connect_timeout() {
+  const std::string_view text = environment("FLYT_CONNECT_TIMEOUT_MS");
+  std::int64_t ms = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (parsed.ec != std::errc() || ms <= 0) ms = kConnectTimeoutMs;
+  return std::chrono::milliseconds(ms);
+}
+
+// Runs in the child, where no other thread exists.
+void after_fork() {
+  Session* session = process_session.exchange(nullptr);
+  if (session == nullptr) return;
+  forked.store(true);
+  session->channel().abandon_after_fork();
+}
+
+CUresult open_session() {
+  const LogLevel level = log_level_of(environment("FLYT_LOG"), LogLevel::kWarn);
+  const Log log("flyt", level);
+  const std::string_view url = environment("FLYT_SERVER");
+  if (url.empty()) {
+    log.warn("no GPU server: set FLYT_SERVER to unix:///PATH or tcp://HOST:PORT, or start the"
+             " program with `flyt run --server URL -- PROGRAM`");
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  SessionOptions options;
+  options.url = std::string(url);
+  options.connect_timeout = connect_timeout();
+  options.log_level = level;
+  auto session = Session::open(options);
+  if (!session) {
+    log.warn("no session with the GPU server", {{"url", url}, {"why", session.error().message}});
+    return session.error().code == ErrorCode::kUnsupported ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+                                                           : CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  ::pthread_atfork(nullptr, nullptr, &after_fork);
+  const CUresult result =
+      session.value()->devices().count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) process_session.store(session.value().release());
+  return result;
+}
+
+}  // namespace
+
+Session* current_session() {
+  Session* scoped = scoped_session;
+  return scoped != nullptr ? scoped : process_session.load(std::memory_order_acquire);
+}
+
+CUresult start_session() {
+  if (current_session() != nullptr) return CUDA_SUCCESS;
+  if (forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
+  while (opening.test_and_set(std::memory_order_acquire)) opening.wait(true);
+  const CUresult result = current_session() != nullptr ? CUDA_SUCCESS : open_session();
+  opening.clear(std::memory_order_release);
+  opening.notify_one();
+  return result;
+}
+
+SessionScope::SessionScope(Session* session) : before_(scoped_session) {
+  scoped_session = session;
+}
+
+SessionScope::~SessionScope() { scoped_session = before_; }
+
+ThreadState& thread_state() { return this_thread; }
+
+std::vector<ContextState*>& context_stack() { return this_stack; }
+
+}  // namespace flyt::client

@@ -1,0 +1,118 @@
+// Kernel launches.
+#include "client/hooks_launch.h"
+
+#include <cstring>
+
+#include "client/call.h"
+#include "client/launch.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+// The state that old programs build up before cuLaunch*.
+CUresult legacy_of(CUfunction handle, LegacyLaunch*& out) {
+  FunctionState* function = session().code().functions.find(address_of(handle));
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!function->legacy) function->legacy = std::make_unique<LegacyLaunch>();
+  out = function->legacy.get();
+  return CUDA_SUCCESS;
+}
+
+CUresult set_parameter(CUfunction handle, int offset, const void* value, std::size_t bytes) {
+  LegacyLaunch* legacy = nullptr;
+  if (const CUresult no = legacy_of(handle, legacy); no != CUDA_SUCCESS) return no;
+  if (offset < 0 || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::size_t end = static_cast<std::size_t>(offset) + bytes;
+  if (end > PackedParameters::kBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (legacy->parameters.size() < end) legacy->parameters.resize(end);
+  std::memcpy(legacy->parameters.data() + offset, value, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult launch_legacy(CUfunction handle, int width, int height, CUstream stream) {
+  LegacyLaunch* legacy = nullptr;
+  if (const CUresult no = legacy_of(handle, legacy); no != CUDA_SUCCESS) return no;
+  if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const LaunchShape shape{
+      .grid = {static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height), 1},
+      .block = legacy->block,
+      .shared_bytes = legacy->shared_bytes,
+      .stream = stream};
+  std::size_t bytes = legacy->parameters.size();
+  if (bytes == 0) return launch(handle, shape, nullptr, nullptr, {});
+  std::array<void*, 5> extra = {CU_LAUNCH_PARAM_BUFFER_POINTER, legacy->parameters.data(),
+                                CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  return launch(handle, shape, nullptr, extra.data(), {});
+}
+
+}  // namespace
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
+  const LaunchShape shape{.grid = {gridDimX, gridDimY, gridDimZ},
+                          .block = {blockDimX, blockDimY, blockDimZ},
+                          .shared_bytes = sharedMemBytes,
+                          .stream = hStream};
+  return launch(f, shape, kernelParams, extra, {});
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                          void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  PackedAttributes attributes;
+  if (const CUresult no = attributes.pack(*config); no != CUDA_SUCCESS) return no;
+  const LaunchShape shape{.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                          .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          .shared_bytes = config->sharedMemBytes,
+                          .stream = config->hStream};
+  return launch(f, shape, kernelParams, extra, attributes.bytes());
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void** kernelParams) {
+  CUlaunchAttribute cooperative{};
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  const LaunchShape shape{.grid = {gridDimX, gridDimY, gridDimZ},
+                          .block = {blockDimX, blockDimY, blockDimZ},
+                          .shared_bytes = sharedMemBytes,
+                          .stream = hStream};
+  return launch(f, shape, kernelParams, nullptr, bytes_at(&cooperative, sizeof cooperative));
+}
+
+CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
+  LegacyLaunch* legacy = nullptr;
+  if (const CUresult no = legacy_of(hfunc, legacy); no != CUDA_SUCCESS) return no;
+  if (numbytes > PackedParameters::kBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  legacy->parameters.resize(numbytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
+  return set_parameter(hfunc, offset, &value, sizeof value);
+}
+
+CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
+  return set_parameter(hfunc, offset, &value, sizeof value);
+}
+
+CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
+  return set_parameter(hfunc, offset, ptr, numbytes);
+}
+
+CUresult cuLaunch(CUfunction f) { return launch_legacy(f, 1, 1, nullptr); }
+
+CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
+  return launch_legacy(f, grid_width, grid_height, nullptr);
+}
+
+CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+  return launch_legacy(f, grid_width, grid_height, hStream);
+}
+
+}  // namespace flyt::client::hooks

@@ -1,0 +1,351 @@
+// Libraries and kernels: code that no context owns.
+#include "client/hooks_library.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/call.h"
+#include "client/code_state.h"
+#include "client/function_facts.h"
+#include "client/image_sender.h"
+#include "client/jit_options.h"
+#include "client/module_globals.h"
+#include "client/names.h"
+#include "commands/library.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+// Options of libraries concern memory that the program promises to keep; what is sent is a copy.
+CUresult check_library_options(unsigned int count, const CUlibraryOption* options) {
+  if (count == 0) return CUDA_SUCCESS;
+  if (options == nullptr || count > CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < count; ++i) {
+    if (options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult load(CUlibrary* out, const void* image, JitOptions& jit) {
+  CodeState& code = session().code();
+  Upload upload;
+  if (const CUresult no = upload_image(image, code_device(), upload); no != CUDA_SUCCESS) {
+    return no;
+  }
+  const auto made = code.libraries.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto handle = static_cast<CUlibrary>(pointer_at(made.handle));
+  const commands::LoadLibrary command{.library = handle,
+                                      .upload = upload.handle,
+                                      .options = wire::List<std::int32_t>(jit.options()),
+                                      .values = wire::List<std::uint64_t>(jit.values())};
+  commands::LoadLibrary::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(command, reply, answer);
+  jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
+  if (result != CUDA_SUCCESS) {
+    code.libraries.discard(made.handle);
+    return result;
+  }
+  jit.deliver_threads_per_block(reply.threads_per_block);
+  made.state->handle = made.handle;
+  code.libraries.publish(made.handle);
+  *out = handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult find_kernel(LibraryState& library, std::string_view name, CUkernel* out) {
+  CodeState& code = session().code();
+  {
+    const std::lock_guard lock(code.mutex);
+    const auto found = library.kernels.find(name);
+    if (found != library.kernels.end()) {
+      *out = static_cast<CUkernel>(pointer_at(found->second));
+      return CUDA_SUCCESS;
+    }
+  }
+  const auto made = code.kernels.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUdevice device = code_device();
+  const commands::GetKernel command{.library = static_cast<CUlibrary>(pointer_at(library.handle)),
+                                    .name = name,
+                                    .kernel = static_cast<CUkernel>(pointer_at(made.handle)),
+                                    .device = device};
+  commands::GetKernel::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(command, reply, answer);
+  if (result != CUDA_SUCCESS) {
+    code.kernels.discard(made.handle);
+    return result;
+  }
+  KernelState& kernel = *made.state;
+  kernel.handle = made.handle;
+  kernel.library = library.handle;
+  kernel.code = make_code(name, reply);
+  kernel.facts =
+      std::make_unique<FunctionFacts[]>(static_cast<std::size_t>(session().devices().count()));
+  kernel.facts[static_cast<std::size_t>(device)].fill(reply);
+  code.kernels.publish(made.handle);
+  const std::lock_guard lock(code.mutex);
+  const auto entry = library.kernels.emplace(std::string(name), made.handle).first;
+  *out = static_cast<CUkernel>(pointer_at(entry->second));
+  return CUDA_SUCCESS;
+}
+
+CUresult kernel_names(CUlibrary library, std::vector<std::string>& out) {
+  const commands::LibraryKernelNames command{.library = library};
+  commands::LibraryKernelNames::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(command, reply, answer);
+  if (result == CUDA_SUCCESS) out = split_names(reply.names);
+  return result;
+}
+
+// The handle that an object has in the current context, or 0.
+std::uint64_t in_this_context(
+    const std::vector<std::pair<ContextState*, std::uint64_t>>& by_context) {
+  const std::lock_guard lock(session().code().mutex);
+  for (const auto& [owner, handle] : by_context) {
+    if (owner == &context()) return handle;
+  }
+  return 0;
+}
+
+CUresult new_function(KernelState& kernel, std::uint64_t& out) {
+  CodeState& code = session().code();
+  const auto made = code.functions.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const commands::GetKernelFunction command{
+      .kernel = static_cast<CUkernel>(pointer_at(kernel.handle)),
+      .function = static_cast<CUfunction>(pointer_at(made.handle))};
+  commands::GetKernelFunction::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(command, reply, answer);
+  if (result != CUDA_SUCCESS) {
+    code.functions.discard(made.handle);
+    return result;
+  }
+  made.state->handle = made.handle;
+  made.state->context = &context();
+  made.state->kernel = kernel.handle;
+  made.state->code = kernel.code;
+  made.state->facts.fill(reply);
+  code.functions.publish(made.handle);
+  const std::lock_guard lock(code.mutex);
+  kernel.functions.emplace_back(&context(), made.handle);
+  out = made.handle;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                           void** jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption* libraryOptions, void**,
+                           unsigned int numLibraryOptions) {
+  if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitOptions jit;
+  CUresult no = jit.take(numJitOptions, jitOptions, jitOptionsValues);
+  if (no == CUDA_SUCCESS) no = check_library_options(numLibraryOptions, libraryOptions);
+  return no == CUDA_SUCCESS ? load(library, code, jit) : no;
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
+                               void** jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption* libraryOptions, void** libraryOptionValues,
+                               unsigned int numLibraryOptions) {
+  if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<std::byte> file;
+  if (const CUresult no = read_code_file(fileName, file); no != CUDA_SUCCESS) return no;
+  return cuLibraryLoadData(library, file.data(), jitOptions, jitOptionsValues, numJitOptions,
+                           libraryOptions, libraryOptionValues, numLibraryOptions);
+}
+
+CUresult cuLibraryUnload(CUlibrary library) {
+  CodeState& code = session().code();
+  LibraryState* state = code.libraries.find(address_of(library));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<std::uint64_t> modules;
+  {
+    const std::lock_guard lock(code.mutex);
+    for (const auto& [owner, module] : state->modules) modules.push_back(module);
+    for (const auto& [name, handle] : state->kernels) {
+      if (KernelState* kernel = code.kernels.find(handle)) {
+        for (const auto& [owner, function] : kernel->functions) code.functions.drop(function);
+      }
+      code.kernels.drop(handle);
+    }
+  }
+  for (const std::uint64_t handle : modules) {
+    if (const ModuleState* module = code.modules.find(handle)) forget_globals(module->globals);
+    code.forget_module(handle);
+  }
+  code.libraries.drop(address_of(library));
+  return ask(commands::UnloadLibrary{.library = library});
+}
+
+CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
+  if (pKernel == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
+  LibraryState* state = session().code().libraries.find(address_of(library));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
+  return find_kernel(*state, name, pKernel);
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = check(lib); no != CUDA_SUCCESS) return no;
+  std::vector<std::string> names;
+  const CUresult result = kernel_names(lib, names);
+  if (result == CUDA_SUCCESS) *count = static_cast<unsigned int>(names.size());
+  return result;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
+  if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LibraryState* state = session().code().libraries.find(address_of(lib));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<std::string> names;
+  if (const CUresult no = kernel_names(lib, names); no != CUDA_SUCCESS) return no;
+  const std::size_t count = std::min<std::size_t>(names.size(), numKernels);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const CUresult no = find_kernel(*state, names[i], &kernels[i]); no != CUDA_SUCCESS) {
+      return no;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CodeState& code = session().code();
+  LibraryState* state = code.libraries.find(address_of(library));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::uint64_t handle = in_this_context(state->modules);
+  if (handle == 0) {
+    const auto made = code.modules.make();
+    if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+    const commands::GetLibraryModule command{
+        .library = library, .module = static_cast<CUmodule>(pointer_at(made.handle))};
+    const CUresult result = ask(command);
+    if (result != CUDA_SUCCESS) {
+      code.modules.discard(made.handle);
+      return result;
+    }
+    handle = made.state->handle = made.handle;
+    made.state->context = &context();
+    made.state->library = address_of(library);
+    code.modules.publish(handle);
+    const std::lock_guard lock(code.mutex);
+    state->modules.emplace_back(&context(), handle);
+  }
+  *pMod = static_cast<CUmodule>(pointer_at(handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  KernelState* state = session().code().kernels.find(address_of(kernel));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::uint64_t handle = in_this_context(state->functions);
+  if (handle == 0) {
+    if (const CUresult no = new_function(*state, handle); no != CUDA_SUCCESS) return no;
+  }
+  *pFunc = static_cast<CUfunction>(pointer_at(handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
+  if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const KernelState* state = session().code().kernels.find(address_of(kernel));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *pLib = static_cast<CUlibrary>(pointer_at(state->library));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                            const char* name) {
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUmodule module = nullptr;
+  if (const CUresult no = cuLibraryGetModule(&module, library); no != CUDA_SUCCESS) return no;
+  ModuleState* state = session().code().modules.find(address_of(module));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  using Reply = commands::GetLibraryGlobal::Reply;
+  return find_global<Reply>(state->globals, context(), name, dptr, bytes, [&](Reply& reply) {
+    return ask(commands::GetLibraryGlobal{.library = library, .name = name}, reply);
+  });
+}
+
+CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
+                              CUdevice dev) {
+  KernelState* state = session().code().kernels.find(address_of(kernel));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
+  const auto index = static_cast<std::uint32_t>(attrib);
+  if (pi == nullptr || index >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  FunctionFacts* facts = nullptr;
+  if (const CUresult no = kernel_facts(*state, dev, facts); no != CUDA_SUCCESS) return no;
+  if ((facts->known.load(std::memory_order_relaxed) >> index & 1) == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *pi = facts->attributes[index].load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
+                              CUdevice dev) {
+  CodeState& code = session().code();
+  KernelState* state = code.kernels.find(address_of(kernel));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
+  const auto index = static_cast<std::uint32_t>(attrib);
+  if (index >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  const commands::SetKernelAttribute command{.kernel = kernel,
+                                             .attribute = static_cast<std::int32_t>(attrib),
+                                             .value = val,
+                                             .device = dev};
+  const CUresult result = ask(command);
+  if (result != CUDA_SUCCESS) return result;
+  state->facts[static_cast<std::size_t>(dev)].set(index, val);
+  const std::lock_guard lock(code.mutex);
+  for (const auto& [owner, handle] : state->functions) {
+    FunctionState* function = code.functions.find(handle);
+    if (function != nullptr && owner->device == dev) function->facts.set(index, val);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
+  if (const CUresult no = check(kernel); no != CUDA_SUCCESS) return no;
+  if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return post(commands::SetKernelCache{
+      .kernel = kernel, .config = static_cast<std::int32_t>(config), .device = dev});
+}
+
+CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const KernelState* state = session().code().kernels.find(address_of(hfunc));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *name = state->code->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                              size_t* paramSize) {
+  const KernelState* state = session().code().kernels.find(address_of(kernel));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (paramOffset == nullptr || paramIndex >= state->code->parameters.size()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *paramOffset = state->code->parameters[paramIndex].offset;
+  if (paramSize != nullptr) *paramSize = state->code->parameters[paramIndex].size;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace flyt::client::hooks

@@ -1,0 +1,195 @@
+// Modules: code loaded into one context.
+#include "client/hooks_module.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/call.h"
+#include "client/code_state.h"
+#include "client/function_facts.h"
+#include "client/hooks_library.h"
+#include "client/image_sender.h"
+#include "client/jit_options.h"
+#include "client/memory_state.h"
+#include "client/module_globals.h"
+#include "client/names.h"
+#include "commands/module.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+CUresult load(CUmodule* out, const void* image, JitOptions& jit) {
+  CodeState& code = session().code();
+  Upload upload;
+  if (const CUresult no = upload_image(image, context().device, upload); no != CUDA_SUCCESS) {
+    return no;
+  }
+  const auto made = code.modules.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto handle = static_cast<CUmodule>(pointer_at(made.handle));
+  const commands::LoadModule command{.module = handle,
+                                     .upload = upload.handle,
+                                     .options = wire::List<std::int32_t>(jit.options()),
+                                     .values = wire::List<std::uint64_t>(jit.values())};
+  commands::LoadModule::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(command, reply, answer);
+  jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
+  if (result != CUDA_SUCCESS) {
+    code.modules.discard(made.handle);
+    return result;
+  }
+  jit.deliver_threads_per_block(reply.threads_per_block);
+  made.state->handle = made.handle;
+  made.state->context = &context();
+  code.modules.publish(made.handle);
+  *out = handle;
+  return CUDA_SUCCESS;
+}
+
+// A function by its name, as the module or the kernel that it comes from.
+CUresult find_function(ModuleState& module, std::string_view name, CUfunction* out) {
+  CodeState& code = session().code();
+  {
+    const std::lock_guard lock(code.mutex);
+    const auto found = module.functions.find(name);
+    if (found != module.functions.end()) {
+      *out = static_cast<CUfunction>(pointer_at(found->second));
+      return CUDA_SUCCESS;
+    }
+  }
+  const auto made = code.functions.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const commands::GetFunction command{.module = static_cast<CUmodule>(pointer_at(module.handle)),
+                                      .name = name,
+                                      .function = static_cast<CUfunction>(pointer_at(made.handle))};
+  commands::GetFunction::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(command, reply, answer);
+  if (result != CUDA_SUCCESS) {
+    code.functions.discard(made.handle);
+    return result;
+  }
+  made.state->handle = made.handle;
+  made.state->context = module.context;
+  made.state->module = module.handle;
+  made.state->code = make_code(name, reply);
+  made.state->facts.fill(reply);
+  code.functions.publish(made.handle);
+  const std::lock_guard lock(code.mutex);
+  // Should another thread have been first, both handles work and the first one stays the answer.
+  const auto entry = module.functions.emplace(std::string(name), made.handle).first;
+  *out = static_cast<CUfunction>(pointer_at(entry->second));
+  return CUDA_SUCCESS;
+}
+
+CUresult function_names(CUmodule module, std::vector<std::string>& out) {
+  const commands::ModuleFunctionNames command{.module = module};
+  commands::ModuleFunctionNames::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(command, reply, answer);
+  if (result == CUDA_SUCCESS) out = split_names(reply.names);
+  return result;
+}
+
+}  // namespace
+
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                            CUjit_option* options, void** optionValues) {
+  if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitOptions jit;
+  if (const CUresult no = jit.take(numOptions, options, optionValues); no != CUDA_SUCCESS) {
+    return no;
+  }
+  return load(module, image, jit);
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
+  return cuModuleLoadData(module, fatCubin);
+}
+
+CUresult cuModuleLoad(CUmodule* module, const char* fname) {
+  if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<std::byte> file;
+  if (const CUresult no = read_code_file(fname, file); no != CUDA_SUCCESS) return no;
+  return cuModuleLoadData(module, file.data());
+}
+
+CUresult cuModuleUnload(CUmodule hmod) {
+  CodeState& code = session().code();
+  const ModuleState* module = code.modules.find(address_of(hmod));
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (module->library != 0) return CUDA_ERROR_NOT_PERMITTED;
+  forget_globals(module->globals);
+  code.forget_module(address_of(hmod));
+  return ask(commands::UnloadModule{.module = hmod});
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+  if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
+  ModuleState* module = session().code().modules.find(address_of(hmod));
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
+  return find_function(*module, name, hfunc);
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = check(mod); no != CUDA_SUCCESS) return no;
+  std::vector<std::string> names;
+  const CUresult result = function_names(mod, names);
+  if (result == CUDA_SUCCESS) *count = static_cast<unsigned int>(names.size());
+  return result;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
+                                    CUmodule mod) {
+  if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ModuleState* module = session().code().modules.find(address_of(mod));
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<std::string> names;
+  if (const CUresult no = function_names(mod, names); no != CUDA_SUCCESS) return no;
+  const std::size_t count = std::min<std::size_t>(names.size(), numFunctions);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const CUresult no = find_function(*module, names[i], &functions[i]); no != CUDA_SUCCESS) {
+      return no;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
+  if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ModuleState* module = session().code().modules.find(address_of(hmod));
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  using Reply = commands::GetGlobal::Reply;
+  return find_global<Reply>(module->globals, *module->context, name, dptr, bytes, [&](Reply& reply) {
+    return ask(commands::GetGlobal{.module = hmod, .name = name}, reply);
+  });
+}
+
+CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CodeState& code = session().code();
+  const FunctionState* function = code.functions.find(address_of(hfunc));
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (function->module != 0) {
+    *hmod = static_cast<CUmodule>(pointer_at(function->module));
+    return CUDA_SUCCESS;
+  }
+  const KernelState* kernel = code.kernels.find(function->kernel);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return cuLibraryGetModule(hmod, static_cast<CUlibrary>(pointer_at(kernel->library)));
+}
+
+}  // namespace flyt::client::hooks

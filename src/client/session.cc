@@ -1,0 +1,158 @@
+#include "client/session.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "client/code_state.h"
+#include "client/memory_state.h"
+#include "commands/ops.h"
+#include "transport/transport.h"
+
+namespace flyt::client {
+namespace {
+
+// The program's name, as the server's log shows it.
+std::string program_name() { return ::program_invocation_short_name; }
+
+wire::ClientHello hello() {
+  wire::ClientHello hello;
+  hello.name = program_name();
+  hello.process_id = static_cast<std::uint32_t>(::getpid());
+  hello.user_id = static_cast<std::uint32_t>(::getuid());
+  hello.highest_op = static_cast<std::uint16_t>(commands::kOpCount - 1);
+  hello.windows = reserve_windows();
+  return hello;
+}
+
+}  // namespace
+
+bool is_sticky(CUresult result) {
+  switch (static_cast<int>(result)) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Hands on what the server sends by itself. Nothing is expected before memory() is set.
+class Session::Pushes final : public rpc::PushHandler {
+ public:
+  explicit Pushes(const Log& log) : log_(log) {}
+  void set_memory(MemoryState* memory) { memory_.store(memory, std::memory_order_release); }
+
+  void on_host_call(std::uint64_t, std::uint64_t token, Bytes payload) override {
+    if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
+      memory->on_host_call(token, payload);
+    }
+  }
+  // Through libc's own stdout, so that it mixes with what the program prints.
+  void on_output(std::uint32_t stream, Bytes text) override {
+    std::FILE* file = stream == 2 ? stderr : stdout;
+    std::fwrite(text.data(), 1, text.size(), file);
+  }
+  void on_completed(std::uint64_t, std::uint64_t) override {}
+  void on_delivered(std::uint64_t delivery, bool dropped) override {
+    if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
+      memory->on_delivered(delivery, dropped);
+    }
+  }
+  void on_lost(const Error& error) override {
+    if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
+      log_.warn("the GPU server is lost", {{"why", error.message}});
+      memory->on_lost();
+    }
+  }
+
+ private:
+  Log log_;
+  std::atomic<MemoryState*> memory_{nullptr};
+};
+
+Session::Session(const SessionOptions& options)
+    : log_("flyt", options.log_level), pushes_(std::make_unique<Pushes>(log_)) {}
+
+Session::~Session() {
+  if (channel_ != nullptr) channel_->shut_down("the client ends the session");
+  channel_.reset();
+}
+
+Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
+  const Instant deadline = options.channel.clock->now() + options.connect_timeout;
+  auto url = transport::parse_url(options.url);
+  if (!url) return std::move(url).error();
+  auto connection = transport::connect(*url, deadline);
+  if (!connection) return std::move(connection).error();
+  std::unique_ptr<Session> session(new Session(options));  // lint: allow(new): private constructor
+  if (Status status = session->start(std::move(connection).value(), options, deadline); !status) {
+    return std::move(status).error();
+  }
+  return session;
+}
+
+Result<std::unique_ptr<Session>> Session::open(
+    std::unique_ptr<transport::Connection> connection, const SessionOptions& options) {
+  const Instant deadline = options.channel.clock->now() + options.connect_timeout;
+  std::unique_ptr<Session> session(new Session(options));  // lint: allow(new): private constructor
+  if (Status status = session->start(std::move(connection), options, deadline); !status) {
+    return std::move(status).error();
+  }
+  return session;
+}
+
+Status Session::start(std::unique_ptr<transport::Connection> connection,
+                      const SessionOptions& options, Instant deadline) {
+  auto channel = rpc::Channel::open(std::move(connection), hello(), deadline, *pushes_,
+                                    options.channel);
+  if (!channel) return std::move(channel).error();
+  channel_ = std::move(channel).value();
+  auto devices = DeviceCache::fetch(*channel_);
+  if (!devices) return std::move(devices).error();
+  devices_ = std::move(devices).value();
+  contexts_ = std::make_unique<Contexts>(static_cast<std::size_t>(devices_.count()));
+  code_ = std::make_unique<CodeState>();
+  memory_ = std::make_unique<MemoryState>(*this);
+  pushes_->set_memory(memory_.get());
+  // The server's process may print what a kernel prints at any time.
+  log_.debug("session open", {{"server", channel_->welcome().name},
+                              {"driver", channel_->welcome().driver},
+                              {"devices", devices_.count()}});
+  return {};
+}
+
+CUresult Session::settle(const rpc::Reply& answer) {
+  const auto result = static_cast<CUresult>(answer.result());
+  if (answer.posted_error() != 0) {
+    int none = 0;
+    posted_error_.compare_exchange_strong(none, static_cast<int>(answer.posted_error()));
+  }
+  ContextState* context = thread_state().current_state;
+  if (context != nullptr && is_sticky(result)) {
+    int none = 0;
+    context->sticky.compare_exchange_strong(none, static_cast<int>(result));
+  }
+  return result;
+}
+
+std::uint32_t Session::context_index() {
+  const ThreadState& thread = thread_state();
+  if (thread.current_state == nullptr ||
+      thread.current_state->live.load(std::memory_order_relaxed) != thread.current) {
+    return 0;
+  }
+  return thread.current_state->index;
+}
+
+}  // namespace flyt::client
