@@ -38,8 +38,8 @@
 
 namespace flyt::rpc {
 
-class Channel;
 class ChannelCore;
+class Inbox;
 
 // What the server answered to one call. Owns its bytes; reuse saves allocations. Belongs to the
 // calling thread.
@@ -55,7 +55,7 @@ class Reply {
   Bytes fields() const { return large_.empty() ? Bytes(small_).first(size_) : Bytes(large_); }
 
  private:
-  friend class ChannelCore;
+  friend class Inbox;
   MutableBytes prepare(std::size_t size);
 
   wire::ReplyPrefix prefix_;
@@ -65,6 +65,12 @@ class Reply {
 };
 
 enum class Answer : std::uint8_t { kNone, kReply };
+
+// Space for one frame in the send buffer, and the sequence number it will have.
+struct Slot {
+  MutableBytes frame;
+  std::uint64_t sequence = 0;
+};
 
 // A command being written straight into the send buffer. It holds the channel's post lock until
 // commit(), call() or its end, so: encode, nothing else, in between. Dropped without commit() it
@@ -83,18 +89,18 @@ class Post {
   Writer& writer() { return writer_; }
 
   // This command's sequence number.
-  std::uint64_t sequence() const { return sequence_; }
+  std::uint64_t sequence() const { return slot_.sequence; }
 
   // Hands the command over to be sent. Never blocks, does not allocate; a system call only if the
   // sender slept. The command must have been begun with Answer::kNone.
   void commit();
 
  private:
+  friend class Channel;
   friend class ChannelCore;
   ChannelCore* core_ = nullptr;
   Writer writer_{MutableBytes{}};
-  MutableBytes frame_;
-  std::uint64_t sequence_ = 0;
+  Slot slot_;
   std::uint32_t context_ = 0;
   std::uint16_t op_ = 0;
   Answer answer_ = Answer::kNone;
@@ -180,7 +186,7 @@ class Channel {
                                                PushHandler& pushes,
                                                const ChannelOptions& options = {});
 
-  // Like shut_down() if close() was not called.
+  // Like shut_down() if close() was not called. No other thread may be using the channel.
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -245,7 +251,13 @@ class Channel {
   ChannelCounters counters() const;
 
  private:
-  explicit Channel(std::unique_ptr<ChannelCore> core);
+  struct Private {};
+
+ public:
+  // Channels come from open().
+  Channel(Private, std::unique_ptr<ChannelCore> core);
+
+ private:
   std::unique_ptr<ChannelCore> core_;
 };
 

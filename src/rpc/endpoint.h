@@ -125,20 +125,26 @@ class Endpoint {
  private:
   // Main thread only.
   bool fill(Instant deadline, Received& outcome);
+  Received sleep(Instant deadline);
+  bool make_room();
+  bool take_header(wire::CommandHeader& header);
   std::uint32_t run_commands(CommandHandler& handler);
   bool run_one(CommandHandler& handler);
-  bool take_header(wire::CommandHeader& header);
-  bool make_room();
+  void dispatch(CommandHandler& handler, const Command& command);
   void acknowledge();
+  Received finish();
+  void linger();
 
-  // One frame: header and pieces, behind whatever is still in the backlog.
-  void send(const wire::FrameHeader& header, std::span<const Bytes> pieces);
-  void send_locked(std::span<const Bytes> pieces) REQUIRES(send_mutex_);
-  bool flush_locked(transport::Patience patience) REQUIRES(send_mutex_);
-  void flush_backlog();
+  void send(wire::FrameHeader header, std::span<const Bytes> payload) EXCLUDES(send_mutex_);
+  void send_locked(std::span<Bytes> pieces) REQUIRES(send_mutex_);
+  bool flush_locked(bool all) REQUIRES(send_mutex_);
+  bool wait_for_room() REQUIRES(send_mutex_);
+  void flush_backlog() EXCLUDES(send_mutex_);
   bool backlog_empty() const { return !backlogged_.load(std::memory_order_acquire); }
-  void close_with(Error error, bool in_order);
+
   void violation(std::string reason);
+  void close_with(Error error, bool in_order) EXCLUDES(state_mutex_);
+  bool note_closed(Error error, bool in_order) EXCLUDES(state_mutex_);
 
   const std::unique_ptr<transport::Connection> connection_;
   const wire::Limits limits_;
@@ -159,10 +165,13 @@ class Endpoint {
   std::atomic<std::uint32_t> replies_owed_{0};
   std::atomic<bool> closed_{false};
   std::atomic<bool> in_order_{false};
+  std::atomic<bool> linger_{false};  // `ended` was sent and the peer may still be sending.
 
+  // What the socket did not take yet.
   Mutex send_mutex_;
   std::vector<std::byte> backlog_ GUARDED_BY(send_mutex_);
   std::size_t backlog_sent_ GUARDED_BY(send_mutex_) = 0;
+  bool broken_frame_ GUARDED_BY(send_mutex_) = false;  // A frame was given up half sent.
   std::atomic<bool> backlogged_{false};
 
   mutable Mutex state_mutex_;

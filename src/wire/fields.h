@@ -144,7 +144,7 @@ struct Decode {
   template <class T>
   void operator()(const char*, std::optional<T>& value) {
     value.reset();
-    if (flag()) value = reader.take<T>();
+    if (flag()) reader.read(value.emplace());
   }
   void operator()(const char*, std::string_view& value, std::uint32_t limit) {
     value = text_of(contents(1, limit));

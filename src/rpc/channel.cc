@@ -1,0 +1,226 @@
+#include "rpc/channel.h"
+
+#include <utility>
+
+#include "rpc/channel_core.h"
+#include "rpc/greeting.h"
+
+namespace flyt::rpc {
+
+MutableBytes Reply::prepare(std::size_t size) {
+  size_ = size;
+  if (size <= small_.size()) {
+    large_.clear();
+    return MutableBytes(small_).first(size);
+  }
+  large_.resize(size);
+  return large_;
+}
+
+Post::Post(Post&& other) noexcept
+    : core_(std::exchange(other.core_, nullptr)),
+      writer_(other.writer_),
+      slot_(other.slot_),
+      context_(other.context_),
+      op_(other.op_),
+      answer_(other.answer_) {}
+
+Post::~Post() {
+  if (core_ != nullptr) core_->cancel(*this);
+}
+
+void Post::commit() {
+  FLYT_ASSERT(core_ != nullptr && answer_ == Answer::kNone);
+  core_->commit(*this);
+}
+
+Delivery::Delivery(Delivery&& other) noexcept
+    : core_(std::exchange(other.core_, nullptr)), id_(other.id_) {}
+
+Delivery::~Delivery() {
+  if (core_ != nullptr && !core_->loss_.abandoned()) core_->deliveries_.forget(id_);
+}
+
+bool Delivery::complete() const { return core_->deliveries_.complete(id_); }
+
+ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire::Welcome welcome,
+                         const wire::Limits& limits, PushHandler& pushes,
+                         const ChannelOptions& options)
+    : connection_(std::move(connection)),
+      welcome_(std::move(welcome)),
+      pushes_(pushes),
+      clock_(*options.clock),
+      loss_(*connection_, pushes),
+      ledger_(limits),
+      inbox_(*connection_, ledger_, deliveries_, pushes, loss_, clock_, options.reply_spin),
+      outbox_(*connection_, ledger_, inbox_, loss_, clock_, options.sender_spin,
+              options.send_buffer_bytes),
+      background_(*connection_, inbox_, deliveries_, loss_, clock_) {}
+
+void ChannelCore::begin(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
+                        Answer answer, Post& post) {
+  if (!outbox_.open(payload_bytes, post.slot_)) return;
+  post.core_ = this;
+  post.writer_ = Writer(post.slot_.frame.subspan(wire::kHeaderBytes));
+  post.op_ = op;
+  post.context_ = context;
+  post.answer_ = answer;
+}
+
+void ChannelCore::commit(Post& post) {
+  post.core_ = nullptr;
+  outbox_.publish(post.slot_, {post.op_, post.context_, Answer::kNone}, post.writer_.used(), true);
+}
+
+void ChannelCore::cancel(Post& post) {
+  post.core_ = nullptr;
+  outbox_.cancel();
+}
+
+Status ChannelCore::call(Post& post, Reply& reply) {
+  Waiter waiter;
+  waiter.sequence = post.slot_.sequence;
+  waiter.reply = &reply;
+  if (!inbox_.enroll(waiter)) {
+    cancel(post);
+    return loss_.error();
+  }
+  post.core_ = nullptr;
+  outbox_.publish(post.slot_, {post.op_, post.context_, Answer::kReply}, post.writer_.used(),
+                  false);
+  outbox_.flush();
+  return wait_for_reply(waiter);
+}
+
+Status ChannelCore::wait_for_reply(Waiter& waiter) {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  if (inbox_.wait(waiter)) return {};
+  return loss_.error();
+}
+
+Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connection> connection,
+                                               const wire::ClientHello& hello, Instant deadline,
+                                               PushHandler& pushes,
+                                               const ChannelOptions& options) {
+  Status said = write_hello(*connection, wire::encode(hello), deadline);
+  // A server that refuses at once may have closed already; its reason is still there to be read.
+  Result<std::vector<std::byte>> answer = read_hello(*connection, deadline);
+  if (!answer) return said ? std::move(answer).error() : std::move(said).error();
+  Result<wire::Welcome> welcome = wire::decode_answer(*answer);
+  if (!welcome) return std::move(welcome).error();
+  if (welcome->version < hello.version_min || welcome->version > hello.version_max) {
+    return Error{ErrorCode::kInvalid, "hello: the server chose a version that was not offered"};
+  }
+  Result<wire::Limits> limits = wire::common_limits(hello.limits, welcome->limits);
+  if (!limits) return std::move(limits).error();
+
+  auto core = std::make_unique<ChannelCore>(std::move(connection), std::move(*welcome), *limits,
+                                            pushes, options);
+  Status started = core->outbox_.start();
+  if (!started) return std::move(started).error();
+  return std::unique_ptr<Channel>(std::make_unique<Channel>(Private{}, std::move(core)));
+}
+
+Channel::Channel(Private, std::unique_ptr<ChannelCore> core) : core_(std::move(core)) {}
+
+Channel::~Channel() {
+  shut_down("the channel was closed");
+  core_->outbox_.stop();
+  core_->background_.stop();
+}
+
+const wire::Welcome& Channel::welcome() const { return core_->welcome_; }
+
+Post Channel::begin(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
+                    Answer answer) {
+  Post post;
+  core_->begin(op, payload_bytes, context, answer, post);
+  return post;
+}
+
+Status Channel::call(Post post, Reply& reply) {
+  if (!post) return core_->loss_.error();
+  FLYT_ASSERT(post.answer_ == Answer::kReply);
+  return core_->call(post, reply);
+}
+
+Result<std::uint64_t> Channel::post_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
+                                         std::span<const Bytes> data) {
+  std::uint64_t sequence = 0;
+  if (core_->outbox_.send_bulk({op, context, Answer::kNone}, fields, data, nullptr, sequence)) {
+    return sequence;
+  }
+  return core_->loss_.error();
+}
+
+Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
+                          std::span<const Bytes> data, Reply& reply) {
+  Waiter waiter;
+  waiter.reply = &reply;
+  std::uint64_t sequence = 0;
+  const CommandKey key{op, context, Answer::kReply};
+  // Once enrolled the waiter has to be waited for, sent or not: the reader knows its address.
+  const bool sent = core_->outbox_.send_bulk(key, fields, data, &waiter, sequence);
+  if (!sent && !waiter.enrolled) return core_->loss_.error();
+  return core_->wait_for_reply(waiter);
+}
+
+Delivery Channel::expect(const Destination& destination) {
+  return Delivery(core_.get(), core_->deliveries_.expect(destination, false));
+}
+
+std::uint64_t Channel::expect_detached(const Destination& destination) {
+  const std::uint64_t id = core_->deliveries_.expect(destination, true);
+  if (!lost()) core_->background_.expect(0);
+  return id;
+}
+
+void Channel::forget(std::uint64_t delivery) {
+  if (!core_->loss_.abandoned()) core_->deliveries_.forget(delivery);
+}
+
+void Channel::expect_pushes(std::int64_t change) {
+  if (!core_->loss_.abandoned()) core_->background_.expect(change);
+}
+
+Status Channel::close(Instant deadline) {
+  Post goodbye = begin(static_cast<std::uint16_t>(wire::ProtocolOp::kGoodbye), 0, 0);
+  if (!goodbye) return core_->loss_.error();
+  goodbye.commit();
+  bool told = core_->outbox_.drain(deadline);
+  // The server closes when it has read everything. Until then what it still sends is read: a
+  // socket closed with unread bytes in it may take the last commands with it.
+  while (told && !lost()) {
+    if (core_->clock_.now() >= deadline) told = false;
+    core_->connection_->wait(transport::kReadable, deadline, nullptr);
+    core_->inbox_.read_if_nobody_does();
+  }
+  shut_down("the channel was closed");
+  if (told) return {};
+  return Error{ErrorCode::kTimeout, "the server did not take the goodbye in time"};
+}
+
+void Channel::shut_down(std::string_view reason) {
+  if (core_->loss_.abandoned()) return;
+  core_->loss_.declare(Error{ErrorCode::kLost, std::string(reason)});
+  core_->inbox_.read_if_nobody_does();
+}
+
+void Channel::abandon_after_fork() {
+  core_->loss_.abandon();
+  core_->connection_->abandon();
+}
+
+bool Channel::lost() const { return core_->loss_.lost(); }
+
+Error Channel::error() const { return core_->loss_.error(); }
+
+ChannelCounters Channel::counters() const {
+  return {.commands = core_->ledger_.posted_sequence.load(std::memory_order_relaxed),
+          .calls = core_->calls_.load(std::memory_order_relaxed),
+          .bytes_sent = core_->outbox_.bytes_sent(),
+          .bytes_received = core_->inbox_.bytes_received(),
+          .credit_waits = core_->outbox_.credit_waits()};
+}
+
+}  // namespace flyt::rpc

@@ -1,0 +1,43 @@
+// ChannelCore: the parts of a Channel, put together.
+#pragma once
+
+#include <memory>
+
+#include "rpc/background_reader.h"
+#include "rpc/channel.h"
+#include "rpc/deliveries.h"
+#include "rpc/inbox.h"
+#include "rpc/ledger.h"
+#include "rpc/loss.h"
+#include "rpc/outbox.h"
+
+namespace flyt::rpc {
+
+// Thread rules as for Channel. The locks of a Post are held from begin() to commit(), which no
+// static analysis follows.
+class ChannelCore {
+ public:
+  ChannelCore(std::unique_ptr<transport::Connection> connection, wire::Welcome welcome,
+              const wire::Limits& limits, PushHandler& pushes, const ChannelOptions& options);
+
+  void begin(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context, Answer answer,
+             Post& post) NO_THREAD_SAFETY_ANALYSIS;
+  void commit(Post& post) NO_THREAD_SAFETY_ANALYSIS;
+  void cancel(Post& post) NO_THREAD_SAFETY_ANALYSIS;
+  Status call(Post& post, Reply& reply) NO_THREAD_SAFETY_ANALYSIS;
+  Status wait_for_reply(Waiter& waiter);
+
+  const std::unique_ptr<transport::Connection> connection_;
+  const wire::Welcome welcome_;
+  PushHandler& pushes_;
+  const Clock& clock_;
+  Loss loss_;
+  Ledger ledger_;
+  Deliveries deliveries_;
+  Inbox inbox_;
+  Outbox outbox_;
+  BackgroundReader background_;
+  std::atomic<std::uint64_t> calls_{0};
+};
+
+}  // namespace flyt::rpc

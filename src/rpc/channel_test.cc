@@ -1,0 +1,294 @@
+// A Channel against an Endpoint, over every kind of connection.
+#include "rpc/channel.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "rpc/testing/session.h"
+
+namespace flyt::rpc {
+namespace {
+
+using namespace testing;
+
+class ChannelOver : public ::testing::TestWithParam<PairKind> {
+ protected:
+  Session session{make_pair(GetParam())};
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ChannelOver,
+                         ::testing::Values(PairKind::kUnix, PairKind::kTcp, PairKind::kSim),
+                         [](const auto& info) { return name_of(info.param); });
+
+TEST_P(ChannelOver, AnswersACallWithWhatTheServerReplied) {
+  ASSERT_NE(session.channel, nullptr) << session.open_error;
+  EXPECT_EQ(session.channel->welcome().name, "test");
+  const Result<std::string> answer = echo(*session.channel, "hello");
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(*answer, "hello");
+}
+
+TEST_P(ChannelOver, CarriesRepliesOfEverySize) {
+  for (const std::size_t size : {0, 1, 511, 512, 513, 16 * 1024, 200 * 1024}) {
+    std::string text(size, 'x');
+    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(pattern(i));
+    const Result<std::string> answer = echo(*session.channel, text);
+    ASSERT_TRUE(answer.ok()) << answer.error().message;
+    EXPECT_EQ(*answer, text) << size;
+  }
+}
+
+TEST_P(ChannelOver, ExecutesPostsInTheOrderOfTheirBeginning) {
+  constexpr int kPosts = 5000;
+  for (int i = 0; i < kPosts; ++i) ASSERT_TRUE(post_note(*session.channel, std::to_string(i)));
+  ASSERT_TRUE(session.channel->close(soon()).ok());
+  session.server.stop();
+  ASSERT_EQ(session.server.notes.size(), static_cast<std::size_t>(kPosts));
+  for (int i = 0; i < kPosts; ++i) EXPECT_EQ(session.server.notes[i], std::to_string(i));
+  EXPECT_TRUE(session.server.in_order);
+}
+
+TEST_P(ChannelOver, ForgetsACommandThatWasNotCommitted) {
+  { const Post dropped = session.channel->begin(kOpNote, 100, 0); }
+  ASSERT_TRUE(post_note(*session.channel, "kept"));
+  ASSERT_TRUE(session.channel->close(soon()).ok());
+  session.server.stop();
+  EXPECT_EQ(session.server.notes, std::vector<std::string>{"kept"});
+}
+
+TEST_P(ChannelOver, SendsBulkFromUserMemoryInOrderWithPosts) {
+  constexpr std::size_t kBytes = 3 * 1000 * 1000 + 7;
+  std::vector<std::byte> data(kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) data[i] = pattern(i);
+  for (std::size_t offset = 0; offset < kBytes; offset += wire::kBulkBytesMax) {
+    const std::size_t size = std::min<std::size_t>(wire::kBulkBytesMax, kBytes - offset);
+    std::array<std::byte, 8> fields;
+    Writer(fields).write(std::uint64_t{offset});
+    ASSERT_TRUE(session.channel->post_bulk(kOpBulk, 0, fields, Bytes(data).subspan(offset, size)));
+    ASSERT_TRUE(post_note(*session.channel, "between"));
+  }
+  ASSERT_TRUE(session.channel->close(soon()).ok());
+  session.server.stop();
+  EXPECT_EQ(session.server.bulk, data);
+}
+
+TEST_P(ChannelOver, GathersBulkFromManyPieces) {
+  std::vector<std::byte> data(200 * 100);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(i);
+  std::vector<Bytes> pieces;
+  for (std::size_t i = 0; i < 200; ++i) pieces.push_back(Bytes(data).subspan(i * 100, 100));
+  std::array<std::byte, 8> fields{};
+  Reply reply;
+  ASSERT_TRUE(session.channel->call_bulk(kOpBulk, 0, fields, pieces, reply).ok());
+  ASSERT_TRUE(session.channel->close(soon()).ok());
+  session.server.stop();
+  EXPECT_EQ(session.server.bulk, data);
+}
+
+TEST_P(ChannelOver, ReadsHostDataStraightIntoTheNamedMemory) {
+  for (const std::uint64_t size : {1, 4, 4096, 100'000, 5'000'000}) {
+    std::vector<std::byte> memory(size);
+    const Delivery delivery =
+        session.channel->expect(Destination::flat(memory.data(), memory.size()));
+    Post post = session.channel->begin(kOpCopyOut, 16, 0, Answer::kReply);
+    ASSERT_TRUE(post);
+    post.writer().write(delivery.id());
+    post.writer().write(size);
+    Reply reply;
+    ASSERT_TRUE(session.channel->call(std::move(post), reply).ok());
+    EXPECT_TRUE(delivery.complete());
+    for (std::uint64_t i = 0; i < size; ++i) ASSERT_EQ(memory[i], pattern(i)) << i;
+  }
+}
+
+TEST_P(ChannelOver, SpreadsHostDataOverRowsAndSlices) {
+  constexpr std::uint64_t kRow = 30, kRows = 17, kPitch = 64, kSlices = 5, kSlicePitch = 2000;
+  std::vector<std::byte> memory(kSlices * kSlicePitch, std::byte{0xee});
+  const Destination destination{memory.data(), kRow, kRows, kPitch, kSlices, kSlicePitch};
+  const Delivery delivery = session.channel->expect(destination);
+  Post post = session.channel->begin(kOpCopyOut, 16, 0, Answer::kReply);
+  post.writer().write(delivery.id());
+  post.writer().write(destination.bytes());
+  Reply reply;
+  ASSERT_TRUE(session.channel->call(std::move(post), reply).ok());
+  ASSERT_TRUE(delivery.complete());
+  std::uint64_t packed = 0;
+  std::vector<std::byte> expected(memory.size(), std::byte{0xee});
+  for (std::uint64_t slice = 0; slice < kSlices; ++slice) {
+    for (std::uint64_t row = 0; row < kRows; ++row) {
+      for (std::uint64_t i = 0; i < kRow; ++i) {
+        expected[slice * kSlicePitch + row * kPitch + i] = pattern(packed++);
+      }
+    }
+  }
+  EXPECT_EQ(memory, expected);
+}
+
+TEST_P(ChannelOver, FillsAPostedCopyWhileNobodyCalls) {
+  std::vector<std::byte> memory(300'000);
+  const std::uint64_t id =
+      session.channel->expect_detached(Destination::flat(memory.data(), memory.size()));
+  Post post = session.channel->begin(kOpCopyOutPosted, 16, 0);
+  post.writer().write(id);
+  post.writer().write(std::uint64_t{memory.size()});
+  post.commit();
+  while (session.pushes.delivered.load() != id) std::this_thread::yield();
+  for (std::uint64_t i = 0; i < memory.size(); ++i) ASSERT_EQ(memory[i], pattern(i));
+}
+
+TEST_P(ChannelOver, BringsHostCallsWhileTheyAreExpected) {
+  session.channel->expect_pushes(1);
+  Post post = session.channel->begin(kOpHostCall, 8, 0);
+  post.writer().write(std::uint64_t{4711});
+  post.commit();
+  while (session.pushes.host_call.load() != 4711) std::this_thread::yield();
+  session.channel->expect_pushes(-1);
+}
+
+TEST_P(ChannelOver, TellsTheEarliestFailedPostOnce) {
+  for (const std::uint32_t result : {700U, 701U}) {
+    Post post = session.channel->begin(kOpFail, 4, 0);
+    post.writer().write(result);
+    post.commit();
+  }
+  for (const std::uint32_t expected : {700U, 0U}) {
+    Post post = session.channel->begin(kOpEcho, 0, 0, Answer::kReply);
+    Reply reply;
+    ASSERT_TRUE(session.channel->call(std::move(post), reply).ok());
+    EXPECT_EQ(reply.result(), 7u);
+    EXPECT_EQ(reply.posted_error(), expected);
+    EXPECT_EQ(reply.posted_error_sequence(), expected == 0 ? 0u : 1u);
+  }
+}
+
+TEST_P(ChannelOver, KeepsTheOrderOfThreadsThatSynchroniseOnTheHost) {
+  constexpr int kTurns = 300;
+  std::atomic<int> turn{0};
+  const auto take_turns = [&](int mine) {
+    for (int i = mine; i < kTurns; i += 2) {
+      while (turn.load() != i) std::this_thread::yield();
+      post_note(*session.channel, std::to_string(i));
+      turn.store(i + 1);
+    }
+  };
+  std::thread other(take_turns, 1);
+  take_turns(0);
+  other.join();
+  ASSERT_TRUE(session.channel->close(soon()).ok());
+  session.server.stop();
+  ASSERT_EQ(session.server.notes.size(), static_cast<std::size_t>(kTurns));
+  for (int i = 0; i < kTurns; ++i) EXPECT_EQ(session.server.notes[i], std::to_string(i));
+  EXPECT_NE(session.server.note_threads[0], session.server.note_threads[1]);
+}
+
+TEST_P(ChannelOver, ServesThreeHundredThreadsThatWaitAtOnce) {
+  constexpr int kThreads = 300;
+  constexpr int kCalls = 5;
+  std::atomic<int> good{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kCalls; ++i) {
+        const std::string text = std::to_string(t) + "/" + std::to_string(i);
+        const Result<std::string> answer = echo(*session.channel, text);
+        if (answer && *answer == text) good.fetch_add(1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good.load(), kThreads * kCalls);
+}
+
+TEST_P(ChannelOver, LetsOtherThreadsWorkWhileOneWaits) {
+  std::thread waiting([&] {
+    Post post = session.channel->begin(kOpHold, 0, 0, Answer::kReply);
+    Reply reply;
+    EXPECT_TRUE(session.channel->call(std::move(post), reply).ok());
+  });
+  while (session.server.commands.load() < 1) std::this_thread::yield();
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(echo(*session.channel, "x").ok());
+  session.server.release_held();
+  waiting.join();
+}
+
+TEST_P(ChannelOver, WakesEveryCallerWhenTheServerEndsTheSession) {
+  constexpr int kThreads = 8;
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      Post post = session.channel->begin(kOpHold, 0, 0, Answer::kReply);
+      Reply reply;
+      const Status status = session.channel->call(std::move(post), reply);
+      if (!status && status.error().message == "ended by the server: maintenance") {
+        failed.fetch_add(1);
+      }
+    });
+  }
+  while (session.server.commands.load() < kThreads) std::this_thread::yield();
+  session.server.end("maintenance");
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed.load(), kThreads);
+  EXPECT_FALSE(session.channel->begin(kOpNote, 0, 0));
+  EXPECT_EQ(session.pushes.losses.load(), 1);
+  EXPECT_EQ(session.channel->error().message, "ended by the server: maintenance");
+}
+
+TEST_P(ChannelOver, NoticesADeadServerWithoutAnyCall) {
+  session.server.wait_until_open();
+  session.server.end("gone");
+  while (!session.channel->lost()) std::this_thread::yield();
+  EXPECT_FALSE(post_note(*session.channel, "late"));
+  EXPECT_FALSE(echo(*session.channel, "late").ok());
+  EXPECT_FALSE(session.channel->post_bulk(kOpBulk, 0, {}, Bytes{}).ok());
+}
+
+TEST_P(ChannelOver, TellsTheReasonWhyTheServerRefusedACommand) {
+  Post post = session.channel->begin(kOpRefuse, 0, 0);
+  post.commit();
+  const Result<std::string> answer = echo(*session.channel, "x");
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().message, "ended by the server: no such op");
+}
+
+TEST_P(ChannelOver, HoldsPostersBackWhileTheServerIsBehindAndGoesOnAfterwards) {
+  session.server.stalled.store(true);
+  constexpr int kPosts = 40'000;  // More than the credits allow.
+  std::thread poster([&] {
+    for (int i = 0; i < kPosts; ++i) ASSERT_TRUE(post_note(*session.channel, "n"));
+  });
+  while (session.channel->counters().commands < 1000) std::this_thread::yield();
+  session.server.stalled.store(false);
+  poster.join();
+  ASSERT_TRUE(session.channel->close(soon()).ok());
+  session.server.stop();
+  EXPECT_EQ(session.server.notes.size(), static_cast<std::size_t>(kPosts));
+}
+
+TEST_P(ChannelOver, MovesBulkBothWaysAtOnceWithoutADeadlock) {
+  constexpr std::size_t kBytes = 4 * 1000 * 1000;
+  constexpr int kThreads = 3;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      std::vector<std::byte> in(kBytes);
+      std::vector<std::byte> out(wire::kBulkBytesMax);
+      for (int i = 0; i < 8; ++i) {
+        std::array<std::byte, 8> fields{};
+        ASSERT_TRUE(session.channel->post_bulk(kOpBulk, 0, fields, out));
+      }
+      const Delivery delivery = session.channel->expect(Destination::flat(in.data(), in.size()));
+      Post post = session.channel->begin(kOpCopyOut, 16, 0, Answer::kReply);
+      post.writer().write(delivery.id());
+      post.writer().write(std::uint64_t{kBytes});
+      Reply reply;
+      ASSERT_TRUE(session.channel->call(std::move(post), reply).ok());
+      EXPECT_TRUE(delivery.complete());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace flyt::rpc

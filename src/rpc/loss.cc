@@ -1,0 +1,23 @@
+#include "rpc/loss.h"
+
+namespace flyt::rpc {
+
+void Loss::declare(Error error) {
+  {
+    const Lock lock(mutex_);
+    if (declared_) return;
+    declared_ = true;
+    error_ = error;
+  }
+  pushes_.on_lost(error);
+  lost_.store(true, std::memory_order_release);
+  connection_.shut_down();
+}
+
+Error Loss::error() const {
+  if (abandoned()) return Error{ErrorCode::kLost, "the session belongs to the parent process"};
+  const Lock lock(mutex_);
+  return error_;
+}
+
+}  // namespace flyt::rpc

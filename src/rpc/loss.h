@@ -1,0 +1,44 @@
+// Loss: whether a client's session is lost, for ever, and why.
+#pragma once
+
+#include <atomic>
+
+#include "base/annotations.h"
+#include "base/result.h"
+#include "rpc/channel.h"
+#include "transport/transport.h"
+
+namespace flyt::rpc {
+
+// Safe from any thread.
+class Loss {
+ public:
+  Loss(transport::Connection& connection, PushHandler& pushes)
+      : connection_(connection), pushes_(pushes) {}
+
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
+
+  // The first reason stays. Tells the handler, then shuts the connection down, which wakes
+  // whoever reads, writes or waits there; the reader in turn wakes those that wait for it.
+  void declare(Error error);
+
+  // In the child after a fork: no lock is taken and nobody is told.
+  void abandon() {
+    abandoned_.store(true);
+    lost_.store(true);
+  }
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
+
+  Error error() const;
+
+ private:
+  transport::Connection& connection_;
+  PushHandler& pushes_;
+  std::atomic<bool> lost_{false};
+  std::atomic<bool> abandoned_{false};
+  mutable Mutex mutex_;
+  bool declared_ GUARDED_BY(mutex_) = false;
+  Error error_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::rpc

@@ -1,0 +1,299 @@
+#include "rpc/outbox.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace flyt::rpc {
+namespace {
+
+using transport::Patience;
+
+// While the socket is full, somebody must read: the server may be waiting for that. This is how
+// often it is looked whether the reader there was has left.
+constexpr Duration kReaderCheck = std::chrono::milliseconds(5);
+
+// The number by which the server tells this client's threads apart.
+std::uint32_t thread_number() {
+  thread_local const auto number = static_cast<std::uint32_t>(::gettid());
+  return number;
+}
+
+void drop_front(std::span<Bytes>& pieces, std::size_t size) {
+  while (!pieces.empty() && size >= pieces.front().size()) {
+    size -= pieces.front().size();
+    pieces = pieces.subspan(1);
+  }
+  if (size > 0) pieces.front() = pieces.front().subspan(size);
+}
+
+}  // namespace
+
+Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, Loss& loss,
+               const Clock& clock, Duration spin, std::size_t ring_bytes)
+    : connection_(connection),
+      ledger_(ledger),
+      inbox_(inbox),
+      loss_(loss),
+      clock_(clock),
+      spin_(spin),
+      ring_bytes_(ring_bytes),
+      ring_(std::make_unique_for_overwrite<std::byte[]>(ring_bytes + kSlack)) {}
+
+Status Outbox::start() {
+  return sender_.start("flyt-send", [this] { run_sender(); });
+}
+
+void Outbox::stop() {
+  stopping_.store(true);
+  sender_wakeup_.signal();
+  sender_.join();
+}
+
+bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
+  FLYT_ASSERT(payload_bytes <= wire::kPostPayloadBytesMax);
+  if (loss_.lost()) return false;
+  const std::size_t frame_bytes = wire::kHeaderBytes + payload_bytes;
+  post_role_.take();
+  const bool credits =
+      ledger_.covers(next_sequence_, frame_bytes) || wait_for_credits(frame_bytes);
+  if (!credits || !(has_space(frame_bytes) || wait_for_space(frame_bytes)) || loss_.lost()) {
+    post_role_.give();
+    return false;
+  }
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);
+  slot.frame = MutableBytes(ring_.get() + head % lap_bytes(), frame_bytes);
+  slot.sequence = next_sequence_;
+  return true;
+}
+
+// head_ always lies within the ring proper of its lap, so its frame is contiguous; what can be in
+// the way is the unsent rest of the lap before. While there is such a rest no further lap is begun:
+// lap_end_ remembers one end only, and known_tail_ stays less than two laps behind.
+bool Outbox::has_space(std::size_t frame_bytes) {
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);
+  const auto fits = [&](std::uint64_t tail) {
+    return head / lap_bytes() == tail / lap_bytes() ||
+           head % lap_bytes() + frame_bytes <= std::min<std::uint64_t>(tail % lap_bytes(), ring_bytes_ - 1);
+  };
+  if (fits(known_tail_)) return true;
+  known_tail_ = tail_.load(std::memory_order_acquire);
+  return fits(known_tail_);
+}
+
+bool Outbox::wait_for_space(std::size_t frame_bytes) {
+  while (!has_space(frame_bytes)) {
+    const RoleLock lock(send_role_);
+    if (has_space(frame_bytes)) return true;
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    const std::uint64_t lap = tail / lap_bytes() * lap_bytes();
+    if (drain_ring(Patience::kWait, lap + lap_bytes()) == Drained::kLost) return false;
+  }
+  return true;
+}
+
+bool Outbox::wait_for_credits(std::uint64_t frame_bytes) {
+  credit_waits_.fetch_add(1, std::memory_order_relaxed);
+  while (!ledger_.covers(next_sequence_, frame_bytes)) {
+    Waiter waiter;
+    if (!inbox_.enroll(waiter)) return false;
+    wake_sender();
+    if (!inbox_.wait(waiter)) return false;
+  }
+  return true;
+}
+
+void Outbox::account(std::uint64_t sequence, std::uint64_t frame_bytes) {
+  next_sequence_ = sequence + 1;
+  const std::uint64_t bytes = ledger_.posted_bytes.load(std::memory_order_relaxed) + frame_bytes;
+  ledger_.posted_bytes.store(bytes, std::memory_order_release);
+  ledger_.posted_sequence.store(sequence, std::memory_order_release);
+}
+
+void Outbox::put_header(MutableBytes frame, const CommandKey& key, std::uint64_t sequence,
+                        std::size_t payload_bytes) {
+  Writer writer(frame);
+  const bool waits = key.answer == Answer::kReply;
+  wire::encode(wire::CommandHeader{.payload_bytes = static_cast<std::uint32_t>(payload_bytes),
+                                   .op = key.op,
+                                   .flags = static_cast<std::uint16_t>(waits ? wire::kWantsReply : 0),
+                                   .sequence = sequence,
+                                   .context = key.context,
+                                   .thread = thread_number()},
+               writer);
+}
+
+void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payload_bytes,
+                     bool wake) {
+  const std::size_t frame_bytes = wire::kHeaderBytes + payload_bytes;
+  FLYT_ASSERT(frame_bytes <= slot.frame.size());
+  put_header(slot.frame, key, slot.sequence, payload_bytes);
+  account(slot.sequence, frame_bytes);
+  std::uint64_t head = head_.load(std::memory_order_relaxed) + frame_bytes;
+  if (head % lap_bytes() >= ring_bytes_) {
+    lap_end_.store(head, std::memory_order_relaxed);
+    head = (head / lap_bytes() + 1) * lap_bytes();
+  }
+  head_.store(head);
+  post_role_.give();
+  if (wake && sender_asleep_.load() != 0) wake_sender();
+}
+
+void Outbox::wake_sender() {
+  if (sender_asleep_.exchange(0) != 0) sender_wakeup_.signal();
+}
+
+void Outbox::flush() {
+  // Who fails to take the role leaves the work to its holder, who looks again after giving it up.
+  while (pending() && send_role_.try_take()) {
+    const Drained drained = drain_ring(Patience::kNow, UINT64_MAX);
+    send_role_.give();
+    if (drained == Drained::kAll) continue;
+    wake_sender();
+    return;
+  }
+}
+
+// Writes the ring up to `until` or to its head, whichever comes first.
+Outbox::Drained Outbox::drain_ring(Patience patience, std::uint64_t until) {
+  while (true) {
+    std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    const std::uint64_t head = std::min(head_.load(), until);
+    if (tail >= head) return Drained::kAll;
+    const std::uint64_t lap = tail / lap_bytes();
+    // A head on a later lap was stored after the end of this one.
+    const bool same_lap = head / lap_bytes() == lap;
+    const std::uint64_t end = same_lap ? head : lap_end_.load(std::memory_order_relaxed);
+    if (tail == end) {
+      tail_.store((lap + 1) * lap_bytes());
+      continue;
+    }
+    const Bytes bytes(ring_.get() + tail % lap_bytes(), end - tail);
+    Result<std::size_t> sent = connection_.write({&bytes, 1}, Patience::kNow);
+    if (!sent) {
+      loss_.declare(std::move(sent).error());
+      return Drained::kLost;
+    }
+    bytes_sent_.fetch_add(*sent, std::memory_order_relaxed);
+    tail += *sent;
+    tail_.store(!same_lap && tail == end ? (lap + 1) * lap_bytes() : tail);
+    if (*sent > 0) continue;
+    if (patience == Patience::kNow) return Drained::kFull;
+    if (!wait_for_room()) return Drained::kLost;
+  }
+}
+
+// Sleeps until the socket may take more, reading meanwhile if nobody else does.
+bool Outbox::wait_for_room() {
+  const auto wanted = static_cast<transport::ReadySet>(
+      transport::kWritable | (inbox_.has_reader() ? 0 : transport::kReadable));
+  const Instant deadline = system_clock().now() + kReaderCheck;
+  const transport::ReadySet ready = connection_.wait(wanted, deadline, nullptr);
+  if ((ready & transport::kReadable) != 0) inbox_.read_if_nobody_does();
+  return !loss_.lost();
+}
+
+bool Outbox::write_all(std::span<Bytes> pieces) {
+  drop_front(pieces, 0);
+  while (!pieces.empty()) {
+    Result<std::size_t> sent = connection_.write(pieces, Patience::kNow);
+    if (!sent) {
+      loss_.declare(std::move(sent).error());
+      return false;
+    }
+    bytes_sent_.fetch_add(*sent, std::memory_order_relaxed);
+    drop_front(pieces, *sent);
+    if (*sent == 0 && !wait_for_room()) return false;
+  }
+  return true;
+}
+
+bool Outbox::send_bulk(const CommandKey& key, Bytes fields, std::span<const Bytes> data,
+                       Waiter* waiter, std::uint64_t& sequence) {
+  std::size_t payload_bytes = fields.size();
+  for (const Bytes& piece : data) payload_bytes += piece.size();
+  FLYT_ASSERT(fields.size() <= wire::kBulkFieldsBytesMax);
+  FLYT_ASSERT(payload_bytes - fields.size() <= wire::kBulkBytesMax);
+  const std::size_t frame_bytes = wire::kHeaderBytes + payload_bytes;
+
+  if (loss_.lost()) return false;
+  post_role_.take();
+  const bool ready = (ledger_.covers(next_sequence_, frame_bytes) ||
+                      wait_for_credits(frame_bytes)) &&
+                     !loss_.lost();
+  sequence = next_sequence_;
+  if (waiter != nullptr) waiter->sequence = sequence;
+  if (!ready || (waiter != nullptr && !inbox_.enroll(*waiter))) {
+    post_role_.give();
+    return false;
+  }
+  account(sequence, frame_bytes);
+  const std::uint64_t before = head_.load(std::memory_order_relaxed);
+  // Once the sending role is held, later posts may go on: they are sent after this command.
+  send_role_.take();
+  post_role_.give();
+
+  std::array<std::byte, wire::kHeaderBytes> header;
+  put_header(header, key, sequence, payload_bytes);
+  bool sent = drain_ring(Patience::kWait, before) == Drained::kAll;
+  std::array<Bytes, transport::kPiecesMax> pieces{Bytes(header), fields};
+  std::size_t used = 2;
+  while (sent && (used > 0 || !data.empty())) {
+    const std::size_t more = std::min(data.size(), pieces.size() - used);
+    std::copy_n(data.begin(), more, pieces.begin() + static_cast<std::ptrdiff_t>(used));
+    data = data.subspan(more);
+    sent = write_all(std::span(pieces).first(used + more));
+    used = 0;
+  }
+  send_role_.give();
+  if (pending()) flush();
+  return sent;
+}
+
+bool Outbox::drain(Instant deadline) {
+  const std::uint64_t until = head_.load();
+  while (tail_.load() < until) {
+    if (loss_.lost() || clock_.now() >= deadline) return false;
+    flush();
+    if (tail_.load() >= until) return true;
+    wait_for_room();
+  }
+  return true;
+}
+
+void Outbox::run_sender() {
+  while (!stopping_.load() && !loss_.lost()) {
+    if (pending()) {
+      const RoleLock lock(send_role_);
+      if (drain_ring(Patience::kWait, UINT64_MAX) == Drained::kLost) return;
+      continue;
+    }
+    if (spin_for_work()) continue;
+    sender_asleep_.store(1);
+    if (!pending() && !stopping_.load()) {
+      const transport::ReadySet ready =
+          connection_.wait(transport::kHangup, transport::kNever, &sender_wakeup_);
+      if ((ready & transport::kHangup) != 0) inbox_.read_if_nobody_does();
+    }
+    sender_asleep_.store(0);
+  }
+}
+
+bool Outbox::spin_for_work() {
+  if (spin_.count() == 0) return false;
+  constexpr int kLooksPerClock = 16;
+  const Instant end = clock_.now() + spin_;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      if (pending()) return true;
+      relax();
+    }
+    if (clock_.now() >= end) return false;
+  }
+  return false;
+}
+
+}  // namespace flyt::rpc

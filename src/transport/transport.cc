@@ -1,0 +1,186 @@
+#include "transport/transport.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "transport/socket.h"
+
+namespace flyt::transport {
+namespace {
+
+constexpr std::size_t kTextBytesMax = 64;
+
+int family_of(int fd) {
+  int family = AF_UNSPEC;
+  socklen_t size = sizeof family;
+  ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  return family;
+}
+
+std::string describe_unix(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return "unix";
+  return "unix, process " + std::to_string(credentials.pid) + ", user " +
+         std::to_string(credentials.uid);
+}
+
+std::string describe_tcp(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "tcp";
+  Url url{Kind::kTcp, {}, {}, 0};
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
+    ::inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+    url.port = ntohs(v6->sin6_port);
+  } else {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+    ::inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+    url.port = ntohs(v4->sin_port);
+  }
+  url.host = text;
+  return to_string(url);
+}
+
+}  // namespace
+
+std::string describe_peer(int fd) {
+  return family_of(fd) == AF_UNIX ? describe_unix(fd) : describe_tcp(fd);
+}
+
+void set_blocking(int fd, bool blocking) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  ::fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+}
+
+Result<std::unique_ptr<Connection>> connect(const Url& url, Instant deadline) {
+  switch (url.kind) {
+    case Kind::kUnix:
+      return connect_unix(url, deadline);
+    case Kind::kTcp:
+      return connect_tcp(url, deadline);
+  }
+  return Error{ErrorCode::kUnsupported, "unknown kind of transport"};
+}
+
+Result<std::unique_ptr<Listener>> listen(const Url& url) {
+  switch (url.kind) {
+    case Kind::kUnix:
+      return listen_unix(url);
+    case Kind::kTcp:
+      return listen_tcp(url);
+  }
+  return Error{ErrorCode::kUnsupported, "unknown kind of transport"};
+}
+
+Result<std::unique_ptr<Connection>> adopt(Fd socket) {
+  const int family = family_of(socket.get());
+  if (family != AF_UNIX && family != AF_INET && family != AF_INET6) {
+    return Error{ErrorCode::kInvalid, "not a socket of a kind that carries sessions"};
+  }
+  set_blocking(socket.get(), true);
+  if (family != AF_UNIX) set_tcp_options(socket.get());
+  std::string peer = describe_peer(socket.get());
+  return std::unique_ptr<Connection>(
+      std::make_unique<SocketConnection>(std::move(socket), std::move(peer)));
+}
+
+Result<ConnectionPair> connection_pair() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    return flyt::system_error("socketpair", errno);
+  }
+  Fd first(fds[0]);
+  Fd second(fds[1]);
+  Result<std::unique_ptr<Connection>> one = adopt(std::move(first));
+  if (!one) return std::move(one).error();
+  Result<std::unique_ptr<Connection>> two = adopt(std::move(second));
+  if (!two) return std::move(two).error();
+  return ConnectionPair(std::move(*one), std::move(*two));
+}
+
+Status send_fd(int channel, int fd, std::string_view text) {
+  FLYT_ASSERT(text.size() <= kTextBytesMax);
+  // A message carries at least one byte: the length of the text.
+  const auto length = static_cast<std::uint8_t>(text.size());
+  iovec pieces[2] = {{const_cast<std::uint8_t*>(&length), 1},
+                     {const_cast<char*>(text.data()), text.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = 2;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+
+  ssize_t sent = -1;
+  do {
+    sent = ::sendmsg(channel, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent == static_cast<ssize_t>(1 + text.size())) return {};
+  if (sent >= 0) return Error{ErrorCode::kLost, "passing a socket: short write"};
+  return flyt::system_error("passing a socket", errno);
+}
+
+namespace {
+
+// Reads the rest of a text whose message came in parts.
+Status read_exactly(int channel, char* out, std::size_t size) {
+  while (size > 0) {
+    const ssize_t got = ::recv(channel, out, size, MSG_WAITALL);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return Error{ErrorCode::kLost, "receiving a socket: the sender is gone"};
+    out += got;
+    size -= static_cast<std::size_t>(got);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ReceivedFd> receive_fd(int channel) {
+  std::uint8_t length = 0;
+  iovec piece{&length, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t got = -1;
+  do {
+    got = ::recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return flyt::system_error("receiving a socket", errno);
+  if (got == 0) return Error{ErrorCode::kLost, "receiving a socket: the sender is gone"};
+
+  ReceivedFd received;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    received.fd = Fd(fd);
+  }
+  if (!received.fd.valid() || length > kTextBytesMax) {
+    return Error{ErrorCode::kInvalid, "receiving a socket: none came"};
+  }
+  received.text.resize(length);
+  Status rest = read_exactly(channel, received.text.data(), length);
+  if (!rest) return std::move(rest).error();
+  return received;
+}
+
+}  // namespace flyt::transport

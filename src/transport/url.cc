@@ -1,0 +1,96 @@
+#include "transport/url.h"
+
+#include <charconv>
+
+namespace flyt::transport {
+namespace {
+
+constexpr std::string_view kUnixScheme = "unix://";
+constexpr std::string_view kTcpScheme = "tcp://";
+// What fits into sockaddr_un::sun_path with the terminating zero.
+constexpr std::size_t kUnixPathBytesMax = 107;
+constexpr std::size_t kHostBytesMax = 255;
+
+Error bad(std::string_view text, std::string_view why) {
+  return Error{ErrorCode::kInvalid, "address \"" + std::string(text) + "\": " + std::string(why) +
+                                        " (use unix:///path, unix:///@name or tcp://host:port)"};
+}
+
+Result<Url> parse_unix(std::string_view text, std::string_view rest) {
+  if (!rest.starts_with('/')) return bad(text, "a socket path is absolute");
+  if (rest.starts_with("/@")) rest.remove_prefix(1);
+  if (rest.size() < 2) return bad(text, "the socket path is empty");
+  if (rest.size() > kUnixPathBytesMax) {
+    return bad(text, "the socket path is longer than " + std::to_string(kUnixPathBytesMax));
+  }
+  if (rest.find('\0') != std::string_view::npos) return bad(text, "a zero byte in the path");
+  return Url{Kind::kUnix, std::string(rest), {}, 0};
+}
+
+Result<Url> parse_tcp(std::string_view text, std::string_view rest) {
+  std::string_view host;
+  std::string_view port;
+  if (rest.starts_with('[')) {
+    const std::size_t end = rest.find(']');
+    if (end == std::string_view::npos) return bad(text, "'[' without ']'");
+    host = rest.substr(1, end - 1);
+    rest.remove_prefix(end + 1);
+    if (!rest.starts_with(':')) return bad(text, "the port is missing");
+    port = rest.substr(1);
+  } else {
+    const std::size_t colon = rest.rfind(':');
+    if (colon == std::string_view::npos) return bad(text, "the port is missing");
+    host = rest.substr(0, colon);
+    port = rest.substr(colon + 1);
+    if (host.find(':') != std::string_view::npos) {
+      return bad(text, "an IPv6 address stands in brackets");
+    }
+  }
+  if (host.empty()) return bad(text, "the host is empty");
+  if (host.size() > kHostBytesMax) return bad(text, "the host is too long");
+  if (host.find_first_of("/@?# \t\r\n") != std::string_view::npos ||
+      host.find('\0') != std::string_view::npos) {
+    return bad(text, "the host holds a character that no host has");
+  }
+  std::uint16_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc{} || end != port.data() + port.size()) {
+    return bad(text, "the port is not a number from 0 to 65535");
+  }
+  return Url{Kind::kTcp, {}, std::string(host), number};
+}
+
+}  // namespace
+
+std::string_view to_string(Kind kind) {
+  switch (kind) {
+    case Kind::kUnix:
+      return "unix";
+    case Kind::kTcp:
+      return "tcp";
+  }
+  return "unknown";
+}
+
+Result<Url> parse_url(std::string_view text) {
+  if (text.empty()) return bad(text, "it is empty");
+  if (text.starts_with(kUnixScheme)) return parse_unix(text, text.substr(kUnixScheme.size()));
+  if (text.starts_with(kTcpScheme)) return parse_tcp(text, text.substr(kTcpScheme.size()));
+  if (text.find("://") == std::string_view::npos) return bad(text, "the scheme is missing");
+  return bad(text, "unknown scheme");
+}
+
+std::string to_string(const Url& url) {
+  switch (url.kind) {
+    case Kind::kUnix:
+      return std::string(kUnixScheme) + (url.path.starts_with('@') ? "/" : "") + url.path;
+    case Kind::kTcp: {
+      const bool brackets = url.host.find(':') != std::string::npos;
+      return std::string(kTcpScheme) + (brackets ? "[" : "") + url.host + (brackets ? "]" : "") +
+             ":" + std::to_string(url.port);
+    }
+  }
+  return {};
+}
+
+}  // namespace flyt::transport
