@@ -2,6 +2,7 @@
 
 import emit_client
 import emit_commands
+import emit_docs
 import emit_driver
 import emit_server
 import emit_tests
@@ -12,7 +13,7 @@ def render(api):
     found = {"cuda/types.h": emit_types.types_header(api),
              "cuda/functions.h": emit_types.functions_header(api)}
     for emitter in (emit_commands, emit_client, emit_server, emit_driver,
-                    emit_tests):
+                    emit_tests, emit_docs):
         found.update(emitter.files(api))
     return {path: content if isinstance(content, bytes) else content.rstrip("\n") + "\n"
             for path, content in found.items()}

@@ -79,6 +79,9 @@ def param_field(api, call, param):
             raise ApiError(where, f"string {param.name} must be const char*, it is {param.type}")
         return WireField(param.name, "string", None, STRING_BYTES_MAX, where), False
     if param.count is not None:
+        if param.optional:
+            raise ApiError(where, f"array {param.name} cannot be optional: an array that is not "
+                           "there has no elements")
         return array_field(api, call, param), back
     if param.role in ("value", "drop"):
         check_wire_type(api, param.type, where, param.name)
@@ -109,6 +112,8 @@ def command_of(api, call):
                                f"it is {field.type}")
             if call.cls == "cached":
                 raise ApiError(param.where, "a cached call makes and ends nothing")
+        if back and field.kind != "scalar" and call.cls == "cached":
+            raise ApiError(param.where, f"a cached answer has a fixed size, {param.name} has not")
         (reply if back else fields).append(field)
     return Command(call.name, struct_name(call.name), handler_name(call.name), call.waits,
                    call.has("slow"), call.has("later"), fields, reply, call.subject, call.where,
@@ -126,11 +131,11 @@ def check_attributes(api, call, exports):
     if not call.on_wire:
         for name in ("hook", "slow", "later"):
             if name in attrs:
-                raise ApiError(where, f"{name} is for calls that travel; {call.name} is {call.cls}")
-    if call.cls != "local":
-        for name in ("same", "answer", "via"):
-            if name in attrs:
-                raise ApiError(where, f"{name} is for local calls; {call.name} is {call.cls}")
+                raise ApiError(where, f"{name} is for calls with a command of their own; "
+                           f"{call.name} has none")
+    for name in ("same", "answer"):
+        if name in attrs and call.cls != "local":
+            raise ApiError(where, f"{name} is for local calls; {call.name} is {call.cls}")
     if "later" in attrs and not call.server_hook:
         raise ApiError(where, "later needs a server hook, which answers when it is ready")
     if "same" in attrs:
@@ -141,11 +146,27 @@ def check_attributes(api, call, exports):
             raise ApiError(where, f"same={other.name}: its parameters differ ({other.where})")
     if "answer" in attrs and attrs["answer"] not in api.types[SUCCESS_TYPE].values:
         raise ApiError(where, f"answer={attrs['answer']} is not a value of {SUCCESS_TYPE}")
-    if "via" in attrs and attrs["via"] not in [command.name for command in api.commands]:
-        raise ApiError(where, f"via={attrs['via']}: there is no such command")
+    check_via(api, call)
     if "proc" not in attrs:
         raise ApiError(where, f"{call.name} needs proc=VERSION, the CUDA version that "
                        "introduced it (12030 is CUDA 12.3)")
+
+
+def check_via(api, call):
+    """The commands that a hook uses fit what the call's class promises."""
+    declared = {command.name: command for command in api.commands if command.call is None}
+    used = [declared.get(name) for name in call.attrs.get("via", [])]
+    if None in used:
+        name = call.attrs["via"][used.index(None)]
+        raise ApiError(call.where, f"via={name}: there is no such command")
+    waiting = [command.name for command in used if command.waits]
+    if call.cls == "post" and waiting:
+        raise ApiError(call.where, f"{call.name} is a post, but {waiting[0]} waits")
+    if call.cls in ("sync", "cached") and used and not waiting:
+        raise ApiError(call.where, f"{call.name} is {call.cls}, but none of its commands waits")
+    if call.cls in ("local", "refused") and used:
+        raise ApiError(call.where, f"{call.name} is {call.cls}, so it uses no command; "
+                       "make it sync or post")
 
 
 def check_call(api, call, exports):

@@ -8,6 +8,8 @@ from names import limit_name, struct_name
 from text import banner, wrap_call
 
 HEAD = """\
+#include <cstring>
+
 #include "client/call.h"
 #include "client/hooks_{subject}.h"
 #include "commands/{subject}.h"
@@ -36,16 +38,27 @@ def enter(call):
             "return no;")
 
 
+def null_test(param):
+    """Whether a pointer is missing; an array of nothing needs none."""
+    if param.count is None or param.count.isdigit():
+        return f"{param.name} == nullptr"
+    return f"({param.name} == nullptr && {param.count} != 0)"
+
+
 def checks(api, call):
     """What native refuses at once: null pointers, bad handles, arrays over their limit."""
     out = []
-    pointers = [param.name for param in call.params
-                if param.role in ("out", "in", "string", "new") and not param.optional
-                and param.count is None]
-    if pointers:
-        test = " || ".join(f"{name} == nullptr" for name in pointers)
+    nulls = [null_test(param) for param in call.params
+             if param.role in ("out", "in", "string", "new") and not param.optional]
+    if nulls:
+        test = " || ".join(nulls)
+        test = test[1:-1] if len(nulls) == 1 and test.startswith("(") else test
         out.append(f"  if ({test}) return CUDA_ERROR_INVALID_VALUE;")
     for param in call.params:
+        if param.role == "string":
+            limit = f"commands::{struct_name(call.name)}::{limit_name(param.name, 'Bytes')}"
+            out.append(f"  if (std::strlen({param.name}) > {limit}) "
+                       "return CUDA_ERROR_INVALID_VALUE;")
         kind = resolve(api, param.type, param.where)
         if param.role in ("value", "drop") and isinstance(api.types.get(kind.base), Handle):
             out.append(f"  if (const CUresult no = client::check({param.name}); "
@@ -53,8 +66,8 @@ def checks(api, call):
         if param.count is not None and not param.count.isdigit():
             limit = f"commands::{struct_name(call.name)}::"
             limit += ("Reply::" if param.role == "out" else "") + limit_name(param.name, "Count")
-            out.append(f"  if (static_cast<std::uint64_t>({param.count}) > {limit}) "
-                       "return CUDA_ERROR_INVALID_VALUE;")
+            out += [f"  if (static_cast<std::uint64_t>({param.count}) > {limit}) {{",
+                    "    return CUDA_ERROR_INVALID_VALUE;", "  }"]
     return out
 
 
@@ -99,7 +112,13 @@ def deliver(call):
 def send(call):
     """The statement that sends the command; its value is the result."""
     how = {"sync": "call", "cached": "cached", "post": "post"}[call.cls]
-    return f"client::{how}(command{'' if call.cls == 'post' else ', reply'})"
+    views = ", answer" if has_views(call) else ""
+    return f"client::{how}(command{'' if call.cls == 'post' else ', reply'}{views})"
+
+
+def has_views(call):
+    """Whether the reply looks into the received answer, which must then be kept."""
+    return any(param.role == "out" and param.count is not None for param in call.params)
 
 
 def body_on_wire(api, call):
@@ -108,6 +127,8 @@ def body_on_wire(api, call):
     dropped = [param for param in call.params if param.role == "drop"]
     if call.waits:
         out.append(f"  commands::{struct_name(call.name)}::Reply reply;")
+    if has_views(call):
+        out.append("  flyt::rpc::Reply answer;")
     for param in made:
         out.append(f"  if (const CUresult no = client::make(command.{param.name}); "
                    "no != CUDA_SUCCESS) return no;")
@@ -118,6 +139,8 @@ def body_on_wire(api, call):
         out.append(f"  client::forget({param.name});")
     for param in made:
         out.append(f"  if (result != CUDA_SUCCESS) client::forget(command.{param.name});")
+    if dropped and not made and not deliver(call):
+        return out + ["  return result;"]
     out.append("  if (result != CUDA_SUCCESS) return result;")
     out += [f"  *{param.name} = command.{param.name};" for param in made] + deliver(call)
     return out + ["  return CUDA_SUCCESS;"]
@@ -161,7 +184,7 @@ def source(api, subject):
 
 
 def hooks_header(api, subject):
-    out = [banner(f"Calls of {api.files[subject]} whose client side is written by hand, in "
+    out = [banner(f"Client sides of {api.files[subject]} that are written by hand, in "
                   f"src/client/hooks/{subject}.cc."),
            "#pragma once", "", "#include \"cuda/types.h\"", "", "namespace flyt::client::hooks {",
            ""]

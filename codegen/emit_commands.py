@@ -102,7 +102,7 @@ def ops_header(api):
         f"inline constexpr std::uint16_t kOpMax = {max((c.op for c in api.commands), default=0)};",
         "", "// The command's name, empty for a number that means nothing.",
         "std::string_view command_name(std::uint16_t op);", "",
-        "// A command as text for traces, e.g. cuEventQuery(hEvent=0x7f0010).",
+        "// A command as text for traces, as name(field=value, ...).",
         "std::string describe(std::uint16_t op, Bytes payload);", "",
         "}  // namespace flyt::commands"]) + "\n"
 

@@ -157,7 +157,7 @@ def proc_rows(api):
 
 
 def rows_source(api):
-    out = [banner("What cuGetProcAddress finds."), ROWS_HEAD]
+    out = [banner("Which export is meant by a name and a version."), ROWS_HEAD]
     for name, version, export, later, variant_name in proc_rows(api):
         second = f"{later}, reinterpret_cast<void*>(&::{variant_name})" if variant_name else \
             "0, nullptr"

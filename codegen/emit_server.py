@@ -99,6 +99,11 @@ def driver_argument(param):
     return f"command.{name} ? &*command.{name} : nullptr" if param.optional else f"&command.{name}"
 
 
+def refuse_unless(condition):
+    return [f"  if (!({condition})) {{",
+            "    return request.reply(CUDA_ERROR_INVALID_VALUE);", "  }"]
+
+
 def locals_of(command):
     """Storage that the driver call reads or fills."""
     out = []
@@ -111,14 +116,12 @@ def locals_of(command):
         elif param.count is not None and param.role == "in":
             out.append(f"  const std::vector<{base}> {name} = command.{name}.to_vector();")
             if not param.count.isdigit():
-                out.append(f"  if ({name}.size() != static_cast<std::size_t>("
-                           f"command.{param.count})) return request.reply("
-                           "CUDA_ERROR_INVALID_VALUE);")
+                out += refuse_unless(f"{name}.size() == static_cast<std::size_t>("
+                                     f"command.{param.count})")
         elif param.count is not None:
             length = param.count if param.count.isdigit() else f"command.{param.count}"
             if not param.count.isdigit():
-                out.append(f"  if (static_cast<std::uint64_t>({length}) > {param.limit}) "
-                           "return request.reply(CUDA_ERROR_INVALID_VALUE);")
+                out += refuse_unless(f"static_cast<std::uint64_t>({length}) <= {param.limit}")
             out.append(f"  std::vector<{base}> {name}(static_cast<std::size_t>({length}));")
     return out
 
@@ -129,11 +132,12 @@ def driver_body(api, command):
     if command.reply:
         out.append(f"  commands::{command.struct}::Reply reply;")
     arguments = [driver_argument(param) for param in call.params]
-    invoke = wrap_call(f"request.driver().{call.name}(", arguments, ")", "      ")
     made = [param for param in call.params if param.role == "new"]
     if not command.reply and not made:
-        return out + [f"  request.reply({invoke});"]
-    out.append(f"  const CUresult result = {invoke};")
+        return out + [wrap_call(f"  request.reply(request.driver().{call.name}(", arguments, "));",
+                                "      ")]
+    out.append(wrap_call(f"  const CUresult result = request.driver().{call.name}(", arguments,
+                         ");", "      "))
     for param in made:
         out.append(f"  if (result == CUDA_SUCCESS && !request.adopt(command.{param.name}, "
                    f"{param.name})) return;")
@@ -166,7 +170,7 @@ def handlers_header(api, subject):
 
 
 def hooks_header(api, subject):
-    out = [banner(f"Commands of {api.files[subject]} whose server side is written by hand, in "
+    out = [banner(f"Server sides of {api.files[subject]} that are written by hand, in "
                   f"src/server/hooks/{subject}.cc."),
            "#pragma once", "", f"#include \"commands/{subject}.h\"",
            "#include \"server/request.h\"", "", "namespace flyt::server::hooks {", ""]

@@ -18,6 +18,9 @@ import reader  # noqa: E402
 from model import ApiError  # noqa: E402
 
 
+COVERAGE = "docs/coverage.md"
+
+
 def load(root):
     """The checked description under root/api, with op numbers from root/api/api.lock."""
     api = reader.parse_folder(os.path.join(root, "api", "cuda"), root)
@@ -45,6 +48,7 @@ def main():
     parser.add_argument("--out", help="the folder to write into")
     parser.add_argument("--stamp", help="a file to touch when done")
     parser.add_argument("--list", action="store_true", help="print the paths that --out writes")
+    parser.add_argument("--docs", action="store_true", help="renew docs/coverage.md")
     parser.add_argument("--check", action="store_true", help="only judge the description")
     options = parser.parse_args()
     try:
@@ -54,6 +58,8 @@ def main():
         return 1
     if options.list:
         print("\n".join(sorted(files)))
+    if options.docs:
+        write_if_changed(os.path.join(options.root, COVERAGE), files[COVERAGE])
     if options.check:
         print("the description is consistent")
     if options.out:

@@ -168,9 +168,16 @@ def renew(api, path):
                  for number, command in enumerate(api.commands, OP_MIN)])
 
 
-def main():
+def unnumbered(root):
+    """The checked description, without op numbers."""
     import check
     import reader
+    api = reader.parse_folder(os.path.join(root, "api", "cuda"), root)
+    check.check(api)
+    return api
+
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(
         os.path.abspath(__file__))))
@@ -181,9 +188,7 @@ def main():
     options = parser.parse_args()
     path = os.path.join(options.root, "api", "api.lock")
     try:
-        api = reader.parse_folder(os.path.join(options.root, "api", "cuda"), options.root)
-        check.check(api)
-        (append if options.append else renew)(api, path)
+        (append if options.append else renew)(unnumbered(options.root), path)
     except ApiError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -139,7 +139,7 @@ class Call:
     def client_hook(self):
         if self.has("same") or self.has("answer"):
             return False
-        return self.cls == "local" or self.hook in ("client", "both")
+        return self.cls == "local" or self.has("via") or self.hook in ("client", "both")
 
     @property
     def server_hook(self):
@@ -147,7 +147,8 @@ class Call:
 
     @property
     def on_wire(self):
-        return self.cls in ("sync", "post", "cached")
+        """Whether the call has a command of its own, made from its prototype."""
+        return self.cls in ("sync", "post", "cached") and not self.has("via")
 
     @property
     def waits(self):

@@ -259,6 +259,11 @@ def parse_value(statement, name):
     statement.expect("=", f"attribute {name}")
     if name in ("ptsz", "ptds"):
         return statement.number(f"the CUDA version that introduced _{name}")
+    if name == "via":
+        commands = [statement.name("a command")]
+        while statement.accept(","):
+            commands.append(statement.name("a command"))
+        return commands
     if name != "proc":
         return statement.name(f"the value of {name}")
     rows = []
