@@ -121,13 +121,15 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
 // kCommands: it is worth reading again.
 Received Endpoint::sleep(Instant deadline) {
   while (true) {
+    // A wait may have taken the signal and reported bytes as well, so the flag is what counts.
+    if (woken_.exchange(false)) return Received::kWoken;
     const auto wanted = static_cast<transport::ReadySet>(
         transport::kReadable | (backlog_empty() ? 0 : transport::kWritable));
     const transport::ReadySet ready = connection_->wait(wanted, deadline, &wakeup_);
     if (closed()) return Received::kClosed;
     if ((ready & transport::kWritable) != 0) flush_backlog();
     if ((ready & transport::kReadable) != 0) return Received::kCommands;
-    if ((ready & transport::kWoken) != 0) return Received::kWoken;
+    // If there is a backlog now, the next wait is for room as well.
     if (ready == transport::kNothing) return Received::kNothing;
   }
 }
@@ -235,11 +237,15 @@ void Endpoint::acknowledge() {
        {});
 }
 
-void Endpoint::wake() const { wakeup_.signal(); }
+void Endpoint::wake() {
+  woken_.store(true);
+  wakeup_.signal();
+}
 
 void Endpoint::reply(std::uint64_t sequence, std::uint32_t result, Bytes fields) {
   FLYT_ASSERT(fields.size() <= wire::kReplyFieldsBytesMax);
-  FLYT_ASSERT(replies_owed_.fetch_sub(1) > 0);
+  const std::uint32_t owed = replies_owed_.fetch_sub(1);
+  FLYT_ASSERT(owed > 0);
   wire::ReplyPrefix prefix{.result = result};
   {
     const Lock lock(state_mutex_);
@@ -319,23 +325,32 @@ void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload) {
 // Sends, or keeps for later, all of the pieces: half a frame would break the stream.
 void Endpoint::send_locked(std::span<Bytes> pieces) {
   if (!flush_locked(backlog_.size() - backlog_sent_ >= kBacklogBytesMax)) return;
-  while (true) {
-    std::size_t rest = total_size(pieces);
-    if (backlog_.empty() && rest > 0) {
+  while (std::size_t rest = total_size(pieces)) {
+    std::size_t taken = 0;
+    if (backlog_.empty()) {
       Result<std::size_t> sent = connection_->write(pieces, Patience::kNow);
       if (!sent) {
         close_with(std::move(sent).error(), false);
         return;
       }
-      drop_front(pieces, *sent);
-      rest -= *sent;
+      taken = *sent;
+      drop_front(pieces, taken);
+      rest -= taken;
     }
-    if (rest == 0) return;
-    if (rest <= kBacklogPieceBytesMax) break;
+    if (taken > 0) continue;
+    if (rest <= kBacklogPieceBytesMax) {
+      keep_for_later(pieces);
+      return;
+    }
     if (!wait_for_room() || !flush_locked(true)) return;
   }
+}
+
+// The main thread sends it when there is room; it may be asleep and must hear of it.
+void Endpoint::keep_for_later(std::span<const Bytes> pieces) {
   for (const Bytes& piece : pieces) backlog_.insert(backlog_.end(), piece.begin(), piece.end());
   backlogged_.store(true, std::memory_order_release);
+  wakeup_.signal();
 }
 
 // False if the session ended meanwhile. `all`: waits until nothing is left.

@@ -84,7 +84,7 @@ class Endpoint {
   Received receive(CommandHandler& handler, Instant deadline);
 
   // Makes a receive() that sleeps, or the next one that would, return kWoken.
-  void wake() const;
+  void wake();
 
   // Answers a command. `fields` are the encoded reply fields without the prefix; the earliest
   // unreported error of a posted command is put in front.
@@ -137,6 +137,7 @@ class Endpoint {
 
   void send(wire::FrameHeader header, std::span<const Bytes> payload) EXCLUDES(send_mutex_);
   void send_locked(std::span<Bytes> pieces) REQUIRES(send_mutex_);
+  void keep_for_later(std::span<const Bytes> pieces) REQUIRES(send_mutex_);
   bool flush_locked(bool all) REQUIRES(send_mutex_);
   bool wait_for_room() REQUIRES(send_mutex_);
   void flush_backlog() EXCLUDES(send_mutex_);
@@ -165,6 +166,7 @@ class Endpoint {
   std::atomic<std::uint32_t> replies_owed_{0};
   std::atomic<bool> closed_{false};
   std::atomic<bool> in_order_{false};
+  std::atomic<bool> woken_{false};
   std::atomic<bool> linger_{false};  // `ended` was sent and the peer may still be sending.
 
   // What the socket did not take yet.
