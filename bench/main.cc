@@ -1,0 +1,165 @@
+// flyt-bench: native against remote, on each transport, in one run.
+//   --driver auto|soft|PATH  what the server uses and what native is (auto: a real GPU if any)
+//   --json PATH              also writes the figures there
+//   --quick                  fewer repeats, no copies above 16 MiB
+#include <errno.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include "bench/raw_socket.h"
+#include "bench/report.h"
+#include "bench/worker.h"
+#include "tests/support/server_process.h"
+
+namespace flyt::bench {
+namespace {
+
+struct Options {
+  std::string driver = "auto";
+  std::string json;
+  bool quick = false;
+};
+
+std::string own_path() {
+  char path[4096] = {};
+  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path) - 1);
+  return std::string(path, size > 0 ? static_cast<std::size_t>(size) : 0);
+}
+
+// Runs this program as a worker and reads what it prints; nothing if it failed.
+Figures worker(const char* work, const std::string& library, bool quick, bool loud = true) {
+  const std::string command = "'" + own_path() + "' --worker " + work + " --library '" + library +
+                              "'" + (quick ? " --quick" : "") + (loud ? "" : " 2>/dev/null");
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  char line[256];
+  while (pipe != nullptr && std::fgets(line, sizeof(line), pipe) != nullptr) text += line;
+  const bool failed = pipe == nullptr || ::pclose(pipe) != 0;
+  Figures figures = parse_figures(text);
+  if (!failed) figures["ok"] = 1;
+  return figures;
+}
+
+// Figures through a private server that listens at `listen` (empty: a unix socket).
+Result<Figures> remote(const Options& options, const std::string& driver,
+                       const std::string& listen) {
+  const std::string client = tests::built_library("client/libcuda.so.1");
+  Figures all;
+  for (const bool warm : {false, true}) {
+    tests::ServerProcess server;
+    tests::ServerOptions how;
+    how.program = tests::server_program();
+    how.driver = driver;
+    how.listen = listen;
+    if (warm) how.arguments = {"--warm", "1"};
+    if (const auto started = server.start(how); !started) return started.error();
+    ::setenv("FLYT_SERVER", server.url().c_str(), 1);
+    // A warm server has had the time that a first client takes, and another.
+    if (warm) worker("start", client, options.quick);
+    all[warm ? "start_warm_ms" : "start_cold_ms"] =
+        worker("start", client, options.quick)["start_ms"];
+    if (warm) continue;
+    all.merge(worker("figures", client, options.quick));
+    if (all.count("ok") == 0) {
+      return Error{ErrorCode::kLost,
+                   "the remote worker failed; the server logged:\n" + server.log()};
+    }
+  }
+  return all;
+}
+
+std::string machine() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string text;
+  std::string processor = "unknown processor";
+  while (std::getline(file, text)) {
+    if (text.starts_with("model name")) processor = text.substr(text.find(':') + 2);
+  }
+  utsname system{};
+  ::uname(&system);
+  return processor + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores, " +
+         system.sysname + " " + system.release;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
+  return text;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "flyt-bench: %s\n", error.message.c_str());
+  return 1;
+}
+
+int measure(const Options& options) {
+  Measured measured;
+  measured.machine = machine();
+  measured.date = today();
+  std::string driver = options.driver;
+  if (driver == "auto") {
+    driver =
+        worker("probe", "libcuda.so.1", true, false).count("ok") != 0 ? "libcuda.so.1" : "soft";
+  }
+  const std::string native = driver == "soft" ? tests::built_library("libflyt-softgpu.so") : driver;
+  measured.driver = driver == "soft" ? "software GPU" : driver;
+  measured.native = worker("figures", native, options.quick);
+  if (measured.native.count("ok") == 0) return 1;
+  measured.native["start_cold_ms"] = worker("start", native, options.quick)["start_ms"];
+  auto unix_remote = remote(options, driver, "");
+  if (!unix_remote) return fail(unix_remote.error());
+  auto tcp_remote = remote(options, driver, "tcp://127.0.0.1:0");
+  if (!tcp_remote) return fail(tcp_remote.error());
+  auto unix_raw = measure_raw_socket(SocketKind::kUnix);
+  if (!unix_raw) return fail(unix_raw.error());
+  auto tcp_raw = measure_raw_socket(SocketKind::kTcp);
+  if (!tcp_raw) return fail(tcp_raw.error());
+  measured.unix_remote = *unix_remote;
+  measured.tcp_remote = *tcp_remote;
+  measured.unix_raw = *unix_raw;
+  measured.tcp_raw = *tcp_raw;
+  std::fputs(table_of(measured).c_str(), stdout);
+  if (options.json.empty()) return 0;
+  const auto written = write_json(measured, options.json);
+  return written ? 0 : fail(written.error());
+}
+
+}  // namespace
+}  // namespace flyt::bench
+
+int main(int argc, char** argv) {
+  using flyt::bench::Work;
+  flyt::bench::Options options;
+  std::string work;
+  std::string library;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    if (word == "--quick") {
+      options.quick = true;
+    } else if (word == "--driver") {
+      options.driver = value();
+    } else if (word == "--json") {
+      options.json = value();
+    } else if (word == "--worker") {
+      work = value();
+    } else if (word == "--library") {
+      library = value();
+    } else {
+      std::puts("usage: flyt-bench [--driver auto|soft|PATH] [--json PATH] [--quick]");
+      return word == "--help" ? 0 : 2;
+    }
+  }
+  if (work.empty()) return flyt::bench::measure(options);
+  const Work which = work == "probe"   ? Work::kProbe
+                     : work == "start" ? Work::kStart
+                                       : Work::kFigures;
+  return flyt::bench::run_worker(which, library, options.quick);
+}
