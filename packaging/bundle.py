@@ -29,7 +29,7 @@ BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/clien
 SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
            ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
-           ('tools/completion.bash', 'tools'), ('tests/apps/*.cu', 'tests/apps'),
+           ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
            ('tests/gpu/*', 'tests/gpu'), ('docs/*.md', 'docs')]
 FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists')]
 

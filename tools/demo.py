@@ -43,6 +43,8 @@ def compile_samples(nvcc, sources, folder):
     """[(name, program or None, error)] for every source, with static and with shared cudart."""
     os.makedirs(folder, exist_ok=True)
     jobs = [(source, cudart) for source in sources for cudart in ('static', 'shared')]
+    print(f'nvcc compiles {len(sources)} programs, with static and with shared cudart ...',
+          flush=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         built = list(pool.map(lambda job: compile_cuda(nvcc, *job, folder), jobs))
     return [(f'{os.path.basename(source)}, {cudart} cudart', program, error)
@@ -92,7 +94,7 @@ def collect(prefix, nvcc):
     programs = sorted(p for p in glob.glob(os.path.join(prefix, 'samples', '*'))
                       if os.path.isfile(p) and os.access(p, os.X_OK))
     samples = [(os.path.basename(p), p, '') for p in programs]
-    sources = sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', '*.cu')))
+    sources = sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', 'rt_*.cu')))
     if nvcc and sources:
         samples += compile_samples(nvcc, sources, os.path.join(prefix, 'demo'))
     return samples

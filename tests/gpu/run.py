@@ -250,7 +250,7 @@ def build_cuda(runner, source, cudart, libraries=()):
 
 def build_all(runner):
     """nvcc is slow: everything is compiled at once, before the first comparison."""
-    sources = sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', '*.cu')))
+    sources = sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', 'rt_*.cu')))
     jobs = [(source, cudart, ()) for source in sources + [os.path.join(HERE, 'runtime_mix.cu')]
             for cudart in ('static', 'shared')]
     jobs.append((os.path.join(HERE, 'gemm.cu'), 'shared', ('-lcublas',)))
@@ -289,7 +289,7 @@ def samples(runner):
             native = runner.run(f'{name}-native', [program], CASE_SECONDS)
             remote = runner.remote(f'{name}-remote', [program], CASE_SECONDS)
             compare_outputs(runner, name, native, remote)
-    cuda_programs(runner, sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', '*.cu'))))
+    cuda_programs(runner, sorted(glob.glob(os.path.join(ROOT, 'tests', 'apps', 'rt_*.cu'))))
 
 
 def runtime(runner):
