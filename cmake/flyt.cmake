@@ -53,18 +53,28 @@ endfunction()
 # flyt_fuzz(NAME SOURCES a_fuzz.cc USES libraries): with FLYT_FUZZ a libFuzzer program; otherwise
 # the same entry point linked with a small main (tests/fuzz/replay_main.cc) that replays the seeds
 # and random mutations of them, so that every test run smokes it.
-# Seeds: tests/fuzz/seeds/NAME/.
+# Seeds: tests/fuzz/seeds/NAME/ and what the generator wrote for NAME.
 function(flyt_fuzz name)
   if(NOT FLYT_TESTS)
     return()
   endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
-  set(seeds ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds/${name})
+  set(seeds)
+  foreach(folder ${CMAKE_SOURCE_DIR}/tests/fuzz/seeds/${name}
+      ${CMAKE_BINARY_DIR}/generated/seeds/${name})
+    if(EXISTS ${folder})
+      list(APPEND seeds ${folder})
+    endif()
+  endforeach()
   if(FLYT_FUZZ)
+    # libFuzzer writes what it finds into the first folder.
+    set(corpus ${CMAKE_BINARY_DIR}/corpus/${name})
+    file(MAKE_DIRECTORY ${corpus})
     add_executable(${name} ${ARG_SOURCES})
     target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    add_test(NAME ${name} COMMAND ${name} -runs=2000 -max_total_time=20 -rss_limit_mb=4096 ${seeds})
+    add_test(NAME ${name} COMMAND ${name} -runs=2000 -max_total_time=20 -rss_limit_mb=4096
+      ${corpus} ${seeds})
   else()
     add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
     add_test(NAME ${name} COMMAND ${name} ${seeds})

@@ -19,6 +19,8 @@ if(flyt_generate_result)
   message(FATAL_ERROR "codegen/generate.py refused the description; see the error above")
 endif()
 string(REPLACE "\n" ";" flyt_generated_list "${flyt_generated_list}")
+# Seeds come and go with commands; nothing is built from them.
+list(FILTER flyt_generated_list EXCLUDE REGEX "^seeds/")
 list(TRANSFORM flyt_generated_list PREPEND ${FLYT_GEN}/)
 
 # Unchanged files are not rewritten, so that ninja rebuilds only what follows from a change.

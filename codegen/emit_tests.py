@@ -1,5 +1,5 @@
 """Writes what tests read: tests/facts.inc, compiled against our types and against cuda.h;
-tests/exports.txt, the names that libraries must show; fuzz/commands/*, one valid input each."""
+tests/exports.txt, the names that libraries must show; seeds/commands_fuzz/*, one valid input each."""
 
 import struct
 
@@ -58,7 +58,7 @@ def sample_bytes(api, field):
 
 
 def seed(api, command):
-    """The input of tests/fuzz/commands_fuzz.cc: an op and a payload."""
+    """The input of codegen/tests/commands_fuzz.cc: an op and a payload."""
     payload = b"".join(sample_bytes(api, field) for field in command.fields)
     return struct.pack("<H", command.op) + payload
 
@@ -66,5 +66,5 @@ def seed(api, command):
 def files(api):
     found = {"tests/facts.inc": facts(api), "tests/exports.txt": exports(api)}
     for command in api.commands:
-        found[f"fuzz/commands/{command.handler}"] = seed(api, command)
+        found[f"seeds/commands_fuzz/{command.handler}"] = seed(api, command)
     return found
