@@ -62,7 +62,8 @@ PATTERNS = [
             'chance comes from Random', allowed=r'src/base/random\.cc'),
     Pattern('threads', r'\bstd::j?thread\b(?!::)|\bpthread_create\s*\(|\bstd::async\b',
             'threads are started by an Executor, so that a simulator can order them', where=r'src/',
-            allowed=r'src/(\w+/)*(\w+_)?(executor|workers?|threads?|watchdog)(_\w+)?\.(h|cc)|' + TEST),
+            allowed=r'src/(\w+/)*(\w+_)?(executor|workers?|threads?|watchdog)(_\w+)?\.(h|cc)|'
+            + TEST),
     Pattern('sockets', r'#\s*include\s*<(sys/socket\.h|sys/un\.h|netinet/\w+\.h|arpa/inet\.h'
             r'|netdb\.h|sys/epoll\.h)>', 'sockets belong to src/transport',
             allowed=r'src/transport/|tests/|bench/|src/server/(handoff|warm)\w*\.(h|cc)'),
