@@ -1,0 +1,224 @@
+// Copies between host and device memory, one to three dimensions.
+#include "softgpu/copy.h"
+#include "softgpu/abi/enter.h"
+
+namespace flyt::softgpu {
+namespace {
+
+CUresult run(const CopyRequest& request, CUstream handle, bool blocking) {
+  return with_stream(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
+    return copy(driver, stream.context, stream.stream, request, blocking);
+  });
+}
+
+CopyRequest linear(std::uint64_t to, Side to_side, std::uint64_t from, Side from_side,
+                   std::uint64_t bytes) {
+  return {{to, bytes, bytes}, {from, bytes, bytes}, {bytes, 1, 1}, to_side, from_side};
+}
+
+// One side of a two- or three-dimensional copy as CUDA describes it.
+struct Corner {
+  CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
+  const void* host = nullptr;
+  CUdeviceptr device = 0;
+  std::size_t pitch = 0;
+  std::size_t height = 0;  // Rows of a slice.
+  std::size_t x = 0;
+  std::size_t y = 0;
+  std::size_t z = 0;
+};
+
+CUresult place(const Corner& corner, const Extent& extent, Box& box, Side& side) {
+  switch (corner.type) {
+    case CU_MEMORYTYPE_HOST:
+      side = Side::kHost;
+      box.address = address_of(corner.host);
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      side = Side::kDevice;
+      box.address = corner.device;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      side = Side::kUnified;
+      box.address = corner.device;
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  box.pitch = corner.pitch == 0 ? corner.x + extent.width : corner.pitch;
+  if (box.pitch < extent.width || box.pitch - extent.width < corner.x) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::size_t rows = corner.height == 0 ? corner.y + extent.height : corner.height;
+  if (extent.depth > 1 && (rows < extent.height || rows - extent.height < corner.y)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::size_t offset = 0;
+  std::size_t part = 0;
+  if (__builtin_mul_overflow(box.pitch, rows, &box.slice) ||
+      __builtin_mul_overflow(corner.z, box.slice, &offset) ||
+      __builtin_mul_overflow(corner.y, box.pitch, &part) ||
+      __builtin_add_overflow(offset, part, &offset) ||
+      __builtin_add_overflow(offset, corner.x, &offset) ||
+      __builtin_add_overflow(box.address, offset, &box.address)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult run_corners(const Corner& to, const Corner& from, const Extent& extent, CUstream handle,
+                     bool blocking) {
+  return with_stream(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
+    if (extent.empty()) return CUDA_SUCCESS;
+    CopyRequest request;
+    request.extent = extent;
+    CUresult bad = place(to, extent, request.to, request.to_side);
+    if (bad == CUDA_SUCCESS) bad = place(from, extent, request.from, request.from_side);
+    if (bad != CUDA_SUCCESS) return bad;
+    return copy(driver, stream.context, stream.stream, request, blocking);
+  });
+}
+
+// A null structure is refused after the context was found to be good.
+CUresult run_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool blocking) {
+  if (c == nullptr) {
+    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
+  }
+  const Corner to{c->dstMemoryType, c->dstHost,     c->dstDevice, c->dstPitch,
+                  c->Height,        c->dstXInBytes, c->dstY,      0};
+  const Corner from{c->srcMemoryType, c->srcHost,     c->srcDevice, c->srcPitch,
+                    c->Height,        c->srcXInBytes, c->srcY,      0};
+  return run_corners(to, from, {c->WidthInBytes, c->Height, 1}, handle, blocking);
+}
+
+template <class Copy>
+CUresult run_3d(const Copy* c, CUstream handle, bool blocking) {
+  if (c == nullptr) {
+    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
+  }
+  if (c->srcLOD != 0 || c->dstLOD != 0) {
+    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
+  }
+  const Corner to{c->dstMemoryType, c->dstHost,     c->dstDevice, c->dstPitch,
+                  c->dstHeight,     c->dstXInBytes, c->dstY,      c->dstZ};
+  const Corner from{c->srcMemoryType, c->srcHost,     c->srcDevice, c->srcPitch,
+                    c->srcHeight,     c->srcXInBytes, c->srcY,      c->srcZ};
+  return run_corners(to, from, {c->WidthInBytes, c->Height, c->Depth}, handle, blocking);
+}
+
+CUresult known_contexts(CUcontext to, CUcontext from) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    for (const CUcontext handle : {to, from}) {
+      if (handle != nullptr && driver.contexts().find(from_handle(handle)) == nullptr) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+      }
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
+
+using namespace flyt;           // NOLINT(google-build-using-namespace)
+using namespace flyt::softgpu;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return run(linear(dst, Side::kUnified, src, Side::kUnified, ByteCount), nullptr, true);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  return run(linear(dstDevice, Side::kDevice, address_of(srcHost), Side::kHost, ByteCount), nullptr,
+             true);
+}
+
+CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return run(linear(address_of(dstHost), Side::kHost, srcDevice, Side::kDevice, ByteCount), nullptr,
+             true);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  return run(linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount), nullptr, true);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  return run(linear(dst, Side::kUnified, src, Side::kUnified, ByteCount), hStream, false);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) {
+  return run(linear(dstDevice, Side::kDevice, address_of(srcHost), Side::kHost, ByteCount), hStream,
+             false);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
+  return run(linear(address_of(dstHost), Side::kHost, srcDevice, Side::kDevice, ByteCount), hStream,
+             false);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
+  return run(linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount), hStream, false);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return run_2d(pCopy, nullptr, true); }
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) { return run_2d(pCopy, nullptr, true); }
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return run_2d(pCopy, hStream, false);
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return run_3d(pCopy, nullptr, true); }
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return run_3d(pCopy, hStream, false);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount) {
+  if (const CUresult bad = known_contexts(dstContext, srcContext); bad != CUDA_SUCCESS) return bad;
+  return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream) {
+  if (const CUresult bad = known_contexts(dstContext, srcContext); bad != CUDA_SUCCESS) return bad;
+  return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) { return run_3d(pCopy, nullptr, true); }
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  return run_3d(pCopy, hStream, false);
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                               CUstream hStream) {
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr ||
+      attrsIdxs == nullptr || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0) {
+    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const CUresult result = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                            size_t* failIdx, CUstream hStream) {
+  const CUresult result =
+      cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+  if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = ~size_t{0};
+  return result;
+}
+
+}  // extern "C"

@@ -1,0 +1,60 @@
+#include "softgpu/abi/enter.h"
+
+namespace flyt::softgpu {
+namespace {
+
+constexpr std::uint64_t kPerThreadStream = 2;
+
+}  // namespace
+
+CUresult living_context(Driver& driver, std::shared_ptr<Context>& context) {
+  const std::uint64_t handle = context_stack().top();
+  if (handle == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  context = driver.contexts().find(handle);
+  return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+CUresult current_context(Driver& driver, std::shared_ptr<Context>& context) {
+  if (const CUresult bad = living_context(driver, context); bad != CUDA_SUCCESS) return bad;
+  return context->fate()->error();
+}
+
+CUresult find_stream(Driver& driver, Context& context, CUstream handle, StreamOfCall& out) {
+  handle = cuda::resolve_default(handle);
+  const std::uint64_t value = from_handle(handle);
+  if (value <= kPerThreadStream) {
+    out.context = driver.contexts().find(context.handle());
+    if (out.context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    out.stream = value == kPerThreadStream ? context.per_thread(thread_number()) : context.legacy();
+    return CUDA_SUCCESS;
+  }
+  out.stream = driver.streams().find(value);
+  if (out.stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  out.context = driver.contexts().find(out.stream->context());
+  return out.context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+CUresult find_event(Driver& driver, CUevent handle, std::shared_ptr<Event>& out) {
+  const std::uint64_t value = from_handle(handle);
+  out = driver.events().find(value);
+  if (out != nullptr) return CUDA_SUCCESS;
+  return driver.events().issued(value) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                       : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult find_function(Driver& driver, Context& context, CUfunction handle, bool kernels,
+                       std::shared_ptr<Function>& out) {
+  std::uint64_t value = from_handle(handle);
+  if (kernels) {
+    if (const auto kernel = driver.kernels().find(value)) {
+      if (const CUresult bad = driver.kernel_function(context, *kernel, &value);
+          bad != CUDA_SUCCESS) {
+        return bad;
+      }
+    }
+  }
+  out = driver.functions().find(value);
+  return out == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+}  // namespace flyt::softgpu

@@ -1,0 +1,74 @@
+// Enter: what every call of the ABI checks before it does anything.
+#pragma once
+
+#include <memory>
+
+#include "cuda/default_stream.h"
+#include "cuda/functions.h"
+#include "softgpu/current.h"
+#include "softgpu/driver.h"
+
+namespace flyt::softgpu {
+
+// The calling thread's context: CUDA_ERROR_INVALID_CONTEXT without one,
+// CUDA_ERROR_CONTEXT_IS_DESTROYED where it is gone; its own error otherwise.
+CUresult current_context(Driver& driver, std::shared_ptr<Context>& context);
+// The same, without asking for its error.
+CUresult living_context(Driver& driver, std::shared_ptr<Context>& context);
+
+// Calls body(driver) once CUDA is initialised and outside of host functions.
+template <class Body>
+CUresult with_driver(Body body) {
+  if (InHostFunction::active()) return CUDA_ERROR_NOT_PERMITTED;
+  Driver* driver = current_driver();
+  if (driver == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  return body(*driver);
+}
+
+// Calls body(driver, context) with the calling thread's context, if that is without error.
+template <class Body>
+CUresult with_context(Body body) {
+  return with_driver([&body](Driver& driver) -> CUresult {
+    std::shared_ptr<Context> context;
+    if (const CUresult bad = current_context(driver, context); bad != CUDA_SUCCESS) return bad;
+    return body(driver, *context);
+  });
+}
+
+// The stream of a call and the context that it belongs to.
+struct StreamOfCall {
+  std::shared_ptr<Stream> stream;
+  std::shared_ptr<Context> context;
+
+  Ticket submit(std::function<void()> run) const {
+    return context->submit(*stream, std::move(run));
+  }
+  Ticket submit(Operation operation) const {
+    return context->submit(*stream, std::move(operation));
+  }
+};
+
+// Resolves 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD to those of `context`.
+CUresult find_stream(Driver& driver, Context& context, CUstream handle, StreamOfCall& out);
+
+// Calls body(driver, context, stream).
+template <class Body>
+CUresult with_stream(CUstream handle, Body body) {
+  return with_context([&](Driver& driver, Context& context) -> CUresult {
+    StreamOfCall stream;
+    if (const CUresult bad = find_stream(driver, context, handle, stream); bad != CUDA_SUCCESS) {
+      return bad;
+    }
+    return body(driver, context, stream);
+  });
+}
+
+// An event under its handle: CUDA_ERROR_INVALID_HANDLE, or CUDA_ERROR_CONTEXT_IS_DESTROYED for
+// one that is gone.
+CUresult find_event(Driver& driver, CUevent handle, std::shared_ptr<Event>& out);
+
+// The function behind a CUfunction, or behind a CUkernel passed as one if `kernels`.
+CUresult find_function(Driver& driver, Context& context, CUfunction handle, bool kernels,
+                       std::shared_ptr<Function>& out);
+
+}  // namespace flyt::softgpu

@@ -1,0 +1,120 @@
+// Events.
+#include <memory>
+
+#include "base/clock.h"
+#include "softgpu/abi/enter.h"
+
+namespace flyt::softgpu {
+namespace {
+
+constexpr unsigned kEventFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
+  return with_stream(
+      hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+        if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+        std::shared_ptr<Event> event;
+        if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
+        // External recordings are for captures only.
+        if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
+        if (event->context() != stream.context->handle()) return CUDA_ERROR_INVALID_HANDLE;
+        auto recording = std::make_shared<Recording>();
+        recording->ticket = stream.submit(Operation{
+            [recording](CUresult) { recording->reached_ns.store(system_clock().now().ns); },
+            {},
+            true});
+        event->set_recording(std::move(recording));
+        return CUDA_SUCCESS;
+      });
+}
+
+// Calls body(driver, event, recording or null) for an event, whatever context is current.
+template <class Body>
+CUresult with_event(CUevent handle, Body body) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    std::shared_ptr<Event> event;
+    if (const CUresult bad = find_event(driver, handle, event); bad != CUDA_SUCCESS) return bad;
+    const auto context = driver.contexts().find(event->context());
+    if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (const CUresult bad = context->fate()->error(); bad != CUDA_SUCCESS) return bad;
+    return body(driver, *context, *event);
+  });
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
+
+using namespace flyt;           // NOLINT(google-build-using-namespace)
+using namespace flyt::softgpu;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  return with_context([&](Driver& driver, Context& context) -> CUresult {
+    if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *phEvent =
+        to_handle<CUevent>(driver.events().add(std::make_shared<Event>(context.handle(), Flags)));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream, 0); }
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  return record(hEvent, hStream, flags);
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  return with_event(hEvent, [](Driver&, Context&, const Event& event) {
+    const auto recording = event.recording();
+    return recording == nullptr || recording->ticket.reached() ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult cuEventSynchronize(CUevent hEvent) {
+  return with_event(hEvent, [](Driver& driver, Context& context, const Event& event) {
+    if (const auto recording = event.recording()) recording->ticket.wait();
+    driver.synchronised();
+    return context.fate()->error();
+  });
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    std::shared_ptr<Event> event;
+    if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
+    driver.events().take(from_handle(hEvent));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
+
+CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  return with_event(hStart, [&](Driver& driver, Context& context, const Event& start) -> CUresult {
+    std::shared_ptr<Event> end;
+    if (const CUresult bad = find_event(driver, hEnd, end); bad != CUDA_SUCCESS) return bad;
+    const auto from = start.recording();
+    const auto to = end->recording();
+    if (pMilliseconds == nullptr || from == nullptr || to == nullptr || !start.timed() ||
+        !end->timed()) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!from->ticket.reached() || !to->ticket.reached()) return CUDA_ERROR_NOT_READY;
+    constexpr double kNsPerMs = 1e6;
+    *pMilliseconds = static_cast<float>(
+        static_cast<double>(to->reached_ns.load() - from->reached_ns.load()) / kNsPerMs);
+    return context.fate()->error();
+  });
+}
+
+CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+}  // extern "C"

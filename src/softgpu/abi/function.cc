@@ -1,0 +1,121 @@
+// Functions: attributes, parameters, preferences.
+#include "softgpu/abi/enter.h"
+
+namespace flyt::softgpu {
+namespace {
+
+template <class Body>
+CUresult with_function(CUfunction handle, Body body) {
+  return with_context([&](Driver& driver, Context& context) -> CUresult {
+    std::shared_ptr<Function> function;
+    const CUresult bad = find_function(driver, context, handle, false, function);
+    return bad != CUDA_SUCCESS ? bad : body(*function);
+  });
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
+
+using namespace flyt;           // NOLINT(google-build-using-namespace)
+using namespace flyt::softgpu;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  return with_function(hfunc, [&](const Function& function) -> CUresult {
+    if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const Module& module = *function.module();
+    return get_attribute(module.program().module(), function.code(), function.info(),
+                         function.settings(), module.device(), attrib, pi);
+  });
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+  return with_function(hfunc, [&](Function& function) {
+    FunctionSettings settings = function.settings();
+    const CUresult result = set_attribute(function.code(), function.info(),
+                                          function.module()->device(), attrib, value, settings);
+    if (result == CUDA_SUCCESS) function.set_settings(settings);
+    return result;
+  });
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
+  return with_function(hfunc, [&](Function& function) -> CUresult {
+    if (config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+    FunctionSettings settings = function.settings();
+    settings.cache = config;
+    function.set_settings(settings);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
+  return with_function(hfunc, [&](Function&) {
+    return config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE
+                                                              : CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  return with_function(hfunc, [&](const Function& function) -> CUresult {
+    if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *hmod = to_handle<CUmodule>(function.module()->handle());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
+  return with_function(hfunc, [&](const Function& function) -> CUresult {
+    if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *name = function.code().name.c_str();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                            size_t* paramSize) {
+  return with_function(func, [&](const Function& function) -> CUresult {
+    const auto& parameters = function.code().parameters;
+    if (paramOffset == nullptr || paramIndex >= parameters.size()) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *paramOffset = parameters[paramIndex].offset;
+    if (paramSize != nullptr) *paramSize = parameters[paramIndex].size;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+  return with_function(function, [&](const Function&) -> CUresult {
+    if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncLoad(CUfunction function) {
+  return with_function(function, [](const Function&) { return CUDA_SUCCESS; });
+}
+
+CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
+  return with_function(hfunc, [&](Function& function) -> CUresult {
+    if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+    OldLaunch old_launch = function.old_launch();
+    old_launch.block = {static_cast<unsigned>(x), static_cast<unsigned>(y),
+                        static_cast<unsigned>(z)};
+    function.set_old_launch(std::move(old_launch));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
+  return with_function(hfunc, [&](Function& function) {
+    OldLaunch old_launch = function.old_launch();
+    old_launch.shared_bytes = bytes;
+    function.set_old_launch(std::move(old_launch));
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,156 @@
+// How many blocks and clusters fit.
+#include <algorithm>
+
+#include "softgpu/abi/enter.h"
+#include "softgpu/launch.h"
+
+namespace flyt::softgpu {
+namespace {
+
+template <class Body>
+CUresult with_function(CUfunction handle, Body body) {
+  return with_context([&](Driver& driver, Context& context) -> CUresult {
+    std::shared_ptr<Function> function;
+    const CUresult bad = find_function(driver, context, handle, true, function);
+    return bad != CUDA_SUCCESS ? bad : body(*function);
+  });
+}
+
+// The block size with the most resident threads; of equals the larger one.
+void best_block(const Function& function, CUoccupancyB2DSize shared_of, std::size_t shared,
+                unsigned limit, int* grid, int* block) {
+  const Device& device = function.module()->device();
+  int most = 0;
+  CUresult bad =
+      get_attribute(function.module()->program().module(), function.code(), function.info(),
+                    function.settings(), device, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &most);
+  if (bad != CUDA_SUCCESS) return;
+  const unsigned warp = device.limits().warp;
+  unsigned largest = static_cast<unsigned>(most);
+  if (limit != 0) largest = std::min(largest, limit);
+  unsigned best_threads = 0;
+  for (unsigned threads = (largest + warp - 1) / warp * warp; threads >= warp; threads -= warp) {
+    const unsigned size = std::min(threads, largest);
+    const std::size_t bytes = shared_of == nullptr ? shared : shared_of(static_cast<int>(size));
+    const unsigned blocks = blocks_per_multiprocessor(function, size, bytes);
+    if (blocks * size <= best_threads) continue;
+    best_threads = blocks * size;
+    *block = static_cast<int>(size);
+    *grid = static_cast<int>(blocks * device.limits().multiprocessors);
+  }
+}
+
+unsigned cluster_of(const CUlaunchConfig& config) {
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    if (config.attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    const auto& size = config.attrs[i].value.clusterDim;
+    return size.x * size.y * size.z;
+  }
+  return 1;
+}
+
+unsigned resident_blocks(const Function& function, const CUlaunchConfig& config) {
+  const unsigned threads = config.blockDimX * config.blockDimY * config.blockDimZ;
+  return blocks_per_multiprocessor(function, threads, config.sharedMemBytes) *
+         function.module()->device().limits().multiprocessors;
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
+
+using namespace flyt;           // NOLINT(google-build-using-namespace)
+using namespace flyt::softgpu;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags) {
+  return with_function(func, [&](const Function& function) -> CUresult {
+    if (numBlocks == nullptr || blockSize <= 0 ||
+        (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *numBlocks = static_cast<int>(
+        blocks_per_multiprocessor(function, static_cast<unsigned>(blockSize), dynamicSMemSize));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                              dynamicSMemSize, 0);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags) {
+  return with_function(func, [&](const Function& function) -> CUresult {
+    if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0 ||
+        (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *minGridSize = 0;
+    *blockSize = 0;
+    best_block(function, blockSizeToDynamicSMemSize, dynamicSMemSize,
+               static_cast<unsigned>(blockSizeLimit), minGridSize, blockSize);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize) {
+  return with_function(func, [&](const Function& function) -> CUresult {
+    if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const DeviceLimits& limits = function.module()->device().limits();
+    const unsigned most = blocks_per_multiprocessor(function, static_cast<unsigned>(blockSize), 0);
+    if (static_cast<unsigned>(numBlocks) > most) return CUDA_ERROR_INVALID_VALUE;
+    const unsigned each = limits.shared_multiprocessor_bytes / static_cast<unsigned>(numBlocks);
+    const unsigned taken = limits.shared_reserved_bytes + function.info().shared_bytes;
+    const unsigned left = each > taken ? each - taken : 0;
+    *dynamicSmemSize =
+        std::min(left, static_cast<unsigned>(std::max(function.settings().max_dynamic_shared, 0)));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                            const CUlaunchConfig* config) {
+  return with_function(func, [&](const Function& function) -> CUresult {
+    if (clusterSize == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const DeviceLimits& limits = function.module()->device().limits();
+    unsigned most = function.settings().nonportable_cluster != 0 ? limits.cluster_blocks_nonportable
+                                                                 : limits.cluster_blocks;
+    while (most > 1 && most > resident_blocks(function, *config)) most /= 2;
+    *clusterSize = static_cast<int>(most);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                      const CUlaunchConfig* config) {
+  return with_function(func, [&](const Function& function) -> CUresult {
+    if (numClusters == nullptr || config == nullptr ||
+        (config->numAttrs != 0 && config->attrs == nullptr)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const unsigned cluster = cluster_of(*config);
+    if (cluster == 0) return CUDA_ERROR_INVALID_VALUE;
+    *numClusters = static_cast<int>(resident_blocks(function, *config) / cluster);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,220 @@
+// Stream-ordered allocation and its pools.
+#include "softgpu/abi/enter.h"
+
+namespace flyt::softgpu {
+namespace {
+
+template <class Body>
+CUresult with_pool(CUmemoryPool handle, Body body) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    const auto pool = driver.pools().find(from_handle(handle));
+    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return body(driver, pool);
+  });
+}
+
+CUresult allocate(CUdeviceptr* dptr, std::size_t bytes, const CUmemoryPool* pool_handle,
+                  CUstream stream_handle) {
+  return with_stream(
+      stream_handle, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+        if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        const auto pool =
+            driver.pools().find(pool_handle != nullptr ? from_handle(*pool_handle)
+                                                       : stream.context->device().current_pool());
+        if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        if (bytes == 0) {
+          *dptr = 0;
+          return CUDA_SUCCESS;
+        }
+        const CUresult result = pool->allocate(bytes, stream.context->handle(), dptr);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+        // Memory that streams are about to give back may suffice.
+        if (const CUresult bad = stream.context->synchronize(); bad != CUDA_SUCCESS) return bad;
+        return pool->allocate(bytes, stream.context->handle(), dptr);
+      });
+}
+
+// Gives memory back when the stream comes to it.
+void free_in_order(Driver& driver, const StreamOfCall& stream, const Region& region) {
+  stream.submit(
+      Operation{[&driver, region](CUresult) {
+                  const auto removed = driver.regions().remove(region.base, region.kind);
+                  if (!removed) return;
+                  if (region.kind == RegionKind::kDevice) {
+                    driver.device(region.device)->memory().release(region.base, region.size);
+                  } else if (const auto pool = driver.pools().find(region.pool)) {
+                    pool->release(*removed);
+                  } else {
+                    // Its pool went before it.
+                    driver.device(region.device)
+                        ->memory()
+                        .unplace(region.base, allocation_bytes(region.size));
+                  }
+                },
+                {},
+                true});
+}
+
+CUresult get_pool(CUmemoryPool* pool, CUdevice dev, bool standard) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    const Device* device = driver.device(dev);
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *pool = to_handle<CUmemoryPool>(standard ? device->default_pool() : device->current_pool());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUdevice* device) {
+  if (location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *device = location->id;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
+
+using namespace flyt;           // NOLINT(google-build-using-namespace)
+using namespace flyt::softgpu;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+  return get_pool(pool_out, dev, true);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) { return get_pool(pool, dev, false); }
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  return with_pool(pool, [&](Driver& driver, const std::shared_ptr<Pool>& found) -> CUresult {
+    Device* device = driver.device(dev);
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (&found->device() != device) return CUDA_ERROR_INVALID_VALUE;
+    device->set_current_pool(from_handle(pool));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                CUmemAllocationType type) {
+  CUdevice device = 0;
+  const CUresult bad = device_of(location, type, &device);
+  return bad != CUDA_SUCCESS ? bad : cuDeviceGetDefaultMemPool(pool_out, device);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  CUdevice device = 0;
+  const CUresult bad = device_of(location, type, &device);
+  return bad != CUDA_SUCCESS ? bad : cuDeviceGetMemPool(pool, device);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+  CUdevice device = 0;
+  const CUresult bad = device_of(location, type, &device);
+  return bad != CUDA_SUCCESS ? bad : cuDeviceSetMemPool(device, pool);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  return allocate(dptr, bytesize, nullptr, hStream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                 CUstream hStream) {
+  return allocate(dptr, bytesize, &pool, hStream);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  return with_stream(
+      hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+        if (dptr == 0) return CUDA_SUCCESS;
+        const auto region = driver.regions().find(dptr);
+        const bool ours =
+            region && region->base == dptr &&
+            (region->kind == RegionKind::kDevice || region->kind == RegionKind::kPool);
+        if (!ours || !driver.regions().mark_freed(dptr)) return CUDA_ERROR_INVALID_VALUE;
+        free_in_order(driver, stream, *region);
+        return CUDA_SUCCESS;
+      });
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (pool == nullptr || poolProps == nullptr ||
+        poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    Device* device = driver.device(poolProps->location.id);
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    auto made = std::make_shared<Pool>(*device, driver.regions(), *poolProps);
+    const std::uint64_t handle = driver.pools().add(made);
+    made->set_handle(handle);
+    *pool = to_handle<CUmemoryPool>(handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  return with_pool(pool, [&](Driver& driver, const std::shared_ptr<Pool>& found) -> CUresult {
+    Device& device = found->device();
+    const std::uint64_t handle = from_handle(pool);
+    if (device.default_pool() == handle) return CUDA_ERROR_INVALID_VALUE;
+    if (device.current_pool() == handle) device.set_current_pool(device.default_pool());
+    driver.pools().take(handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+  return with_pool(pool, [&](Driver&, const std::shared_ptr<Pool>& found) {
+    found->trim(minBytesToKeep);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  return with_pool(pool, [&](Driver&, const std::shared_ptr<Pool>& found) {
+    return value == nullptr ? CUDA_ERROR_INVALID_VALUE : found->set_attribute(attr, value);
+  });
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  return with_pool(pool, [&](Driver&, const std::shared_ptr<Pool>& found) {
+    return value == nullptr ? CUDA_ERROR_INVALID_VALUE : found->attribute(attr, value);
+  });
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  return with_pool(pool, [&](Driver& driver, const std::shared_ptr<Pool>& found) -> CUresult {
+    if (map == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; ++i) {
+      if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+      if (driver.device(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+      // The device that owns the memory keeps its access.
+      if (map[i].location.id == found->device().number() &&
+          map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+    }
+    for (size_t i = 0; i < count; ++i) found->set_access(map[i].location.id, map[i].flags);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                            CUmemLocation* location) {
+  return with_pool(memPool, [&](Driver& driver, const std::shared_ptr<Pool>& found) -> CUresult {
+    if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    *flags = found->access(location->id);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"

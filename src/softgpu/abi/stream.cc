@@ -1,0 +1,245 @@
+// Streams, their attributes, callbacks and host functions.
+#include "softgpu/abi/enter.h"
+
+namespace flyt::softgpu {
+namespace {
+
+constexpr unsigned kWaitFlags = CU_EVENT_WAIT_EXTERNAL;
+
+CUresult create(CUstream* phStream, unsigned flags, int priority) {
+  return with_context([&](Driver& driver, Context& context) -> CUresult {
+    if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    *phStream = to_handle<CUstream>(driver.streams().add(context.add_stream(flags, priority)));
+    return CUDA_SUCCESS;
+  });
+}
+
+// Calls body(stream) and gives its answer, refusing a null pointer for it.
+template <class T, class Body>
+CUresult ask(CUstream handle, T* out, Body body) {
+  return with_stream(handle, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = body(stream);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
+
+using namespace flyt;           // NOLINT(google-build-using-namespace)
+using namespace flyt::softgpu;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  return create(phStream, Flags, kPriorityLeast);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  return create(phStream, flags, priority);
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    const std::uint64_t handle = from_handle(hStream);
+    const auto stream = driver.streams().find(handle);
+    if (stream == nullptr) {
+      return driver.streams().issued(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                             : CUDA_ERROR_INVALID_HANDLE;
+    }
+    const auto context = driver.contexts().find(stream->context());
+    if (context != nullptr && context->fate()->error() != CUDA_SUCCESS) {
+      return context->fate()->error();
+    }
+    // What it still has to do goes on without a handle.
+    driver.streams().take(handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream); }
+
+CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
+  return ask(hStream, priority, [](const StreamOfCall& s) { return s.stream->priority(); });
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  return ask(hStream, flags, [](const StreamOfCall& s) { return s.stream->flags(); });
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  return ask(hStream, streamId, [](const StreamOfCall& s) { return s.stream->id(); });
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  return ask(hStream, device, [](const StreamOfCall& s) { return s.context->device().number(); });
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  return ask(hStream, pctx,
+             [](const StreamOfCall& s) { return to_handle<CUcontext>(s.context->handle()); });
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) {
+    if (pCtx != nullptr) *pCtx = to_handle<CUcontext>(stream.context->handle());
+    if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  return with_stream(
+      hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+        if ((Flags & ~kWaitFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+        std::shared_ptr<Event> event;
+        if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
+        // External waits are for captures only.
+        if (Flags != 0) return CUDA_ERROR_ILLEGAL_STATE;
+        const auto recording = event->recording();
+        if (recording == nullptr || recording->ticket.reached()) return CUDA_SUCCESS;
+        stream.submit(Operation{[](CUresult) {}, {recording->ticket}, true});
+        return CUDA_SUCCESS;
+      });
+}
+
+CUresult cuStreamQuery(CUstream hStream) {
+  return with_stream(hStream, [](Driver&, Context&, const StreamOfCall& stream) {
+    if (const CUresult bad = stream.context->fate()->error(); bad != CUDA_SUCCESS) return bad;
+    return stream.stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
+}
+
+CUresult cuStreamSynchronize(CUstream hStream) {
+  return with_stream(hStream, [](Driver& driver, Context&, const StreamOfCall& stream) {
+    // The legacy stream's end is that of all streams that order themselves with it.
+    if (stream.stream == stream.context->legacy()) {
+      stream.submit([] {}).wait();
+    } else {
+      stream.stream->last().wait();
+    }
+    driver.synchronised();
+    return stream.context->fate()->error();
+  });
+}
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                             unsigned int flags) {
+  return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
+    if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    stream.submit(Operation{[hStream, callback, userData](CUresult status) {
+                              const InHostFunction scope;
+                              callback(hStream, status, userData);
+                            },
+                            {},
+                            true});
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
+    if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    stream.submit([fn, userData] {
+      const InHostFunction scope;
+      fn(userData);
+    });
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int) {
+  // There is no managed memory that could be attached.
+  return with_stream(
+      hStream, [](Driver&, Context&, const StreamOfCall&) { return CUDA_ERROR_INVALID_VALUE; });
+}
+
+CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
+  return with_stream(dstStream, [&](Driver& driver, Context& context, const StreamOfCall& to) {
+    StreamOfCall from;
+    const CUresult bad = find_stream(driver, context, srcStream, from);
+    if (bad == CUDA_SUCCESS) to.stream->set_attributes(from.stream->attributes());
+    return bad;
+  });
+}
+
+CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value) {
+  return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const StreamAttributes attributes = stream.stream->attributes();
+    if (attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+      value->accessPolicyWindow = attributes.window;
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
+      value->syncPolicy = attributes.policy;
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+      value->priority = stream.stream->priority();
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) {
+      value->memSyncDomain = attributes.domain;
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) {
+      value->memSyncDomainMap = attributes.domains;
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                              const CUstreamAttrValue* value) {
+  return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    StreamAttributes attributes = stream.stream->attributes();
+    if (attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+      attributes.window = value->accessPolicyWindow;
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
+      if (value->syncPolicy < CU_SYNC_POLICY_AUTO ||
+          value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      attributes.policy = value->syncPolicy;
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) {
+      attributes.domain = value->memSyncDomain;
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) {
+      attributes.domains = value->memSyncDomainMap;
+    } else if (attr != CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    stream.stream->set_attributes(attributes);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  return ask(hStream, captureStatus,
+             [](const StreamOfCall&) { return CU_STREAM_CAPTURE_STATUS_NONE; });
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                   cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*) {
+  return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                   cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                   const CUgraphEdgeData**, size_t*) {
+  return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                cuuint64_t*) {
+  return cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  return with_driver([&](Driver&) -> CUresult {
+    if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+    CUstreamCaptureMode& own = thread_capture_mode();
+    std::swap(own, *mode);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // extern "C"

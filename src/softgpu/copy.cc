@@ -1,0 +1,157 @@
+#include "softgpu/copy.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace flyt::softgpu {
+namespace {
+
+// Pageable memory up to this size is taken along at the call; larger copies are waited for.
+constexpr std::uint64_t kStagedBytesMax = 16 * kMiB;
+
+enum class Kind : std::uint8_t { kPageable, kPinned, kDevice };
+
+// One side: checked, and known for what it is. None where the box is no memory of that side.
+struct Resolved {
+  Kind kind = Kind::kPageable;
+  bool sync_memops = false;
+};
+
+std::optional<Resolved> resolve(const Regions& regions, const Box& box, const Extent& extent,
+                                Side side, bool write) {
+  const auto size = span_bytes(box, extent);
+  if (!size || box.address == 0) return std::nullopt;
+  const auto region = regions.find(box.address);
+  if (!region) {
+    if (side == Side::kDevice || regions.overlaps(box.address, *size)) return std::nullopt;
+    return Resolved{};
+  }
+  // A pageable host range may begin in registered memory and go on behind it.
+  if (!regions.covers(box.address, *size, write)) {
+    if (side == Side::kHost && region->is_host()) return Resolved{};
+    return std::nullopt;
+  }
+  return Resolved{region->is_host() ? Kind::kPinned : Kind::kDevice, region->sync_memops};
+}
+
+void move_rows(const Box& to, const Box& from, const Extent& extent) {
+  for (std::uint64_t z = 0; z < extent.depth; ++z) {
+    const std::uint64_t to_slice = to.address + z * to.slice;
+    const std::uint64_t from_slice = from.address + z * from.slice;
+    const bool tight = to.pitch == extent.width && from.pitch == extent.width;
+    const std::uint64_t rows = tight ? 1 : extent.height;
+    const std::uint64_t bytes = tight ? extent.width * extent.height : extent.width;
+    for (std::uint64_t y = 0; y < rows; ++y) {
+      std::memmove(pointer_at(to_slice + y * to.pitch), pointer_at(from_slice + y * from.pitch),
+                   bytes);
+    }
+  }
+}
+
+// Source rows in memory of our own.
+std::shared_ptr<std::vector<std::byte>> stage(Box& from, const Extent& extent) {
+  auto bytes =
+      std::make_shared<std::vector<std::byte>>(extent.width * extent.height * extent.depth);
+  const Box tight{address_of(bytes->data()), extent.width, extent.width * extent.height};
+  move_rows(tight, from, extent);
+  from = tight;
+  return bytes;
+}
+
+void fill_row(std::uint64_t address, std::uint64_t bytes, const FillRequest& request) {
+  auto* at = static_cast<std::byte*>(pointer_at(address));
+  if (request.element_bytes == 1) {
+    std::memset(at, static_cast<int>(request.value & 0xFF), bytes);
+    return;
+  }
+  for (std::uint64_t i = 0; i < bytes; i += request.element_bytes) {
+    std::memcpy(at + i, &request.value, request.element_bytes);
+  }
+}
+
+// Memory that a pending operation needs may be gone by then: a program's mistake that must not
+// take the process with it.
+bool still_there(const Regions& regions, Kind kind, const Box& box, const Extent& extent,
+                 bool write) {
+  return kind == Kind::kPageable || regions.covers(box.address, *span_bytes(box, extent), write);
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> span_bytes(const Box& box, const Extent& extent) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 47;
+  if (extent.empty()) return 0;
+  std::uint64_t rows = 0;
+  std::uint64_t slices = 0;
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(extent.height - 1, box.pitch, &rows) ||
+      __builtin_mul_overflow(extent.depth - 1, box.slice, &slices) ||
+      __builtin_add_overflow(rows, slices, &bytes) ||
+      __builtin_add_overflow(bytes, extent.width, &bytes) || bytes > kMost || box.address > kMost ||
+      bytes > kMost - box.address) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
+              const std::shared_ptr<Stream>& stream, const CopyRequest& request, bool blocking) {
+  if (request.extent.empty()) return CUDA_SUCCESS;
+  Regions& regions = driver.regions();
+  const auto to = resolve(regions, request.to, request.extent, request.to_side, true);
+  const auto from = resolve(regions, request.from, request.extent, request.from_side, false);
+  if (!to || !from) return CUDA_ERROR_INVALID_VALUE;
+  const bool device_only = to->kind == Kind::kDevice && from->kind == Kind::kDevice;
+  bool wait = (blocking && !device_only) || to->kind == Kind::kPageable || to->sync_memops ||
+              from->sync_memops;
+  Box source = request.from;
+  std::shared_ptr<std::vector<std::byte>> staged;
+  if (from->kind == Kind::kPageable && !wait) {
+    const std::uint64_t bytes = request.extent.width * request.extent.height * request.extent.depth;
+    if (bytes <= kStagedBytesMax) {
+      staged = stage(source, request.extent);
+    } else {
+      wait = true;
+    }
+  }
+  const Ticket ticket =
+      context->submit(*stream, [&regions, fate = context->fate(), request, source, staged,
+                                to_kind = to->kind, from_kind = from->kind] {
+        if (!still_there(regions, to_kind, request.to, request.extent, true) ||
+            !still_there(regions, from_kind, request.from, request.extent, false)) {
+          fate->fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+          return;
+        }
+        move_rows(request.to, source, request.extent);
+      });
+  if (!wait) return CUDA_SUCCESS;
+  ticket.wait();
+  if (blocking) driver.output().flush();
+  return context->fate()->error();
+}
+
+CUresult fill(Driver& driver, const std::shared_ptr<Context>& context,
+              const std::shared_ptr<Stream>& stream, const FillRequest& request, bool blocking) {
+  if (request.to.address % request.element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (request.extent.empty()) return CUDA_SUCCESS;
+  Regions& regions = driver.regions();
+  const auto to = resolve(regions, request.to, request.extent, Side::kDevice, true);
+  if (!to) return CUDA_ERROR_INVALID_VALUE;
+  const Ticket ticket =
+      context->submit(*stream, [&regions, fate = context->fate(), request, kind = to->kind] {
+        if (!still_there(regions, kind, request.to, request.extent, true)) {
+          fate->fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+          return;
+        }
+        for (std::uint64_t y = 0; y < request.extent.height; ++y) {
+          fill_row(request.to.address + y * request.to.pitch, request.extent.width, request);
+        }
+      });
+  if (!blocking || (to->kind == Kind::kDevice && !to->sync_memops)) return CUDA_SUCCESS;
+  ticket.wait();
+  return context->fate()->error();
+}
+
+}  // namespace flyt::softgpu

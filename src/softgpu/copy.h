@@ -1,0 +1,57 @@
+// Copy: moving and filling boxes of memory, in the order of a stream.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "cuda/types.h"
+#include "softgpu/driver.h"
+
+namespace flyt::softgpu {
+
+// A box of bytes: `width` bytes a row, rows `pitch` apart, slices `slice` apart.
+struct Box {
+  std::uint64_t address = 0;
+  std::uint64_t pitch = 0;
+  std::uint64_t slice = 0;
+};
+
+struct Extent {
+  std::uint64_t width = 0;  // Bytes.
+  std::uint64_t height = 1;
+  std::uint64_t depth = 1;
+  bool empty() const { return width == 0 || height == 0 || depth == 0; }
+};
+
+// From the first to behind the last byte of the box; none where that is no range of addresses.
+std::optional<std::uint64_t> span_bytes(const Box& box, const Extent& extent);
+
+// What kind of memory a side of a copy is said or found to be.
+enum class Side : std::uint8_t { kHost, kDevice, kUnified };
+
+struct CopyRequest {
+  Box to;
+  Box from;
+  Extent extent;
+  Side to_side = Side::kUnified;
+  Side from_side = Side::kUnified;
+};
+
+// Checks both sides against the regions and does the copy in the stream. Waits for its end where
+// CUDA promises that: `blocking` copies with pageable memory or with host memory at all, and
+// asynchronous ones that pageable memory forbids.
+CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
+              const std::shared_ptr<Stream>& stream, const CopyRequest& request, bool blocking);
+
+struct FillRequest {
+  Box to;
+  Extent extent;  // Width in elements' bytes.
+  std::uint32_t value = 0;
+  std::uint32_t element_bytes = 1;  // 1, 2 or 4.
+};
+
+CUresult fill(Driver& driver, const std::shared_ptr<Context>& context,
+              const std::shared_ptr<Stream>& stream, const FillRequest& request, bool blocking);
+
+}  // namespace flyt::softgpu

@@ -1,0 +1,47 @@
+#include "softgpu/current.h"
+
+#include <atomic>
+#include <memory>
+
+#include "base/annotations.h"
+#include "softgpu/driver.h"
+
+namespace flyt::softgpu {
+namespace {
+
+std::atomic<Driver*> driver{nullptr};
+std::atomic<std::uint64_t> threads{0};
+constinit thread_local ContextStack stack;
+constinit thread_local std::uint64_t number = 0;
+constinit thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+constinit thread_local bool in_host_function = false;
+
+}  // namespace
+
+Driver* current_driver() { return driver.load(std::memory_order_acquire); }
+
+CUresult start_driver() {
+  static Mutex mutex;
+  const Lock lock(mutex);
+  if (current_driver() != nullptr) return CUDA_SUCCESS;
+  const Settings settings = Settings::from_environment();
+  if (settings.devices == 0) return CUDA_ERROR_NO_DEVICE;
+  // Lives until the process ends: atexit handlers of programs still call.
+  driver.store(std::make_unique<Driver>(settings).release(), std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+ContextStack& context_stack() { return stack; }
+
+std::uint64_t thread_number() {
+  if (number == 0) number = ++threads;
+  return number;
+}
+
+CUstreamCaptureMode& thread_capture_mode() { return capture_mode; }
+
+InHostFunction::InHostFunction() { in_host_function = true; }
+InHostFunction::~InHostFunction() { in_host_function = false; }
+bool InHostFunction::active() { return in_host_function; }
+
+}  // namespace flyt::softgpu

@@ -1,0 +1,141 @@
+#include "softgpu/driver.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+namespace flyt::softgpu {
+
+Driver::Driver(const Settings& settings) : settings_(settings) {
+  std::vector<ptx::MemoryMap*> maps;
+  for (unsigned i = 0; i < settings.devices; ++i) {
+    devices_.push_back(std::make_unique<Device>(static_cast<int>(i), settings));
+    maps.push_back(&devices_.back()->map());
+  }
+  regions_ = std::make_unique<Regions>(std::move(maps));
+  for (const auto& device : devices_) {
+    CUmemPoolProps props{};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->number()};
+    auto pool = std::make_shared<Pool>(*device, *regions_, props);
+    const std::uint64_t handle = pools_.add(pool);
+    pool->set_handle(handle);
+    device->set_default_pool(handle);
+    device->set_current_pool(handle);
+  }
+}
+
+Device* Driver::device(int number) const {
+  if (number < 0 || number >= device_count()) return nullptr;
+  return devices_[static_cast<std::size_t>(number)].get();
+}
+
+std::shared_ptr<Context> Driver::make_context(Device& device, unsigned flags, bool primary) {
+  auto context = std::make_shared<Context>(device, workers_, flags, primary, ++next_context_);
+  context->set_handle(contexts_.add(context));
+  return context;
+}
+
+void Driver::end_context(Context& context) {
+  const std::uint64_t handle = context.handle();
+  context.end();
+  output_.flush();
+  streams_.take_if([handle](const Stream& stream) { return stream.context() == handle; });
+  events_.take_if([handle](const Event& event) { return event.context() == handle; });
+  functions_.take_if(
+      [handle](const Function& function) { return function.module()->context() == handle; });
+  modules_.take_if([handle](const Module& module) { return module.context() == handle; });
+  for (const Region& region : regions_->select([handle](const Region& candidate) {
+         return candidate.context == handle &&
+                (candidate.kind == RegionKind::kDevice || candidate.kind == RegionKind::kHost ||
+                 candidate.kind == RegionKind::kRegistered);
+       })) {
+    if (!regions_->remove(region.base, region.kind)) continue;
+    if (region.kind == RegionKind::kDevice) {
+      device(region.device)->memory().release(region.base, region.size);
+    } else if (region.kind == RegionKind::kHost) {
+      ::munmap(pointer_at(region.base), region.size);
+    }
+  }
+}
+
+void Driver::trim_pools(Device& device) {
+  for (const std::uint64_t handle : {device.default_pool(), device.current_pool()}) {
+    if (const auto pool = pools_.find(handle)) pool->trim(0);
+  }
+}
+
+std::optional<std::uint64_t> Driver::allocate(Device& device, std::uint64_t bytes) {
+  if (const auto address = device.memory().allocate(bytes)) return address;
+  trim_pools(device);
+  return device.memory().allocate(bytes);
+}
+
+bool Driver::charge(Device& device, std::uint64_t bytes) {
+  if (device.memory().charge(bytes)) return true;
+  trim_pools(device);
+  return device.memory().charge(bytes);
+}
+
+void Driver::add_region(RegionKind kind, Context& context, std::uint64_t base, std::uint64_t size) {
+  Region region;
+  region.kind = kind;
+  region.base = base;
+  region.size = size;
+  region.device = context.device().number();
+  region.context = context.handle();
+  region.readers = device_set(region.device);
+  region.writers = region.readers;
+  regions_->add(region);
+}
+
+CUresult Driver::library_module(Context& context, Library& library,
+                                std::shared_ptr<Module>* module) {
+  const Lock lock(library.mutex());
+  std::uint64_t& handle = library.modules()[context.handle()];
+  if (handle != 0) *module = modules_.find(handle);
+  if (handle != 0 && *module != nullptr) return CUDA_SUCCESS;
+  *module = Module::load(library.program(), context, *regions_);
+  if (*module == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  handle = modules_.add(*module);
+  (*module)->set_handle(handle);
+  return CUDA_SUCCESS;
+}
+
+std::uint64_t Driver::function_of(const std::shared_ptr<Module>& module, std::uint32_t kernel,
+                                  const FunctionSettings* settings) {
+  return module->function(kernel, [&] {
+    const Program& program = module->program();
+    const FunctionSettings own =
+        settings != nullptr
+            ? *settings
+            : default_settings(program.function(kernel), ptx::kernel_info(*program.code, kernel),
+                               module->device());
+    return functions_.add(std::make_shared<Function>(module, kernel, own));
+  });
+}
+
+CUresult Driver::kernel_function(Context& context, Kernel& kernel, std::uint64_t* function) {
+  std::shared_ptr<Module> module;
+  if (const CUresult bad = library_module(context, *kernel.library(), &module);
+      bad != CUDA_SUCCESS) {
+    return bad;
+  }
+  const auto settings = kernel.settings(context.device().number());
+  *function = function_of(module, kernel.kernel(), settings ? &*settings : nullptr);
+  return CUDA_SUCCESS;
+}
+
+void Driver::unload(Module& module) {
+  for (const std::uint64_t handle : module.functions()) functions_.take(handle);
+  modules_.take(module.handle());
+}
+
+void Driver::synchronised() {
+  output_.flush();
+  for (const auto& device : devices_) {
+    if (const auto pool = pools_.find(device->current_pool())) pool->trim_to_threshold();
+  }
+}
+
+}  // namespace flyt::softgpu

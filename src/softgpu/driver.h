@@ -1,0 +1,114 @@
+// Driver: everything that this process has of software GPUs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/annotations.h"
+#include "cuda/context_storage.h"
+#include "cuda/types.h"
+#include "softgpu/context.h"
+#include "softgpu/device.h"
+#include "softgpu/event.h"
+#include "softgpu/handle_table.h"
+#include "softgpu/memory/allocation.h"
+#include "softgpu/memory/pool.h"
+#include "softgpu/memory/regions.h"
+#include "softgpu/module.h"
+#include "softgpu/output.h"
+#include "softgpu/settings.h"
+#include "softgpu/stream.h"
+#include "softgpu/workers.h"
+
+namespace flyt::softgpu {
+
+inline constexpr int kDriverVersion = 13000;
+
+// One for the process, made by cuInit, never destroyed: programs call their driver until the very
+// end. Safe from any thread.
+class Driver {
+ public:
+  explicit Driver(const Settings& settings);
+
+  const Settings& settings() const { return settings_; }
+  int device_count() const { return static_cast<int>(devices_.size()); }
+  // Null for a number that is no device's.
+  Device* device(int number) const;
+
+  Workers& workers() { return workers_; }
+  Regions& regions() { return *regions_; }
+  Output& output() { return output_; }
+  cuda::ContextStorage& storage() { return storage_; }
+
+  HandleTable<Context>& contexts() { return contexts_; }
+  HandleTable<Stream>& streams() { return streams_; }
+  HandleTable<Event>& events() { return events_; }
+  HandleTable<Module>& modules() { return modules_; }
+  HandleTable<Function>& functions() { return functions_; }
+  HandleTable<Library>& libraries() { return libraries_; }
+  HandleTable<Kernel>& kernels() { return kernels_; }
+  HandleTable<Linker>& linkers() { return linkers_; }
+  HandleTable<Pool>& pools() { return pools_; }
+  HandleTable<Allocation>& allocations() { return allocations_; }
+
+  // Virtual memory management: reserved address ranges, and the counts of allocations.
+  Mutex& vmm_mutex() { return vmm_mutex_; }
+  std::map<std::uint64_t, std::uint64_t>& reservations() REQUIRES(vmm_mutex_) {
+    return reservations_;
+  }
+
+  std::shared_ptr<Context> make_context(Device& device, unsigned flags, bool primary);
+  // Ends a context that is in no table any more, and all that belongs to it.
+  void end_context(Context& context);
+
+  // Device memory for `bytes`, taking back what pools hold in reserve if need be.
+  std::optional<std::uint64_t> allocate(Device& device, std::uint64_t bytes);
+  // Charges the device likewise.
+  bool charge(Device& device, std::uint64_t bytes);
+  // Adds a region of the device's own memory, for it to read and write.
+  void add_region(RegionKind kind, Context& context, std::uint64_t base, std::uint64_t size);
+
+  // The function of a library's kernel in a context, which makes the library's module there.
+  CUresult kernel_function(Context& context, Kernel& kernel, std::uint64_t* function);
+  CUresult library_module(Context& context, Library& library, std::shared_ptr<Module>* module);
+  std::uint64_t function_of(const std::shared_ptr<Module>& module, std::uint32_t kernel,
+                            const FunctionSettings* settings);
+  // Forgets a module and its functions.
+  void unload(Module& module);
+
+  // A number for a launch: %gridid.
+  std::uint64_t next_grid() { return ++next_grid_; }
+
+  // What a synchronising call does after its wait.
+  void synchronised();
+
+ private:
+  void trim_pools(Device& device);
+
+  const Settings settings_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  Workers workers_;
+  std::unique_ptr<Regions> regions_;
+  Output output_;
+  cuda::ContextStorage storage_;
+
+  HandleTable<Context> contexts_{HandleKind::kContext};
+  HandleTable<Stream> streams_{HandleKind::kStream};
+  HandleTable<Event> events_{HandleKind::kEvent};
+  HandleTable<Module> modules_{HandleKind::kModule};
+  HandleTable<Function> functions_{HandleKind::kFunction};
+  HandleTable<Library> libraries_{HandleKind::kLibrary};
+  HandleTable<Kernel> kernels_{HandleKind::kKernel};
+  HandleTable<Linker> linkers_{HandleKind::kLink};
+  HandleTable<Pool> pools_{HandleKind::kPool};
+  HandleTable<Allocation> allocations_{HandleKind::kAllocation};
+
+  Mutex vmm_mutex_;
+  std::map<std::uint64_t, std::uint64_t> reservations_ GUARDED_BY(vmm_mutex_);  // Size by base.
+  std::atomic<std::uint64_t> next_context_{0};
+  std::atomic<std::uint64_t> next_grid_{0};
+};
+
+}  // namespace flyt::softgpu

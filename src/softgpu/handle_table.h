@@ -1,0 +1,98 @@
+// HandleTable: the objects behind the handles of one kind. Handles are looked up, never followed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+
+namespace flyt::softgpu {
+
+enum class HandleKind : std::uint64_t {
+  kContext = 1,
+  kStream,
+  kEvent,
+  kModule,
+  kFunction,
+  kLibrary,
+  kKernel,
+  kLink,
+  kPool,
+  kAllocation,
+};
+
+// A handle as the application sees it: a number that looks like an address where no memory is.
+inline constexpr std::uint64_t kHandleBase = 0x5A00'0000'0000;
+inline constexpr unsigned kHandleKindShift = 34;
+inline constexpr std::uint64_t kHandleStep = 16;
+
+template <class H>
+H to_handle(std::uint64_t value) {
+  return static_cast<H>(pointer_at(value));
+}
+template <class H>
+std::uint64_t from_handle(H handle) {
+  return address_of(handle);
+}
+
+// Values are never used again. Safe from any thread.
+template <class T>
+class HandleTable {
+ public:
+  explicit HandleTable(HandleKind kind)
+      : base_(kHandleBase + (static_cast<std::uint64_t>(kind) << kHandleKindShift)), next_(base_) {}
+
+  std::uint64_t add(std::shared_ptr<T> object) {
+    const std::unique_lock lock(mutex_);
+    next_ += kHandleStep;
+    objects_.emplace(next_, std::move(object));
+    return next_;
+  }
+  // Null where there is no such handle.
+  std::shared_ptr<T> find(std::uint64_t handle) const {
+    const std::shared_lock lock(mutex_);
+    const auto found = objects_.find(handle);
+    return found == objects_.end() ? nullptr : found->second;
+  }
+  // The object, which has no handle any more.
+  std::shared_ptr<T> take(std::uint64_t handle) {
+    const std::unique_lock lock(mutex_);
+    const auto found = objects_.find(handle);
+    if (found == objects_.end()) return nullptr;
+    std::shared_ptr<T> object = std::move(found->second);
+    objects_.erase(found);
+    return object;
+  }
+  // Was it ever given out?
+  bool issued(std::uint64_t handle) const {
+    const std::shared_lock lock(mutex_);
+    return handle > base_ && handle <= next_ && (handle - base_) % kHandleStep == 0;
+  }
+  // Takes all objects for which `leave(object)` is false.
+  template <class Predicate>
+  std::vector<std::shared_ptr<T>> take_if(Predicate wanted) {
+    const std::unique_lock lock(mutex_);
+    std::vector<std::shared_ptr<T>> taken;
+    for (auto at = objects_.begin(); at != objects_.end();) {
+      if (!wanted(*at->second)) {
+        ++at;
+        continue;
+      }
+      taken.push_back(std::move(at->second));
+      at = objects_.erase(at);
+    }
+    return taken;
+  }
+
+ private:
+  const std::uint64_t base_;
+  mutable std::shared_mutex mutex_;  // Guards the two below.
+  std::uint64_t next_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<T>> objects_;
+};
+
+}  // namespace flyt::softgpu

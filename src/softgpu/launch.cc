@@ -1,0 +1,236 @@
+#include "softgpu/launch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/annotations.h"
+#include "softgpu/interpreter/grid.h"
+
+namespace flyt::softgpu {
+namespace {
+
+// Registers are given out to warps in groups of this many.
+constexpr unsigned kRegisterUnit = 256;
+constexpr unsigned kSharedUnit = 128;
+
+std::uint64_t product(const std::array<unsigned, 3>& extent) {
+  return std::uint64_t{extent[0]} * extent[1] * extent[2];
+}
+
+CUresult error_of(ptx::FaultKind kind) {
+  switch (kind) {
+    case ptx::FaultKind::kIllegalAddress:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case ptx::FaultKind::kMisalignedAddress:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case ptx::FaultKind::kIllegalInstruction:
+      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case ptx::FaultKind::kInvalidPc:
+      return CUDA_ERROR_INVALID_PC;
+    case ptx::FaultKind::kStackOverflow:
+      return CUDA_ERROR_HARDWARE_STACK_ERROR;
+    case ptx::FaultKind::kTrap:
+      return CUDA_ERROR_LAUNCH_FAILED;
+    case ptx::FaultKind::kAssert:
+      return CUDA_ERROR_ASSERT;
+    case ptx::FaultKind::kTimeout:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case ptx::FaultKind::kStopped:
+      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    case ptx::FaultKind::kResources:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+// What a kernel asks of the context it runs in.
+class KernelEnvironment final : public ptx::Environment {
+ public:
+  KernelEnvironment(Context& context, Output& output) : context_(context), output_(output) {}
+  void print(std::string_view text) override { output_.print(text); }
+  void assertion(std::string_view text) override { output_.complain(text); }
+  std::uint64_t allocate(std::uint64_t bytes) override { return context_.heap().allocate(bytes); }
+  void release(std::uint64_t address) override { context_.heap().release(address); }
+
+ private:
+  Context& context_;
+  Output& output_;
+};
+
+// Other threads that help with one grid: none begins once it is closed, and close() waits for
+// those that have begun.
+class Helpers {
+ public:
+  explicit Helpers(ptx::Grid& grid) : grid_(grid) {}
+  void help() {
+    {
+      const Lock lock(mutex_);
+      if (closed_) return;
+      ++working_;
+    }
+    grid_.work();
+    const Lock lock(mutex_);
+    --working_;
+    changed_.notify_all();
+  }
+  void close() {
+    const Lock lock(mutex_);
+    closed_ = true;
+    while (working_ != 0) changed_.wait(mutex_);
+  }
+
+ private:
+  ptx::Grid& grid_;
+  Mutex mutex_;
+  Condition changed_;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  unsigned working_ GUARDED_BY(mutex_) = 0;
+};
+
+void work_together(Driver& driver, ptx::Grid& grid, std::uint64_t blocks) {
+  const std::uint64_t helpers = std::min<std::uint64_t>(driver.settings().threads, blocks) - 1;
+  const auto shared = std::make_shared<Helpers>(grid);
+  for (std::uint64_t i = 0; i < helpers; ++i) {
+    driver.workers().run([shared] { shared->help(); });
+  }
+  grid.work();
+  shared->close();
+}
+
+void run(Driver& driver, Context& context, const Function& function, ptx::Launch launch) {
+  const Module& module = *function.module();
+  const std::uint64_t blocks = product(launch.grid);
+  KernelEnvironment environment(context, driver.output());
+  auto grid = ptx::Grid::make(module.image(), function.kernel(), std::move(launch),
+                              module.device().map(), environment);
+  if (!grid) {
+    context.fate()->fail(CUDA_ERROR_LAUNCH_FAILED);
+    return;
+  }
+  context.add_grid(grid->get());
+  work_together(driver, **grid, blocks);
+  context.remove_grid(grid->get());
+  const auto& fault = (*grid)->fault();
+  if (fault) context.fate()->fail(error_of(fault->kind));
+}
+
+CUresult check_cluster(const Function& function, LaunchRequest& request) {
+  const FunctionSettings settings = function.settings();
+  const DeviceLimits& limits = function.module()->device().limits();
+  if (product(request.cluster) == 0) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      request.cluster[i] = static_cast<unsigned>(std::max(settings.cluster[i], 1));
+    }
+  } else if (settings.cluster[0] != 0) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (request.cluster[i] != static_cast<unsigned>(std::max(settings.cluster[i], 1))) {
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+      }
+    }
+  }
+  const std::uint64_t size = product(request.cluster);
+  const unsigned most =
+      settings.nonportable_cluster != 0 ? limits.cluster_blocks_nonportable : limits.cluster_blocks;
+  if (size > most) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (request.grid[i] % request.cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult check_block(const Function& function, const LaunchRequest& request) {
+  const ptx::Function& code = function.code();
+  const DeviceLimits& limits = function.module()->device().limits();
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (request.grid[i] == 0 || request.block[i] == 0 || request.grid[i] > limits.grid[i] ||
+        request.block[i] > limits.block[i]) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  const std::uint64_t threads = product(request.block);
+  if (threads > limits.threads_per_block) return CUDA_ERROR_INVALID_VALUE;
+  const auto product_of = [](const std::array<std::uint32_t, 3>& extent) {
+    return std::uint64_t{std::max(extent[0], 1u)} * std::max(extent[1], 1u) *
+           std::max(extent[2], 1u);
+  };
+  if (code.maxntid[0] != 0 && threads > product_of(code.maxntid)) return CUDA_ERROR_INVALID_VALUE;
+  if (code.reqntid[0] != 0) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (request.block[i] != std::max(code.reqntid[i], 1u)) return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  const unsigned registers = function.info().registers;
+  if (threads * registers > limits.registers) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult check_launch(const Function& function, LaunchRequest& request) {
+  if (const CUresult bad = check_block(function, request); bad != CUDA_SUCCESS) return bad;
+  if (request.shared_bytes > static_cast<unsigned>(function.settings().max_dynamic_shared)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult bad = check_cluster(function, request); bad != CUDA_SUCCESS) return bad;
+  if (request.cooperative) {
+    const DeviceLimits& limits = function.module()->device().limits();
+    const std::uint64_t resident =
+        std::uint64_t{blocks_per_multiprocessor(
+            function, static_cast<unsigned>(product(request.block)), request.shared_bytes)} *
+        limits.multiprocessors;
+    if (product(request.grid) > resident) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
+  return CUDA_SUCCESS;
+}
+
+void submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
+                   const std::shared_ptr<Stream>& stream, const std::shared_ptr<Function>& function,
+                   LaunchRequest request) {
+  const Device& device = context->device();
+  ptx::Launch launch;
+  launch.grid = request.grid;
+  launch.block = request.block;
+  launch.cluster = request.cluster;
+  launch.dynamic_shared_bytes = request.shared_bytes;
+  launch.cooperative = request.cooperative;
+  launch.sm_count = device.limits().multiprocessors;
+  launch.time_max_ns = device.settings().kernel_timeout_ns;
+  launch.grid_id = driver.next_grid();
+  launch.parameters = std::move(request.parameters);
+  std::size_t stack = 0;
+  if (context->limit(CU_LIMIT_STACK_SIZE, &stack) == CUDA_SUCCESS) {
+    launch.stack_bytes = static_cast<std::uint32_t>(stack);
+  }
+  // The context ends only after what was submitted to it, so the operation may refer to it.
+  context->submit(*stream,
+                  [&driver, &context = *context, function, launch = std::move(launch)]() mutable {
+                    run(driver, context, *function, std::move(launch));
+                  });
+}
+
+unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,
+                                   std::uint64_t dynamic_shared_bytes) {
+  const DeviceLimits& limits = function.module()->device().limits();
+  const ptx::KernelInfo& info = function.info();
+  if (threads == 0 || threads > limits.threads_per_block) return 0;
+  const unsigned warps = (threads + limits.warp - 1) / limits.warp;
+  unsigned blocks = std::min(limits.blocks_per_multiprocessor,
+                             limits.threads_per_multiprocessor / (warps * limits.warp));
+  const unsigned per_warp = (std::max(info.registers, 1u) * limits.warp + kRegisterUnit - 1) /
+                            kRegisterUnit * kRegisterUnit;
+  blocks = std::min(blocks, limits.registers / per_warp / warps);
+  const std::uint64_t dynamic_most =
+      static_cast<std::uint64_t>(std::max(function.settings().max_dynamic_shared, 0));
+  if (dynamic_shared_bytes > std::max<std::uint64_t>(dynamic_most, limits.shared_optin_bytes) ||
+      info.shared_bytes + dynamic_shared_bytes > limits.shared_optin_bytes) {
+    return 0;
+  }
+  const std::uint64_t shared =
+      (info.shared_bytes + dynamic_shared_bytes + limits.shared_reserved_bytes + kSharedUnit - 1) /
+      kSharedUnit * kSharedUnit;
+  return static_cast<unsigned>(
+      std::min<std::uint64_t>(blocks, limits.shared_multiprocessor_bytes / shared));
+}
+
+}  // namespace flyt::softgpu

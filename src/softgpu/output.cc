@@ -1,0 +1,39 @@
+#include "softgpu/output.h"
+
+#include <cstdio>
+#include <utility>
+
+namespace flyt::softgpu {
+namespace {
+
+// More than this does not wait for anybody.
+constexpr std::size_t kHeldBytesMax = 8 * 1024 * 1024;
+
+void show(std::string& text, FILE* file) {
+  if (text.empty()) return;
+  std::fwrite(text.data(), 1, text.size(), file);
+  text.clear();
+}
+
+}  // namespace
+
+void Output::print(std::string_view text) {
+  const Lock lock(mutex_);
+  text_.append(text);
+  if (text_.size() > kHeldBytesMax) show(text_, stdout);
+}
+
+void Output::complain(std::string_view text) {
+  const Lock lock(mutex_);
+  if (complaints_.size() + text.size() > kHeldBytesMax) return;
+  complaints_.append(text);
+  if (!text.ends_with('\n')) complaints_.push_back('\n');
+}
+
+void Output::flush() {
+  const Lock lock(mutex_);
+  show(text_, stdout);
+  show(complaints_, stderr);
+}
+
+}  // namespace flyt::softgpu

@@ -1,0 +1,28 @@
+// Settings: what the environment says about the GPUs that this process gets.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "cuda/fatbin.h"
+
+namespace flyt::softgpu {
+
+inline constexpr unsigned kDevicesMax = 64;
+inline constexpr unsigned kMultiprocessorsMax = 4096;
+inline constexpr std::uint64_t kMemoryBytesMin = 16 * kMiB;
+inline constexpr std::uint64_t kMemoryBytesMax = 256 * kGiB;
+
+struct Settings {
+  unsigned devices = 1;                              // FLYT_SOFTGPU_DEVICES
+  unsigned multiprocessors = 16;                     // FLYT_SOFTGPU_SMS
+  std::uint64_t memory_bytes = 2 * kGiB;             // FLYT_SOFTGPU_MEMORY: 512M, 2G or bytes
+  cuda::ComputeCapability capability = {9, 0};       // FLYT_SOFTGPU_COMPUTE_CAPABILITY: 9.0
+  std::uint64_t kernel_timeout_ns = 10'000'000'000;  // FLYT_SOFTGPU_KERNEL_TIMEOUT_MS; 0: none
+  unsigned threads = 1;                              // Of the processors that run kernels.
+
+  // Values that make no sense leave the default.
+  static Settings from_environment();
+};
+
+}  // namespace flyt::softgpu

@@ -1,0 +1,100 @@
+// Stream: operations that run one after the other, on a thread of their own while there are any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/annotations.h"
+#include "cuda/types.h"
+#include "softgpu/timeline.h"
+#include "softgpu/workers.h"
+
+namespace flyt::softgpu {
+
+// What has become of a context; shared by all that works for it. Safe from any thread.
+class Fate {
+ public:
+  // CUDA_SUCCESS, or the first error that made the context useless.
+  CUresult error() const { return error_.load(std::memory_order_acquire); }
+  void fail(CUresult error) {
+    CUresult none = CUDA_SUCCESS;
+    error_.compare_exchange_strong(none, error);
+  }
+  // The context is gone: nothing of it runs any more.
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  void end() { ended_.store(true, std::memory_order_release); }
+
+ private:
+  std::atomic<CUresult> error_{CUDA_SUCCESS};
+  std::atomic<bool> ended_{false};
+};
+
+struct Operation {
+  // Gets the context's error at that time.
+  std::function<void(CUresult status)> run;
+  std::vector<Ticket> after;  // Of other streams.
+  // Runs after an error too; others are skipped then.
+  bool always = false;
+};
+
+// Attributes that streams carry without effect here.
+struct StreamAttributes {
+  CUaccessPolicyWindow window{};
+  CUsynchronizationPolicy policy = static_cast<CUsynchronizationPolicy>(-1);
+  CUlaunchMemSyncDomain domain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
+  CUlaunchMemSyncDomainMap domains{0, 1};
+};
+
+// Safe from any thread. Lives while it has work, whatever else becomes of it.
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(Workers& workers, std::shared_ptr<Fate> fate, std::uint64_t context, unsigned flags,
+         int priority, std::uint64_t id)
+      : workers_(workers),
+        fate_(std::move(fate)),
+        timeline_(std::make_shared<Timeline>()),
+        context_(context),
+        flags_(flags),
+        priority_(priority),
+        id_(id) {}
+
+  // The ticket of the operation. Operations must be pushed in an order without cycles: those in
+  // `after` were pushed before.
+  Ticket push(Operation operation);
+  // The end of all that was pushed so far.
+  Ticket last() const;
+  bool idle() const { return last().reached(); }
+
+  std::uint64_t context() const { return context_; }
+  unsigned flags() const { return flags_; }
+  // Does it order itself with the legacy default stream?
+  bool blocking() const { return (flags_ & CU_STREAM_NON_BLOCKING) == 0; }
+  int priority() const { return priority_; }
+  std::uint64_t id() const { return id_; }
+
+  StreamAttributes attributes() const;
+  void set_attributes(const StreamAttributes& attributes);
+
+ private:
+  void drain();
+
+  Workers& workers_;
+  const std::shared_ptr<Fate> fate_;
+  const std::shared_ptr<Timeline> timeline_;
+  const std::uint64_t context_;  // Handle.
+  const unsigned flags_;
+  const int priority_;
+  const std::uint64_t id_;
+
+  mutable Mutex mutex_;
+  std::deque<Operation> queue_ GUARDED_BY(mutex_);
+  std::uint64_t pushed_ GUARDED_BY(mutex_) = 0;
+  bool draining_ GUARDED_BY(mutex_) = false;
+  StreamAttributes attributes_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::softgpu
