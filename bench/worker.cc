@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bench/figures.h"
-#include "bench/library.h"
 #include "bench/stopwatch.h"
+#include "tests/support/cuda_library.h"
 
 namespace flyt::bench {
 namespace {
@@ -24,7 +24,7 @@ void print(const std::string& name, double value) {
 // The driver with a context, or the end of the process.
 class Session {
  public:
-  explicit Session(const Library& table) : cu(table) {
+  explicit Session(const tests::CudaLibrary& table) : cu(table) {
     need(cu.cuInit(0), "cuInit");
     need(cu.cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
     need(cu.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
@@ -39,14 +39,14 @@ class Session {
     std::exit(1);
   }
 
-  const Library& cu;
+  const tests::CudaLibrary& cu;
 
  private:
   CUcontext context_ = nullptr;
 };
 
 void measure_launches(const Session& session, bool quick) {
-  const Library& cu = session.cu;
+  const tests::CudaLibrary& cu = session.cu;
   CUmodule module = nullptr;
   CUfunction empty = nullptr;
   CUstream stream = nullptr;
@@ -82,7 +82,7 @@ void measure_launches(const Session& session, bool quick) {
 }
 
 void measure_copies(const Session& session, std::size_t size, bool pinned, char* host) {
-  const Library& cu = session.cu;
+  const tests::CudaLibrary& cu = session.cu;
   CUdeviceptr device = 0;
   Session::need(cu.cuMemAlloc_v2(&device, size), "cuMemAlloc");
   const int samples = size <= (64 << 10) ? 20 : size <= (1 << 20) ? 10 : 3;
@@ -98,7 +98,7 @@ void measure_copies(const Session& session, std::size_t size, bool pinned, char*
 }
 
 void measure_all_copies(const Session& session, bool quick) {
-  const Library& cu = session.cu;
+  const tests::CudaLibrary& cu = session.cu;
   std::size_t available = 0;
   std::size_t total = 0;
   Session::need(cu.cuMemGetInfo_v2(&available, &total), "cuMemGetInfo");
@@ -118,7 +118,7 @@ void measure_all_copies(const Session& session, bool quick) {
 
 int run_worker(Work work, const std::string& library, bool quick) {
   const Stopwatch watch;
-  auto table = load_library(library);
+  auto table = tests::load_cuda(library);
   if (!table) {
     std::fprintf(stderr, "flyt-bench: %s\n", table.error().message.c_str());
     return 1;

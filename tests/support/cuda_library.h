@@ -1,5 +1,5 @@
-// Library: the calls of one libcuda that the benchmark makes, our own client's included (which
-// driver::load refuses, rightly, for servers).
+// CudaLibrary: the calls of one libcuda that benchmarks and kill tests make; our own client's too,
+// which driver::load refuses, rightly, for servers.
 #pragma once
 
 #include <dlfcn.h>
@@ -9,11 +9,12 @@
 #include "base/result.h"
 #include "driver/table.h"
 
-namespace flyt::bench {
+namespace flyt::tests {
 
-struct Library {
+struct CudaLibrary {
 #define FLYT_CALLS(X)             \
   X(cuInit)                       \
+  X(cuDeviceGetCount)             \
   X(cuDevicePrimaryCtxRetain)     \
   X(cuDevicePrimaryCtxRelease_v2) \
   X(cuCtxSetCurrent)              \
@@ -23,24 +24,35 @@ struct Library {
   X(cuModuleUnload)               \
   X(cuStreamCreate)               \
   X(cuStreamDestroy_v2)           \
+  X(cuStreamQuery)                \
   X(cuStreamSynchronize)          \
+  X(cuStreamWaitValue32_v2)       \
+  X(cuEventCreate)                \
+  X(cuEventRecord)                \
+  X(cuEventQuery)                 \
+  X(cuEventSynchronize)           \
+  X(cuEventDestroy_v2)            \
   X(cuLaunchKernel)               \
+  X(cuLaunchHostFunc)             \
   X(cuMemGetInfo_v2)              \
   X(cuMemAlloc_v2)                \
   X(cuMemFree_v2)                 \
   X(cuMemHostAlloc)               \
   X(cuMemFreeHost)                \
   X(cuMemcpyHtoD_v2)              \
-  X(cuMemcpyDtoH_v2)
+  X(cuMemcpyDtoH_v2)              \
+  X(cuMemcpyHtoDAsync_v2)         \
+  X(cuMemcpyDtoHAsync_v2)         \
+  X(cuMemsetD8Async)
 #define FLYT_MEMBER(name) decltype(driver::Table::name) name = nullptr;
   FLYT_CALLS(FLYT_MEMBER)
 #undef FLYT_MEMBER
 };
 
-inline Result<Library> load_library(const std::string& path) {
+inline Result<CudaLibrary> load_cuda(const std::string& path) {
   void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return Error{ErrorCode::kNotFound, ::dlerror()};
-  Library library;
+  CudaLibrary library;
 #define FLYT_BIND(name)                                                            \
   library.name = reinterpret_cast<decltype(library.name)>(::dlsym(handle, #name)); \
   if (library.name == nullptr) return Error{ErrorCode::kUnsupported, path + " lacks " #name};
@@ -50,4 +62,4 @@ inline Result<Library> load_library(const std::string& path) {
   return library;
 }
 
-}  // namespace flyt::bench
+}  // namespace flyt::tests
