@@ -41,8 +41,8 @@ struct Memory {
   std::uint64_t mapping_base = 0;
   std::uint64_t mapping_bytes = 0;
   std::uint64_t block_id = 0;
-  std::uint64_t pool = 0;        // kPool: the CUmemoryPool.
-  std::uint64_t allocation = 0;  // kMapped: the CUmemGenericAllocationHandle.
+  std::uint64_t pool = 0;           // kPool: the CUmemoryPool.
+  std::uint64_t allocation = 0;     // kMapped: the CUmemGenericAllocationHandle.
   std::uint64_t reserved_base = 0;  // kMapped: the reservation around it.
   std::uint64_t reserved_bytes = 0;
   std::uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

@@ -112,12 +112,8 @@ std::optional<Arena::Allocation> Arena::take_from_slab(BlockState& block, const 
 
 Arena::Allocation Arena::note(BlockState& block, std::uint64_t address, const Wanted& wanted) {
   ++block.live;
-  const Allocation allocation{address,
-                              wanted.bytes,
-                              wanted.device,
-                              wanted.owner,
-                              block.block.address,
-                              block.block.bytes,
+  const Allocation allocation{address,      wanted.bytes,        wanted.device,
+                              wanted.owner, block.block.address, block.block.bytes,
                               block.id};
   const bool inserted = allocations_.emplace(address, allocation).second;
   FLYT_ASSERT(inserted);

@@ -51,12 +51,14 @@ class Arena {
   static constexpr std::uint64_t kSlabAllocationBytesMax = 1 * kMiB;
   // Blocks without allocations that stay mapped for the next ones, a device.
   static constexpr std::uint64_t kIdleBytesMax = 64 * kMiB;
+  // Owner of what pools hand on in parts; no handle index is that large.
+  static constexpr std::uint32_t kPoolOwner = ~std::uint32_t{0};
 
   struct Allocation {
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;
     CUdevice device = 0;
-    std::uint32_t owner = 0;  // Handle index of the context that it dies with; 0: none.
+    std::uint32_t owner = 0;  // Handle index of the context that it dies with, or kPoolOwner.
     std::uint64_t block_address = 0;
     std::uint64_t block_bytes = 0;
     std::uint64_t block_id = 0;  // Never used twice in a session.
@@ -100,8 +102,8 @@ class Arena {
     Block block;
     std::uint64_t id = 0;
     bool slab = false;
-    std::uint32_t live = 0;     // Allocations.
-    std::uint32_t retired = 0;  // Allocations that wait for the GPU.
+    std::uint32_t live = 0;                        // Allocations.
+    std::uint32_t retired = 0;                     // Allocations that wait for the GPU.
     std::map<std::uint64_t, std::uint64_t> holes;  // Slabs: free address -> bytes.
   };
   using Blocks = std::map<std::uint64_t, BlockState>;
@@ -109,8 +111,7 @@ class Arena {
   std::optional<Allocation> take_locked(const Wanted& wanted) REQUIRES(mutex_);
   std::optional<Allocation> take_from_slab(BlockState& block, const Wanted& wanted)
       REQUIRES(mutex_);
-  Allocation note(BlockState& block, std::uint64_t address, const Wanted& wanted)
-      REQUIRES(mutex_);
+  Allocation note(BlockState& block, std::uint64_t address, const Wanted& wanted) REQUIRES(mutex_);
   bool take_addresses(std::uint64_t bytes, std::uint64_t& address) REQUIRES(mutex_);
   void give_addresses(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
   std::uint64_t idle_bytes(CUdevice device) const REQUIRES(mutex_);

@@ -1,15 +1,66 @@
-// Access between devices.
+// Access and copies between devices.
 #include "client/hooks_peer.h"
 
+#include "client/box_copy.h"
 #include "client/call.h"
+#include "client/hooks_copy.h"
+#include "client/memory_state.h"
 
 namespace flyt::client::hooks {
+namespace {
 
-// Devices cannot reach each other's memory as long as copies between them are not remoted.
+// A null context stands for the current one; addresses tell the devices by themselves.
+CUresult check_contexts(CUcontext first, CUcontext second) {
+  for (const CUcontext context : {first, second}) {
+    if (context == nullptr) continue;
+    if (const CUresult result = check(context); result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult box(const CUDA_MEMCPY3D_PEER* description, CUstream stream, Waiting waiting,
+             const char* name) {
+  if (description == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check(stream);
+  if (result != CUDA_SUCCESS) return result;
+  result = check_contexts(description->srcContext, description->dstContext);
+  if (result != CUDA_SUCCESS) return result;
+  BoxCopy copy;
+  MemoryState& memory = session().memory();
+  result = make_box_copy(memory.map(), *description, copy);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) return refused(name, "arrays are not remoted yet");
+  return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting) : result;
+}
+
+}  // namespace
+
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount) {
+  const CUresult result = check_contexts(dstContext, srcContext);
+  return result == CUDA_SUCCESS ? cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount) : result;
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream) {
+  const CUresult result = check_contexts(dstContext, srcContext);
+  return result == CUDA_SUCCESS ? cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream)
+                                : result;
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  return box(pCopy, nullptr, Waiting::kStaged, "cuMemcpy3DPeer");
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  return box(pCopy, hStream, Waiting::kStream, "cuMemcpy3DPeerAsync");
+}
+
 CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
   if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
-  if (const CUresult no = check_device(peerDev); no != CUDA_SUCCESS) return no;
+  for (const CUdevice device : {dev, peerDev}) {
+    if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
+  }
+  // Kernels of one device do not reach another one's memory yet; copies between them work.
   *canAccessPeer = 0;
   return CUDA_SUCCESS;
 }
@@ -20,10 +71,10 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
       attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (srcDevice == dstDevice || check_device(srcDevice) != CUDA_SUCCESS ||
-      check_device(dstDevice) != CUDA_SUCCESS) {
-    return CUDA_ERROR_INVALID_DEVICE;
+  for (const CUdevice device : {srcDevice, dstDevice}) {
+    if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
   }
+  if (srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
   *value = 0;
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,43 @@
+// BoxCopy: 2D and 3D copies, checked as the driver checks them and brought to one form.
+#pragma once
+
+#include <cstdint>
+
+#include "client/memory_map.h"
+#include "cuda/types.h"
+
+namespace flyt::client {
+
+// One end of a copy: where its first byte is, and how rows and slices follow.
+struct BoxSide {
+  enum class Memory : std::uint8_t { kHost, kDevice };
+  Memory memory = Memory::kHost;
+  std::uint64_t address = 0;
+  std::uint64_t pitch = 0;
+  std::uint64_t slice_pitch = 0;
+  bool pinned = false;  // Host memory that CUDA knows.
+};
+
+// `slices` times `rows` rows of `width` bytes.
+struct BoxCopy {
+  BoxSide from;
+  BoxSide to;
+  std::uint64_t width = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t slices = 0;
+
+  bool empty() const { return width == 0 || rows == 0 || slices == 0; }
+};
+
+// CUDA_ERROR_NOT_SUPPORTED: an array takes part. CUDA_ERROR_INVALID_VALUE for what native refuses.
+CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY2D& copy, BoxCopy& out);
+CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY3D& copy, BoxCopy& out);
+CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY3D_PEER& copy, BoxCopy& out);
+
+// Packs `rows` rows of one slice, from `row` on, into `out` (width * rows bytes).
+void pack_rows(const BoxCopy& copy, std::uint64_t slice, std::uint64_t row, std::uint64_t rows,
+               void* out);
+// Host to host.
+void copy_on_host(const BoxCopy& copy);
+
+}  // namespace flyt::client

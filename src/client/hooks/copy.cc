@@ -1,0 +1,205 @@
+// Copies between host and device memory, one to three dimensions.
+#include "client/hooks_copy.h"
+
+#include <span>
+#include <vector>
+
+#include "client/box_copy.h"
+#include "client/call.h"
+#include "client/memory_state.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+// What one end of a flat copy may be.
+enum class End : std::uint8_t {
+  kKnown,  // Device memory or page-locked host memory.
+  kAny,    // Any host memory too.
+};
+
+// False for what native refuses.
+bool make_end(std::uint64_t address, std::uint64_t bytes, End end, BoxSide& side) {
+  std::uint64_t last = 0;
+  if (address == 0 || __builtin_add_overflow(address, bytes - 1, &last)) return false;
+  side.address = address;
+  side.pitch = side.slice_pitch = bytes;
+  switch (session().memory().map().place(address, bytes).place) {
+    case MemoryMap::Place::kDevice:
+      side.memory = BoxSide::Memory::kDevice;
+      return true;
+    case MemoryMap::Place::kPinned:
+      side.pinned = true;
+      return true;
+    case MemoryMap::Place::kPageable:
+      return end == End::kAny;
+    case MemoryMap::Place::kBad:
+      return false;
+  }
+  return false;
+}
+
+CUresult flat(std::uint64_t to, End to_end, std::uint64_t from, End from_end, std::uint64_t bytes,
+              CUstream stream, Waiting waiting) {
+  if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
+  if (bytes == 0) return CUDA_SUCCESS;
+  BoxCopy copy;
+  copy.width = bytes;
+  copy.rows = copy.slices = 1;
+  if (!make_end(to, bytes, to_end, copy.to) || !make_end(from, bytes, from_end, copy.from)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return session().memory().transfers().run(copy, stream, waiting);
+}
+
+// 2D and 3D: `description` as the program gave it.
+template <class Description>
+CUresult box(const Description* description, CUstream stream, Waiting waiting, const char* name) {
+  if (description == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
+  BoxCopy copy;
+  MemoryState& memory = session().memory();
+  const CUresult result = make_box_copy(memory.map(), *description, copy);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) return refused(name, "arrays are not remoted yet");
+  return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting) : result;
+}
+
+bool legacy_or_null(CUstream stream) { return stream == nullptr || stream == CU_STREAM_LEGACY; }
+
+// Each copy of a batch on its own, which keeps the order that any of them may rely on.
+CUresult batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* sizes, size_t count,
+               const CUmemcpyAttributes* attrs, const size_t* attrs_idxs, size_t num_attrs,
+               size_t* fail, CUstream stream) {
+  if (fail != nullptr) *fail = ~std::size_t{0};
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr ||
+      attrs_idxs == nullptr || num_attrs == 0 || num_attrs > count || attrs_idxs[0] != 0 ||
+      legacy_or_null(stream)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUresult result =
+        flat(dsts[i], End::kAny, srcs[i], End::kAny, sizes[i], stream, Waiting::kStream);
+    if (result == CUDA_SUCCESS) continue;
+    if (fail != nullptr) *fail = i;
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+// One operand of a 3D batch as a 3D copy names it. Rows and layers of 0 have no gaps.
+bool operand(const CUmemcpy3DOperand& operand, CUdeviceptr& address, size_t& pitch,
+             size_t& height) {
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_POINTER) return false;
+  address = operand.op.ptr.ptr;
+  pitch = operand.op.ptr.rowLength;
+  height = operand.op.ptr.layerHeight;
+  return true;
+}
+
+CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, size_t* fail,
+                  unsigned long long flags, CUstream stream, const char* name) {
+  if (fail != nullptr) *fail = ~std::size_t{0};
+  if (count == 0 || operations == nullptr || flags != 0 || legacy_or_null(stream)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.WidthInBytes = operations[i].extent.width;
+    copy.Height = operations[i].extent.height;
+    copy.Depth = operations[i].extent.depth;
+    const bool pointers =
+        operand(operations[i].src, copy.srcDevice, copy.srcPitch, copy.srcHeight) &&
+        operand(operations[i].dst, copy.dstDevice, copy.dstPitch, copy.dstHeight);
+    const CUresult result = pointers ? box(&copy, stream, Waiting::kStream, name)
+                                     : refused(name, "arrays are not remoted yet");
+    if (result == CUDA_SUCCESS) continue;
+    if (fail != nullptr) *fail = i;
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return flat(dst, End::kAny, src, End::kAny, ByteCount, nullptr, Waiting::kStaged);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  return flat(dstDevice, End::kKnown, address_of(srcHost), End::kAny, ByteCount, nullptr,
+              Waiting::kStaged);
+}
+
+CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return flat(address_of(dstHost), End::kAny, srcDevice, End::kKnown, ByteCount, nullptr,
+              Waiting::kStaged);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  return flat(dstDevice, End::kKnown, srcDevice, End::kKnown, ByteCount, nullptr, Waiting::kStaged);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
+  return box(pCopy, nullptr, Waiting::kStaged, "cuMemcpy2D_v2");
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+  return box(pCopy, nullptr, Waiting::kStaged, "cuMemcpy2DUnaligned_v2");
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
+  return box(pCopy, nullptr, Waiting::kStaged, "cuMemcpy3D_v2");
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  return flat(dst, End::kAny, src, End::kAny, ByteCount, hStream, Waiting::kStream);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) {
+  return flat(dstDevice, End::kKnown, address_of(srcHost), End::kAny, ByteCount, hStream,
+              Waiting::kStream);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
+  return flat(address_of(dstHost), End::kAny, srcDevice, End::kKnown, ByteCount, hStream,
+              Waiting::kStream);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
+  return flat(dstDevice, End::kKnown, srcDevice, End::kKnown, ByteCount, hStream, Waiting::kStream);
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return box(pCopy, hStream, Waiting::kStream, "cuMemcpy2DAsync_v2");
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return box(pCopy, hStream, Waiting::kStream, "cuMemcpy3DAsync_v2");
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                               CUstream hStream) {
+  return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, nullptr, hStream);
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                            size_t* failIdx, CUstream hStream) {
+  return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                 unsigned long long flags, CUstream hStream) {
+  return batch_3d(numOps, opList, nullptr, flags, hStream, "cuMemcpy3DBatchAsync_v2");
+}
+
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) {
+  return batch_3d(numOps, opList, failIdx, flags, hStream, "cuMemcpy3DBatchAsync");
+}
+
+}  // namespace flyt::client::hooks

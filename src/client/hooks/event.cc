@@ -1,0 +1,100 @@
+// Events.
+#include "client/hooks_event.h"
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/event.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+EventState& state_of(CUevent event) { return *session().memory().events.find(address_of(event)); }
+
+// Asks the server unless the answer is known; `ask_server` waits or just looks.
+template <class Ask>
+CUresult completion(CUevent event, Ask&& ask_server) {
+  if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
+  EventState& state = state_of(event);
+  // Records that come after this line are another question.
+  const std::uint64_t records = state.records.load();
+  if (state.done.load() == records) return session().take_posted_error();
+  const CUresult result = ask_server();
+  if (result == CUDA_SUCCESS) state.done.store(records);
+  return result;
+}
+
+}  // namespace
+
+CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  constexpr unsigned int kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  const bool shared_and_timed =
+      (Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0;
+  if (phEvent == nullptr || (Flags & ~kKnown) != 0 || shared_and_timed) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MemoryState& memory = session().memory();
+  const auto made = memory.events.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made.state->context = &context();
+  made.state->flags = Flags;
+  const auto event = static_cast<CUevent>(pointer_at(made.handle));
+  const CUresult result = post(commands::EventCreate{.event = event, .flags = Flags});
+  if (result != CUDA_SUCCESS) {
+    memory.events.discard(made.handle);
+    return result;
+  }
+  memory.events.publish(made.handle);
+  *phEvent = event;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return cuEventRecordWithFlags(hEvent, hStream, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  // External records exist only while a stream is captured.
+  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
+  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  MemoryState& memory = session().memory();
+  EventState& state = state_of(hEvent);
+  const StreamState* stream = memory.streams.find(address_of(hStream));
+  const ContextState* home = stream != nullptr ? stream->context : &context();
+  if (home != state.context) return CUDA_ERROR_INVALID_HANDLE;
+  state.records.fetch_add(1);
+  return post(commands::EventRecord{.event = hEvent, .stream = hStream, .flags = flags});
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  return completion(hEvent, [&] { return call(commands::EventQuery{.event = hEvent}); });
+}
+
+CUresult cuEventSynchronize(CUevent hEvent) {
+  return completion(hEvent, [&] { return call(commands::EventSynchronize{.event = hEvent}); });
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent) {
+  if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
+  if (!session().memory().events.drop(address_of(hEvent))) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return post(commands::EventDestroy{.event = hEvent});
+}
+
+CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  for (const CUevent event : {hStart, hEnd}) {
+    if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
+    const EventState& state = state_of(event);
+    if (state.records.load() == 0 || (state.flags & CU_EVENT_DISABLE_TIMING) != 0) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+  }
+  commands::EventElapsedTime::Reply reply;
+  const CUresult result = call(commands::EventElapsedTime{.start = hStart, .end = hEnd}, reply);
+  if (result == CUDA_SUCCESS) *pMilliseconds = reply.milliseconds;
+  return result;
+}
+
+}  // namespace flyt::client::hooks

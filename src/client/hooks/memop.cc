@@ -1,0 +1,111 @@
+// Stream operations that wait for or write words in memory.
+#include "client/hooks_memop.h"
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/memop.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+constexpr unsigned int kBatchMax = 256;
+constexpr unsigned int kWaitKinds = 3;
+
+struct Operation {
+  CUstreamBatchMemOpType type{};
+  CUdeviceptr address = 0;
+  std::uint64_t value = 0;
+  unsigned int flags = 0;
+};
+
+CUresult check_operation(const Operation& operation) {
+  const bool wide = operation.type == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                    operation.type == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  const bool waits = operation.type == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+                     operation.type == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  const bool writes = operation.type == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                      operation.type == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  if (!waits && !writes) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t bytes = wide ? 8 : 4;
+  if (operation.address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (waits && (operation.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (operation.flags > (waits ? kWaitKinds : 1U)) return CUDA_ERROR_INVALID_VALUE;
+  switch (session().memory().map().place(operation.address, bytes).place) {
+    case MemoryMap::Place::kDevice:
+      return CUDA_SUCCESS;
+    case MemoryMap::Place::kPinned:
+      return refused("cuStreamBatchMemOp", "the GPU cannot reach host memory of the client yet");
+    case MemoryMap::Place::kPageable:
+    case MemoryMap::Place::kBad:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult send(const Operation& operation, CUstream stream) {
+  return post(commands::StreamMemOp{.stream = stream,
+                                    .operation = static_cast<std::uint32_t>(operation.type),
+                                    .address = operation.address,
+                                    .value = operation.value,
+                                    .flags = operation.flags});
+}
+
+CUresult run(const Operation& operation, CUstream stream) {
+  CUresult result = check(stream);
+  if (result == CUDA_SUCCESS) result = check_operation(operation);
+  return result == CUDA_SUCCESS ? send(operation, stream) : result;
+}
+
+// All members of the union begin alike.
+Operation operation_of(const CUstreamBatchMemOpParams& parameters) {
+  Operation operation;
+  operation.type = parameters.operation;
+  operation.address = parameters.waitValue.address;
+  operation.flags = parameters.waitValue.flags;
+  const bool narrow = operation.type == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+                      operation.type == CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  operation.value = narrow ? parameters.waitValue.value : parameters.waitValue.value64;
+  return operation;
+}
+
+}  // namespace
+
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                unsigned int flags) {
+  return run({CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags}, stream);
+}
+
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                unsigned int flags) {
+  return run({CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags}, stream);
+}
+
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                 unsigned int flags) {
+  return run({CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, value, flags}, stream);
+}
+
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                 unsigned int flags) {
+  return run({CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags}, stream);
+}
+
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
+  if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
+  if (count > kBatchMax || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0) return CUDA_SUCCESS;
+  if (paramArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // All or nothing is done.
+  for (unsigned int i = 0; i < count; ++i) {
+    const CUresult result = check_operation(operation_of(paramArray[i]));
+    if (result != CUDA_SUCCESS) return result;
+  }
+  for (unsigned int i = 0; i < count; ++i) {
+    const CUresult result = send(operation_of(paramArray[i]), stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace flyt::client::hooks

@@ -1,0 +1,123 @@
+// Filling device memory.
+#include "client/hooks_memset.h"
+
+#include <cstring>
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/memset.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+struct Fill {
+  std::uint64_t address = 0;
+  std::uint64_t pitch = 0;
+  std::uint32_t value = 0;
+  std::uint32_t element_bytes = 1;
+  std::uint64_t width = 0;  // In elements.
+  std::uint64_t rows = 1;
+};
+
+void fill_host(const Fill& fill) {
+  for (std::uint64_t row = 0; row < fill.rows; ++row) {
+    auto* at = static_cast<std::byte*>(pointer_at(fill.address + row * fill.pitch));
+    for (std::uint64_t i = 0; i < fill.width; ++i) {
+      std::memcpy(at + i * fill.element_bytes, &fill.value, fill.element_bytes);
+    }
+  }
+}
+
+CUresult run(const Fill& fill, CUstream stream) {
+  if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
+  // The product may wrap, and does so natively too.
+  const std::uint64_t width_bytes = fill.width * fill.element_bytes;
+  if (width_bytes == 0 || fill.rows == 0) return CUDA_SUCCESS;
+  const bool aligned = fill.address % fill.element_bytes == 0 &&
+                       (fill.rows == 1 || fill.pitch % fill.element_bytes == 0);
+  if (!aligned || (fill.rows > 1 && fill.pitch < width_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(fill.pitch, fill.rows - 1, &bytes) ||
+      __builtin_add_overflow(bytes, width_bytes, &bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MemoryState& memory = session().memory();
+  switch (memory.map().place(fill.address, bytes).place) {
+    case MemoryMap::Place::kDevice:
+      return post(commands::FillMemory{.stream = stream,
+                                       .address = fill.address,
+                                       .pitch = fill.pitch,
+                                       .value = fill.value,
+                                       .element_bytes = fill.element_bytes,
+                                       .width = width_bytes / fill.element_bytes,
+                                       .rows = fill.rows});
+    case MemoryMap::Place::kPinned: {
+      // The pages are ours: they are filled here, when the stream has come this far.
+      const CUresult result = synchronize(session(), stream);
+      if (result == CUDA_SUCCESS) fill_host(fill);
+      return result;
+    }
+    case MemoryMap::Place::kPageable:
+    case MemoryMap::Place::kBad:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+  return run({dstDevice, 0, uc, 1, N, 1}, nullptr);
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+  return run({dstDevice, 0, us, 2, N, 1}, nullptr);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+  return run({dstDevice, 0, ui, 4, N, 1}, nullptr);
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                         size_t Height) {
+  return run({dstDevice, dstPitch, uc, 1, Width, Height}, nullptr);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                          size_t Height) {
+  return run({dstDevice, dstPitch, us, 2, Width, Height}, nullptr);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                          size_t Height) {
+  return run({dstDevice, dstPitch, ui, 4, Width, Height}, nullptr);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+  return run({dstDevice, 0, uc, 1, N, 1}, hStream);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
+  return run({dstDevice, 0, us, 2, N, 1}, hStream);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+  return run({dstDevice, 0, ui, 4, N, 1}, hStream);
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                           size_t Height, CUstream hStream) {
+  return run({dstDevice, dstPitch, uc, 1, Width, Height}, hStream);
+}
+
+CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                            size_t Height, CUstream hStream) {
+  return run({dstDevice, dstPitch, us, 2, Width, Height}, hStream);
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                            size_t Height, CUstream hStream) {
+  return run({dstDevice, dstPitch, ui, 4, Width, Height}, hStream);
+}
+
+}  // namespace flyt::client::hooks

@@ -1,0 +1,123 @@
+// Page-locked host memory.
+#include "client/hooks_pinned.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+
+#include "client/call.h"
+#include "client/memory_state.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+constexpr unsigned int kAllocFlags =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned int kRegisterFlags =
+    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+constexpr std::uint64_t kPageBytes = 4096;
+
+Memory host_memory(MemoryKind kind, const void* base, std::uint64_t bytes, unsigned int flags) {
+  Memory memory;
+  memory.kind = kind;
+  memory.base = address_of(base);
+  memory.bytes = bytes;
+  memory.context = context().handle;
+  memory.device = context().device;
+  // Native tells every block as mapped, whether that was asked for or not.
+  memory.flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  return memory;
+}
+
+// Whether every page of the range exists in this process.
+bool all_mapped(std::uint64_t base, std::uint64_t bytes) {
+  std::array<unsigned char, 1024> residency;
+  const std::uint64_t first = base / kPageBytes * kPageBytes;
+  std::uint64_t end = 0;
+  if (__builtin_add_overflow(base, bytes - 1, &end)) return false;
+  const std::uint64_t step = residency.size() * kPageBytes;
+  for (std::uint64_t at = first; at <= end; at += step) {
+    const std::uint64_t size = std::min(step, end - at + 1);
+    if (mincore(pointer_at(at), size, residency.data()) != 0) return false;
+    if (at + step < at) break;
+  }
+  return true;
+}
+
+}  // namespace
+
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+
+CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  if (pp == nullptr || (Flags & ~kAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  *pp = nullptr;
+  if (bytesize == 0) return CUDA_SUCCESS;
+  MemoryState& memory = session().memory();
+  void* allocated = memory.pinned().allocate(bytesize);
+  if (allocated == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!memory.map().add(host_memory(MemoryKind::kPinned, allocated, bytesize, Flags))) {
+    memory.pinned().free(allocated, bytesize);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *pp = allocated;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void* p) {
+  if (p == nullptr) return CUDA_SUCCESS;
+  MemoryState& memory = session().memory();
+  const auto freed = memory.map().remove(address_of(p), MemoryKind::kPinned);
+  if (!freed) return CUDA_ERROR_INVALID_VALUE;
+  // A native free waits for the GPU; here only what still writes to these very pages matters.
+  memory.transfers().await_arrivals(freed->base, freed->bytes);
+  memory.pinned().free(p, freed->bytes);
+  return CUDA_SUCCESS;
+}
+
+// The GPU is in another machine or process and cannot reach these pages. A program that asks is
+// told so, because a kernel given such a pointer would fault and take the context with it.
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto memory = session().memory().map().find(address_of(p));
+  if (!memory || memory->on_device()) return CUDA_ERROR_INVALID_VALUE;
+  return refused("cuMemHostGetDevicePointer_v2", "kernels cannot reach host memory yet");
+}
+
+CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto memory = session().memory().map().find(address_of(p));
+  if (!memory || memory->on_device()) return CUDA_ERROR_INVALID_VALUE;
+  *pFlags = memory->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+  const std::uint64_t base = address_of(p);
+  if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MemoryMap& map = session().memory().map();
+  const auto there = map.find(base);
+  if (there && there->kind != MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
+  if (map.overlaps(base, bytesize)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!all_mapped(base, bytesize)) return CUDA_ERROR_INVALID_VALUE;
+  return map.add(host_memory(MemoryKind::kRegistered, p, bytesize, Flags))
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MemoryState& memory = session().memory();
+  const auto removed = memory.map().remove(address_of(p), MemoryKind::kRegistered);
+  if (removed) {
+    memory.transfers().await_arrivals(removed->base, removed->bytes);
+    return CUDA_SUCCESS;
+  }
+  const auto there = memory.map().find(address_of(p));
+  return there && there->kind != MemoryKind::kRegistered ? CUDA_ERROR_INVALID_VALUE
+                                                         : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+}  // namespace flyt::client::hooks

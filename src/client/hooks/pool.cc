@@ -1,0 +1,231 @@
+// Stream-ordered allocation and its pools.
+#include "client/hooks_pool.h"
+
+#include <cstring>
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/pool.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+PoolState* find(CUmemoryPool pool) { return session().memory().pools.find(address_of(pool)); }
+
+CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
+  const PoolState* state = find(pool);
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0) {
+    *out = 0;
+    return CUDA_SUCCESS;
+  }
+  commands::PoolAllocate::Reply reply;
+  const CUresult result =
+      ask(commands::PoolAllocate{.stream = stream, .pool = state->name, .bytes = bytes}, reply);
+  if (result != CUDA_SUCCESS) return result;
+  Memory memory;
+  memory.kind = MemoryKind::kPool;
+  memory.base = reply.address;
+  memory.bytes = bytes;
+  memory.device = state->device;
+  memory.mapping_base = reply.block_address;
+  memory.mapping_bytes = reply.block_bytes;
+  memory.block_id = reply.block_id;
+  memory.pool = address_of(pool);
+  if (!session().memory().map().add(memory)) {
+    session().channel().shut_down("cuMemAllocAsync: the server's address is in use");
+    return session().health();
+  }
+  *out = reply.address;
+  return CUDA_SUCCESS;
+}
+
+// Pools exist for device memory alone.
+CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUdevice& device) {
+  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  device = location->id;
+  return check_device(device);
+}
+
+bool is_flag(CUmemPool_attribute attribute) {
+  return attribute == CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
+         attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC ||
+         attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+}  // namespace
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  if (const CUresult result = check_device(dev); result != CUDA_SUCCESS) return result;
+  const PoolState* state = find(pool);
+  if (state == nullptr || state->device != dev) return CUDA_ERROR_INVALID_VALUE;
+  session().memory().set_current_pool(dev, pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check_device(dev); result != CUDA_SUCCESS) return result;
+  *pool = session().memory().current_pool(dev);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+  if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check_device(dev); result != CUDA_SUCCESS) return result;
+  *pool_out = session().memory().default_pool(dev);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (dptr == 0) return CUDA_SUCCESS;
+  // cuMemAlloc's memory may be freed this way too.
+  if (!session().memory().map().remove(dptr, MemoryKind::kPool, MemoryKind::kDevice)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return post(commands::PoolFree{.stream = hStream, .address = dptr});
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  return allocate(dptr, bytesize, session().memory().current_pool(context().device), hStream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                 CUstream hStream) {
+  return allocate(dptr, bytesize, pool, hStream);
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+  const PoolState* state = find(pool);
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return ask(commands::PoolTrim{.pool = state->name, .bytes_to_keep = minBytesToKeep});
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  const PoolState* state = find(pool);
+  if (state == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t wanted = 0;
+  if (is_flag(attr)) {
+    int flag = 0;
+    std::memcpy(&flag, value, sizeof(flag));
+    wanted = flag != 0 ? 1 : 0;
+  } else {
+    std::memcpy(&wanted, value, sizeof(wanted));
+    const bool high =
+        attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    const bool settable = attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD || (high && wanted == 0);
+    if (!settable) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return post(commands::PoolSet{
+      .pool = state->name, .attribute = static_cast<std::uint32_t>(attr), .value = wanted});
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  const PoolState* state = find(pool);
+  if (state == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  commands::PoolGet::Reply reply;
+  const CUresult result = ask(
+      commands::PoolGet{.pool = state->name, .attribute = static_cast<std::uint32_t>(attr)}, reply);
+  if (result != CUDA_SUCCESS) return result;
+  if (is_flag(attr)) {
+    const int flag = reply.value != 0 ? 1 : 0;
+    std::memcpy(value, &flag, sizeof(flag));
+  } else {
+    std::memcpy(value, &reply.value, sizeof(reply.value));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  const PoolState* state = find(pool);
+  if (state == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult result = check_device(map[i].location.id); result != CUDA_SUCCESS) {
+      return result;
+    }
+    const bool own = map[i].location.id == state->device;
+    const bool open = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    // The device of a pool always has access to it, and another one never has yet.
+    if (own != open) return CUDA_ERROR_INVALID_DEVICE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                            CUmemLocation* location) {
+  const PoolState* state = find(memPool);
+  if (flags == nullptr || state == nullptr || location == nullptr ||
+      location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult result = check_device(location->id); result != CUDA_SUCCESS) return result;
+  *flags = location->id == state->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  if (pool == nullptr || poolProps == nullptr ||
+      poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return refused("cuMemPoolCreate", "memory is not shared between processes yet");
+  }
+  const CUdevice device = poolProps->location.id;
+  if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
+  MemoryState& memory = session().memory();
+  const auto made = memory.pools.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made.state->device = device;
+  made.state->name = made.handle;
+  const CUresult result = post(
+      commands::PoolCreate{.pool = made.handle, .device = device, .bytes_max = poolProps->maxSize});
+  if (result != CUDA_SUCCESS) {
+    memory.pools.discard(made.handle);
+    return result;
+  }
+  memory.pools.publish(made.handle);
+  *pool = static_cast<CUmemoryPool>(pointer_at(made.handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  MemoryState& memory = session().memory();
+  const PoolState* state = find(pool);
+  if (state == nullptr || state->is_default) return CUDA_ERROR_INVALID_VALUE;
+  const CUdevice device = state->device;
+  if (!memory.pools.drop(address_of(pool))) return CUDA_ERROR_INVALID_VALUE;
+  // A device whose pool dies has its default one again.
+  if (memory.current_pool(device) == pool) {
+    memory.set_current_pool(device, memory.default_pool(device));
+  }
+  return post(commands::PoolDestroy{.pool = address_of(pool)});
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                CUmemAllocationType type) {
+  CUdevice device = 0;
+  const CUresult result = device_of(location, type, device);
+  return result == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, device) : result;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  CUdevice device = 0;
+  const CUresult result = device_of(location, type, device);
+  return result == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, device) : result;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+  CUdevice device = 0;
+  const CUresult result = device_of(location, type, device);
+  return result == CUDA_SUCCESS ? cuDeviceSetMemPool(device, pool) : result;
+}
+
+}  // namespace flyt::client::hooks

@@ -1,0 +1,238 @@
+// Streams, their attributes, callbacks and host functions.
+#include "client/hooks_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/stream.h"
+#include "cuda/default_stream.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+// A native stream that is created without a policy tells this one.
+constexpr int kNoPolicy = -1;
+
+// Null for the default streams. After check().
+StreamState* state_of(CUstream stream) {
+  return session().memory().streams.find(address_of(stream));
+}
+
+// A default stream is one of the current context's.
+ContextState& context_of(CUstream stream) {
+  const StreamState* state = state_of(stream);
+  return state != nullptr ? *state->context : context();
+}
+
+CUresult create(CUstream* out, unsigned int flags, int priority) {
+  if (out == nullptr || (flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  ContextState& owner = context();
+  const int least = owner.least_priority.load();
+  const int greatest = owner.greatest_priority.load();
+  const int clamped =
+      std::min(std::max(priority, std::min(greatest, least)), std::max(greatest, least));
+  return session().memory().make_stream(owner, flags, clamped, *out);
+}
+
+// Inside a callback or host function no CUDA call is allowed.
+class HostCallScope {
+ public:
+  HostCallScope() { thread_state().in_host_call = true; }
+  ~HostCallScope() { thread_state().in_host_call = false; }
+  HostCallScope(const HostCallScope&) = delete;
+  HostCallScope& operator=(const HostCallScope&) = delete;
+};
+
+// Attributes that change how the GPU runs the stream go to the server as well.
+CUresult send_attribute(CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue& value) {
+  return post(commands::StreamSetAttribute{.stream = stream,
+                                           .attribute = static_cast<std::uint32_t>(attribute),
+                                           .value = bytes_at(&value, sizeof(value))});
+}
+
+}  // namespace
+
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  return create(phStream, Flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  return create(phStream, flags, priority);
+}
+
+CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const StreamState* state = state_of(hStream);
+  *priority = state != nullptr ? state->priority.load() : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = context_of(hStream).device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const StreamState* state = state_of(hStream);
+  *flags = state != nullptr ? state->flags : static_cast<unsigned int>(CU_STREAM_DEFAULT);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const StreamState* state = state_of(hStream)) {
+    *streamId = state->id;
+    return CUDA_SUCCESS;
+  }
+  const void* thread = hStream == CU_STREAM_PER_THREAD ? &thread_state() : nullptr;
+  *streamId = session().memory().default_stream_id(context(), thread);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pctx = static_cast<CUcontext>(pointer_at(context_of(hStream).handle));
+  return CUDA_SUCCESS;
+}
+
+// No stream belongs to a green context, as there are none yet.
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (pCtx != nullptr) *pCtx = static_cast<CUcontext>(pointer_at(context_of(hStream).handle));
+  if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
+  // External waits exist only while a stream is captured.
+  if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
+  if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  // An event that was never recorded, or is known to be over, holds nothing up.
+  if (session().memory().events.find(address_of(hEvent))->known_done()) return CUDA_SUCCESS;
+  return post(commands::StreamWaitEvent{.stream = hStream, .event = hEvent});
+}
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                             unsigned int flags) {
+  const CUstream named = hStream;
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return session().memory().host_calls().add(hStream, 1, [=](CUresult status) {
+    const HostCallScope scope;
+    callback(named, status, userData);
+  });
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return session().memory().host_calls().add(hStream, 0, [=](CUresult) {
+    const HostCallScope scope;
+    fn(userData);
+  });
+}
+
+CUresult cuStreamQuery(CUstream hStream) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  return call(commands::StreamQuery{.stream = hStream});
+}
+
+CUresult cuStreamSynchronize(CUstream hStream) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  return call(commands::StreamSynchronize{.stream = hStream});
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream) {
+  if (!session().memory().streams.drop(address_of(hStream))) return CUDA_ERROR_INVALID_HANDLE;
+  return post(commands::StreamDestroy{.stream = hStream});
+}
+
+CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
+  if (const CUresult result = check(dstStream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check(srcStream); result != CUDA_SUCCESS) return result;
+  StreamState* to = state_of(dstStream);
+  const StreamState* from = state_of(srcStream);
+  if (to == nullptr) return CUDA_SUCCESS;
+  to->sync_policy = from != nullptr ? from->sync_policy.load() : kNoPolicy;
+  CUstreamAttrValue value{};
+  value.memSyncDomain =
+      static_cast<CUlaunchMemSyncDomain>(from != nullptr ? from->mem_sync_domain.load() : 0);
+  return cuStreamSetAttribute(dstStream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value);
+}
+
+CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const StreamState* state = state_of(hStream);
+  if (attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+    value->accessPolicyWindow = {};
+  } else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
+    const int policy = state != nullptr ? state->sync_policy.load() : kNoPolicy;
+    value->syncPolicy = static_cast<CUsynchronizationPolicy>(policy);
+  } else if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+    value->priority = state != nullptr ? state->priority.load() : 0;
+  } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) {
+    const int domain = state != nullptr ? state->mem_sync_domain.load() : 0;
+    value->memSyncDomain = static_cast<CUlaunchMemSyncDomain>(domain);
+  } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) {
+    const std::uint16_t map = state != nullptr ? state->mem_sync_domain_map.load() : 0x0100;
+    value->memSyncDomainMap.default_ = static_cast<unsigned char>(map & 0xff);
+    value->memSyncDomainMap.remote = static_cast<unsigned char>(map >> 8);
+  } else {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                              const CUstreamAttrValue* param) {
+  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (param == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  StreamState* state = state_of(hStream);
+  if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
+    // How a waiting thread waits is this side's own affair.
+    const auto policy = static_cast<int>(param->syncPolicy);
+    constexpr int kFirst = CU_SYNC_POLICY_AUTO;
+    constexpr int kLast = CU_SYNC_POLICY_BLOCKING_SYNC;
+    if (policy < kFirst || policy > kLast) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (state != nullptr) state->sync_policy = policy;
+    return CUDA_SUCCESS;
+  }
+  if (attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+    const auto& window = param->accessPolicyWindow;
+    const auto place = session().memory().map().place(address_of(window.base_ptr),
+                                                      std::max<std::size_t>(window.num_bytes, 1));
+    const bool good = window.num_bytes == 0 || place.place == MemoryMap::Place::kDevice;
+    return good ? send_attribute(hStream, attr, *param) : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+    if (state != nullptr) state->priority = param->priority;
+  } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) {
+    if (state != nullptr) state->mem_sync_domain = static_cast<int>(param->memSyncDomain);
+  } else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) {
+    const auto& map = param->memSyncDomainMap;
+    if (state != nullptr) {
+      state->mem_sync_domain_map = static_cast<std::uint16_t>(map.remote << 8 | map.default_);
+    }
+  } else {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return send_attribute(hStream, attr, *param);
+}
+
+}  // namespace flyt::client::hooks

@@ -1,0 +1,216 @@
+// Virtual memory management: reserve, create, map.
+#include "client/hooks_vmm.h"
+
+#include <vector>
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/vmm.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+// Of physical memory, mappings and reservations, on every device that has virtual memory.
+constexpr std::uint64_t kGranularity = 2 * kMiB;
+
+CUresult check_properties(const CUmemAllocationProp* properties) {
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return refused("cuMemCreate", "only device memory can be mapped yet");
+  }
+  return check_device(properties->location.id);
+}
+
+AllocationState* find(CUmemGenericAllocationHandle handle) {
+  return session().memory().allocations.find(handle);
+}
+
+// Ends the server's allocation with the last reference to it.
+CUresult drop_reference(CUmemGenericAllocationHandle handle, AllocationState& state) {
+  if (state.references.fetch_sub(1) != 1) return CUDA_SUCCESS;
+  session().memory().allocations.drop(handle);
+  return ask(commands::VmmRelease{.allocation = handle});
+}
+
+// Mappings that together are exactly [base, base + bytes); empty if there are none.
+std::vector<Memory> mappings(std::uint64_t base, std::uint64_t bytes) {
+  std::vector<Memory> found = session().memory().map().within(base, bytes);
+  std::uint64_t covered = 0;
+  for (const Memory& memory : found) {
+    if (memory.kind != MemoryKind::kMapped || memory.base != base + covered) return {};
+    covered += memory.bytes;
+  }
+  if (covered != bytes) return {};
+  return found;
+}
+
+CUresult set_access(const std::vector<Memory>& mapped, const CUmemAccessDesc& access) {
+  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check_device(access.location.id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  const bool open = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
+                    access.flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
+  if (!open && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
+  for (const Memory& memory : mapped) {
+    const auto flags = static_cast<std::uint32_t>(access.flags);
+    const CUresult result = ask(commands::VmmSetAccess{.address = memory.base,
+                                                       .bytes = memory.bytes,
+                                                       .device = access.location.id,
+                                                       .access = flags});
+    if (result != CUDA_SUCCESS) return result;
+    if (access.location.id != memory.device) continue;
+    session().memory().map().update(memory.base, [&](Memory& mapping) { mapping.access = flags; });
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
+  const bool power_of_two = (alignment & (alignment - 1)) == 0;
+  if (ptr == nullptr || size == 0 || size % kGranularity != 0 || !power_of_two || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MemoryState& memory = session().memory();
+  if (memory.reservable() == nullptr) {
+    return refused("cuMemAddressReserve", "the server's driver has no virtual memory management");
+  }
+  const std::uint64_t base =
+      memory.reservable()->take(size, alignment > kGranularity ? alignment : kGranularity, addr);
+  if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  memory.add_reservation(base, size);
+  *ptr = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  MemoryState& memory = session().memory();
+  if (memory.map().overlaps(ptr, size) || !memory.remove_reservation(ptr, size)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  memory.reservable()->give(ptr, size);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* prop, unsigned long long flags) {
+  if (handle == nullptr || size == 0 || size % kGranularity != 0 || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult result = check_properties(prop); result != CUDA_SUCCESS) return result;
+  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return refused("cuMemCreate", "memory is not shared between processes yet");
+  }
+  MemoryState& memory = session().memory();
+  const auto made = memory.allocations.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  commands::VmmCreate::Reply reply;
+  const CUresult result = ask(
+      commands::VmmCreate{.allocation = made.handle, .bytes = size, .device = prop->location.id},
+      reply);
+  if (result != CUDA_SUCCESS) {
+    memory.allocations.discard(made.handle);
+    return result;
+  }
+  made.state->bytes = size;
+  made.state->block_id = reply.block_id;
+  made.state->properties = *prop;
+  made.state->references = 1;
+  memory.allocations.publish(made.handle);
+  *handle = made.handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  AllocationState* state = find(handle);
+  return state == nullptr ? CUDA_ERROR_INVALID_VALUE : drop_reference(handle, *state);
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  AllocationState* state = find(handle);
+  if (state == nullptr || flags != 0 || size == 0 || ptr % kGranularity != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (offset != 0 || size != state->bytes) return CUDA_ERROR_NOT_SUPPORTED;
+  MemoryState& memory = session().memory();
+  const MemoryState::Reservation reservation = memory.reservation_around(ptr, size);
+  if (reservation.bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Memory mapping;
+  mapping.kind = MemoryKind::kMapped;
+  mapping.base = mapping.mapping_base = ptr;
+  mapping.bytes = mapping.mapping_bytes = size;
+  mapping.device = state->properties.location.id;
+  mapping.block_id = state->block_id;
+  mapping.allocation = handle;
+  mapping.reserved_base = reservation.base;
+  mapping.reserved_bytes = reservation.bytes;
+  mapping.access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  if (!memory.map().add(mapping)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result =
+      ask(commands::VmmMap{.address = ptr, .bytes = size, .allocation = handle});
+  if (result != CUDA_SUCCESS) memory.map().remove(ptr, MemoryKind::kMapped);
+  return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  const std::vector<Memory> mapped = mappings(ptr, size);
+  if (mapped.empty()) return CUDA_ERROR_INVALID_VALUE;
+  MemoryMap& map = session().memory().map();
+  for (const Memory& memory : mapped) map.remove(memory.base, MemoryKind::kMapped);
+  return ask(commands::VmmUnmap{.address = ptr, .bytes = size});
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+  const std::vector<Memory> mapped = mappings(ptr, size);
+  if (mapped.empty() || desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const CUresult result = set_access(mapped, desc[i]); result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto memory = session().memory().map().find(ptr);
+  if (!memory || memory->kind != MemoryKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check_device(location->id); result != CUDA_SUCCESS) return result;
+  *flags = location->id == memory->device ? memory->access : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                       CUmemAllocationGranularity_flags option) {
+  const bool known =
+      option == CU_MEM_ALLOC_GRANULARITY_MINIMUM || option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+  if (granularity == nullptr || !known) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = check_properties(prop); result != CUDA_SUCCESS) return result;
+  *granularity = kGranularity;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
+  const AllocationState* state = find(handle);
+  if (prop == nullptr || state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *prop = state->properties;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto memory = session().memory().map().find(address_of(addr));
+  if (!memory || memory->kind != MemoryKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
+  AllocationState* state = find(memory->allocation);
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  state->references.fetch_add(1);
+  *handle = memory->allocation;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace flyt::client::hooks

@@ -1,0 +1,60 @@
+// HostCallWorker: runs the program's host functions and callbacks, one after the other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "base/annotations.h"
+#include "cuda/types.h"
+
+namespace flyt::client {
+
+class Session;
+
+// Calls are added before their command is sent, run when the server says that their stream has
+// come to them, on one thread that is made when it is first needed, and are answered then. Safe
+// from any thread.
+class HostCallWorker {
+ public:
+  // What to run; `status` is that of the stream.
+  using Body = std::function<void(CUresult status)>;
+
+  explicit HostCallWorker(Session& session) : session_(session) {}
+  ~HostCallWorker();
+  HostCallWorker(const HostCallWorker&) = delete;
+  HostCallWorker& operator=(const HostCallWorker&) = delete;
+
+  // Puts a host function (kind 0) or callback (kind 1) into a stream of the current context.
+  CUresult add(CUstream stream, std::uint32_t kind, Body body) EXCLUDES(mutex_);
+  // A stream has come to one. From the thread that reads the socket.
+  void reached(std::uint64_t token, CUresult status) EXCLUDES(mutex_);
+  // Added and not finished: memory may still change by them.
+  bool any() const { return in_flight_.load(std::memory_order_acquire) != 0; }
+  // The session is lost: nothing will be reached any more.
+  void on_lost() EXCLUDES(mutex_);
+
+ private:
+  struct Ready {
+    std::uint64_t token = 0;
+    CUresult status = CUDA_SUCCESS;
+  };
+
+  void run() EXCLUDES(mutex_);
+  void finish(const Ready& ready, Body body);
+
+  Session& session_;
+  std::atomic<std::uint64_t> in_flight_{0};
+  Mutex mutex_;
+  Condition wake_;
+  std::map<std::uint64_t, Body> waiting_ GUARDED_BY(mutex_);
+  std::deque<Ready> ready_ GUARDED_BY(mutex_);
+  std::uint64_t next_token_ GUARDED_BY(mutex_) = 1;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::thread thread_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::client

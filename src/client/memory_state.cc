@@ -1,0 +1,149 @@
+// MemoryState: what the client keeps about memory, copies, streams and events.
+#include "client/memory_state.h"
+
+#include <iterator>
+
+#include "client/call.h"
+#include "client/session.h"
+#include "commands/stream.h"
+#include "cuda/default_stream.h"
+
+namespace flyt::client {
+
+MemoryState::MemoryState(Session& session)
+    : session_(session),
+      pinned_(reserve_pinned_window()),
+      host_calls_(session),
+      transfers_(session, host_calls_) {
+  for (const wire::Window& window : session.channel().welcome().windows) {
+    if (window.purpose == wire::WindowPurpose::kVmm) {
+      reservable_ = std::make_unique<AddressSpace>(window.base, window.bytes);
+    }
+  }
+  for (int device = 0; device < session.devices().count(); ++device) {
+    const auto made = pools.make();
+    made.state->device = device;
+    made.state->is_default = true;
+    made.state->name = static_cast<std::uint64_t>(device) + 1;
+    pools.publish(made.handle);
+    default_pools_.push_back(static_cast<CUmemoryPool>(pointer_at(made.handle)));
+  }
+  current_pools_ = default_pools_;
+}
+
+void MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
+  Reader reader(payload);
+  const auto status = reader.take<std::uint32_t>();
+  host_calls_.reached(token, reader.ok() ? static_cast<CUresult>(status) : CUDA_ERROR_UNKNOWN);
+}
+
+void MemoryState::on_lost() {
+  transfers_.on_lost();
+  host_calls_.on_lost();
+}
+
+void MemoryState::on_context_destroyed(ContextState& context) {
+  for (const Memory& memory : map_.remove_owned_by(context.handle)) {
+    if (memory.kind == MemoryKind::kPinned) {
+      pinned_.free(pointer_at(memory.base), memory.bytes);
+    }
+  }
+  streams.for_each([&](std::uint64_t handle, const StreamState& state) {
+    if (state.context == &context) streams.drop(handle);
+  });
+  events.for_each([&](std::uint64_t handle, const EventState& state) {
+    if (state.context == &context) events.drop(handle);
+  });
+  transfers_.on_context_destroyed(context.handle);
+}
+
+CUresult MemoryState::make_stream(ContextState& context, unsigned int flags, int priority,
+                                  CUstream& out) {
+  const auto made = streams.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made.state->context = &context;
+  made.state->handle = made.handle;
+  made.state->flags = flags;
+  made.state->priority = priority;
+  made.state->id = next_stream_id();
+  const auto stream = static_cast<CUstream>(pointer_at(made.handle));
+  const CUresult result =
+      session_.post(commands::StreamCreate{.stream = stream, .flags = flags, .priority = priority});
+  if (result != CUDA_SUCCESS) {
+    streams.discard(made.handle);
+    return result;
+  }
+  streams.publish(made.handle);
+  out = stream;
+  return CUDA_SUCCESS;
+}
+
+std::uint64_t MemoryState::default_stream_id(const ContextState& context, const void* thread) {
+  const Lock lock(mutex_);
+  std::uint64_t& id = default_stream_ids_[{context.handle, thread}];
+  if (id == 0) id = next_stream_id();
+  return id;
+}
+
+CUmemoryPool MemoryState::default_pool(CUdevice device) const {
+  const auto index = static_cast<std::size_t>(device);
+  return device >= 0 && index < default_pools_.size() ? default_pools_[index] : nullptr;
+}
+
+CUmemoryPool MemoryState::current_pool(CUdevice device) const {
+  const Lock lock(mutex_);
+  const auto index = static_cast<std::size_t>(device);
+  return device >= 0 && index < current_pools_.size() ? current_pools_[index] : nullptr;
+}
+
+void MemoryState::set_current_pool(CUdevice device, CUmemoryPool pool) {
+  const Lock lock(mutex_);
+  current_pools_[static_cast<std::size_t>(device)] = pool;
+}
+
+void MemoryState::add_reservation(std::uint64_t base, std::uint64_t bytes) {
+  const Lock lock(mutex_);
+  reservations_.emplace(base, bytes);
+}
+
+bool MemoryState::remove_reservation(std::uint64_t base, std::uint64_t bytes) {
+  const Lock lock(mutex_);
+  const auto found = reservations_.find(base);
+  if (found == reservations_.end() || found->second != bytes) return false;
+  reservations_.erase(found);
+  return true;
+}
+
+MemoryState::Reservation MemoryState::reservation_around(std::uint64_t base,
+                                                         std::uint64_t bytes) const {
+  const Lock lock(mutex_);
+  const auto after = reservations_.upper_bound(base);
+  if (after == reservations_.begin()) return {};
+  const auto& [start, size] = *std::prev(after);
+  if (base - start >= size || bytes > size - (base - start)) return {};
+  return {start, size};
+}
+
+CUresult check(CUmemoryPool handle) {
+  // The driver takes a null or dead pool for a bad value, not for a bad handle.
+  return session().memory().pools.find(address_of(handle)) != nullptr ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult check(CUevent handle) {
+  if (session().memory().events.find(address_of(handle)) != nullptr) return CUDA_SUCCESS;
+  // What once was an event of ours has been destroyed; natively it then seems to have no context.
+  const wire::Handle shape{address_of(handle)};
+  return shape.valid_as(wire::HandleKind::kEvent) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult check(CUstream& handle) {
+  handle = cuda::resolve_default(handle);
+  const std::uint64_t value = address_of(handle);
+  if (value == wire::kStreamLegacy || value == wire::kStreamPerThread) return CUDA_SUCCESS;
+  return session().memory().streams.find(value) != nullptr ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_HANDLE;
+}
+
+}  // namespace flyt::client

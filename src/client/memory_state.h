@@ -1,0 +1,146 @@
+// MemoryState: what the client keeps about memory, copies, streams and events.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/annotations.h"
+#include "client/address_space.h"
+#include "client/context.h"
+#include "client/handle_table.h"
+#include "client/host_call_worker.h"
+#include "client/memory_map.h"
+#include "client/pinned_heap.h"
+#include "client/transfers.h"
+#include "cuda/types.h"
+#include "wire/hello.h"
+
+namespace flyt::client {
+
+class Session;
+
+struct StreamState {
+  ContextState* context = nullptr;
+  std::uint64_t handle = 0;
+  unsigned int flags = 0;
+  std::uint64_t id = 0;
+  std::atomic<int> priority{0};
+  std::atomic<int> sync_policy{-1};
+  std::atomic<int> mem_sync_domain{0};
+  std::atomic<std::uint16_t> mem_sync_domain_map{0x0100};  // Default 0, remote 1.
+
+  void reset() {
+    priority = 0;
+    sync_policy = -1;
+    mem_sync_domain = 0;
+    mem_sync_domain_map = 0x0100;
+  }
+};
+
+struct EventState {
+  ContextState* context = nullptr;
+  unsigned int flags = 0;
+  // Counts records; `done` is the count at the start of a wait or query that found it complete.
+  std::atomic<std::uint64_t> records{0};
+  std::atomic<std::uint64_t> done{0};
+
+  bool known_done() const { return done.load() == records.load(); }
+  void reset() {
+    records = 0;
+    done = 0;
+  }
+};
+
+struct PoolState {
+  CUdevice device = 0;
+  bool is_default = false;
+  // As commands name it.
+  std::uint64_t name = 0;
+
+  void reset() { is_default = false; }
+};
+
+// A physical allocation of cuMemCreate.
+struct AllocationState {
+  std::uint64_t bytes = 0;
+  std::uint64_t block_id = 0;
+  CUmemAllocationProp properties{};
+  std::atomic<std::uint32_t> references{0};  // cuMemCreate and cuMemRetainAllocationHandle.
+  std::atomic<std::uint32_t> mappings{0};
+
+  void reset() {
+    references = 0;
+    mappings = 0;
+  }
+};
+
+// Safe from any thread.
+class MemoryState {
+ public:
+  explicit MemoryState(Session& session);
+  MemoryState(const MemoryState&) = delete;
+  MemoryState& operator=(const MemoryState&) = delete;
+
+  // From the thread that reads the socket.
+  void on_host_call(std::uint64_t token, Bytes payload);
+  void on_delivered(std::uint64_t delivery, bool dropped) { transfers_.on_delivered(delivery); }
+  void on_lost();
+  // Forgets everything that died with a context.
+  void on_context_destroyed(ContextState& context);
+
+  MemoryMap& map() { return map_; }
+  PinnedHeap& pinned() { return pinned_; }
+  HostCallWorker& host_calls() { return host_calls_; }
+  Transfers& transfers() { return transfers_; }
+  // Null where the server cannot map memory for programs.
+  AddressSpace* reservable() { return reservable_.get(); }
+
+  // Creates a stream in a context, which must be the calling thread's current one.
+  CUresult make_stream(ContextState& context, unsigned int flags, int priority, CUstream& out);
+  // An id that no stream of the session ever had.
+  std::uint64_t next_stream_id() { return next_stream_id_.fetch_add(1); }
+  // The id of a context's legacy stream (thread 0) or of a thread's own default stream.
+  std::uint64_t default_stream_id(const ContextState& context, const void* thread) EXCLUDES(mutex_);
+
+  // The pools of a device; null handle for a bad ordinal.
+  CUmemoryPool default_pool(CUdevice device) const;
+  CUmemoryPool current_pool(CUdevice device) const EXCLUDES(mutex_);
+  void set_current_pool(CUdevice device, CUmemoryPool pool) EXCLUDES(mutex_);
+
+  // Reservations of cuMemAddressReserve.
+  struct Reservation {
+    std::uint64_t base = 0;
+    std::uint64_t bytes = 0;
+  };
+  void add_reservation(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
+  // False unless exactly this was reserved.
+  bool remove_reservation(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
+  // The reservation that holds the whole range; 0 bytes if there is none.
+  Reservation reservation_around(std::uint64_t base, std::uint64_t bytes) const EXCLUDES(mutex_);
+
+  HandleTable<StreamState> streams{wire::HandleKind::kStream};
+  HandleTable<EventState> events{wire::HandleKind::kEvent};
+  HandleTable<PoolState> pools{wire::HandleKind::kPool};
+  HandleTable<AllocationState> allocations{wire::HandleKind::kMemAllocation};
+
+ private:
+  Session& session_;
+  MemoryMap map_;
+  PinnedHeap pinned_;
+  HostCallWorker host_calls_;
+  Transfers transfers_;
+  std::unique_ptr<AddressSpace> reservable_;
+  std::atomic<std::uint64_t> next_stream_id_{1};
+  std::vector<CUmemoryPool> default_pools_;
+  mutable Mutex mutex_;
+  std::vector<CUmemoryPool> current_pools_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::uint64_t> reservations_ GUARDED_BY(mutex_);
+  std::map<std::pair<std::uint64_t, const void*>, std::uint64_t> default_stream_ids_
+      GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::client

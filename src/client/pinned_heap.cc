@@ -1,0 +1,43 @@
+// PinnedHeap: the page-locked host memory that programs ask for.
+#include "client/pinned_heap.h"
+
+#include <sys/mman.h>
+
+#include "base/bytes.h"
+
+namespace flyt::client {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+
+std::uint64_t pages(std::uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+}  // namespace
+
+void* PinnedHeap::allocate(std::uint64_t bytes) {
+  const std::uint64_t size = pages(bytes);
+  if (size < bytes) return nullptr;
+  const std::uint64_t base = windowed_ ? space_.take(size, kPageBytes, 0) : 0;
+  if (windowed_ && base == 0) return nullptr;
+  void* memory = mmap(pointer_at(base), size, PROT_READ | PROT_WRITE,
+                      kPrivate | (windowed_ ? MAP_FIXED : 0), -1, 0);
+  if (memory != MAP_FAILED) return memory;
+  if (windowed_) space_.give(base, size);
+  return nullptr;
+}
+
+void PinnedHeap::free(void* memory, std::uint64_t bytes) {
+  const std::uint64_t size = pages(bytes);
+  if (!windowed_) {
+    munmap(memory, size);
+    return;
+  }
+  // The pages go, the reservation stays.
+  mmap(memory, size, PROT_NONE, kPrivate | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  space_.give(address_of(memory), size);
+}
+
+}  // namespace flyt::client

@@ -1,0 +1,296 @@
+// Transfers: the program's copies, as commands.
+#include "client/transfers.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "client/session.h"
+#include "commands/copy.h"
+#include "commands/stream.h"
+
+namespace flyt::client {
+namespace {
+
+// Below this it is cheaper to copy bytes into the send buffer than to send them from where they
+// are, which takes a system call of its own.
+constexpr std::uint64_t kInlineBytesMax = 16 * kKiB;
+constexpr std::uint64_t kChunkBytes = wire::kBulkBytesMax;
+
+// Sends a command whose last field is `data`, from where the data is.
+template <class Command>
+CUresult post_with_data(Session& session, Command command, Bytes data) {
+  if (data.size() <= kInlineBytesMax) {
+    command.data = data;
+    return session.post(command);
+  }
+  std::array<std::byte, 256> fields;
+  const std::size_t size = wire::encoded_size(command);
+  Writer writer(MutableBytes(fields).first(size));
+  wire::encode(writer, command);
+  // The command was encoded without data: its last four bytes are the data's length.
+  Writer length(MutableBytes(fields).subspan(size - sizeof(std::uint32_t), sizeof(std::uint32_t)));
+  length.write(static_cast<std::uint32_t>(data.size()));
+  const auto sent = session.channel().post_bulk(Command::kOp, Session::context_index(),
+                                                Bytes(fields).first(size), data);
+  return sent ? CUDA_SUCCESS : session.health();
+}
+
+std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
+  return (copy.slices - 1) * side.slice_pitch + (copy.rows - 1) * side.pitch + copy.width;
+}
+
+bool flat(const BoxCopy& copy, const BoxSide& side) {
+  return (copy.rows == 1 || side.pitch == copy.width) &&
+         (copy.slices == 1 || side.slice_pitch == copy.width * copy.rows);
+}
+
+// One row where both sides have no gaps.
+BoxCopy flattened(const BoxCopy& copy) {
+  if (!flat(copy, copy.from) || !flat(copy, copy.to)) return copy;
+  BoxCopy one = copy;
+  one.width = copy.width * copy.rows * copy.slices;
+  one.rows = one.slices = 1;
+  return one;
+}
+
+}  // namespace
+
+CUresult synchronize(Session& session, CUstream stream) {
+  commands::StreamSynchronize::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = session.ask(commands::StreamSynchronize{.stream = stream}, reply, answer);
+  return result == CUDA_SUCCESS ? session.take_posted_error() : result;
+}
+
+CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
+  if (copy.empty()) return CUDA_SUCCESS;
+  const BoxCopy box = flattened(copy);
+  const bool from_device = box.from.memory == BoxSide::Memory::kDevice;
+  const bool to_device_memory = box.to.memory == BoxSide::Memory::kDevice;
+  if (from_device && to_device_memory) return on_device(box, stream);
+  if (from_device) return to_host(box, stream, waiting);
+  if (to_device_memory) return to_device(box, stream, waiting);
+  return host_to_host(box, stream);
+}
+
+CUresult Transfers::to_device(const BoxCopy& copy, CUstream stream, Waiting waiting) {
+  if (waiting == Waiting::kStream) {
+    // A program leaves page-locked memory alone until the copy is done, so it can be read now. But
+    // what the GPU or a host function has yet to write there was issued before this copy and must
+    // be in it: such memory is read when the stream comes to this place.
+    const bool later = copy.from.pinned &&
+                       (host_calls_.any() || arriving(copy.from.address, extent(copy, copy.from)));
+    return later ? capture_later(copy, stream) : capture(copy, stream);
+  }
+  // A native blocking copy starts when the stream is done with what came before. That can only be
+  // told from the host's side if some of it writes host memory.
+  if (host_writes_pending()) {
+    if (const CUresult result = synchronize(session_, stream); result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  const CUresult result = capture(copy, stream);
+  // From page-locked memory it also ends when the copy is done; other memory is just staged.
+  if (result != CUDA_SUCCESS || !copy.from.pinned) return result;
+  return synchronize(session_, stream);
+}
+
+CUresult Transfers::to_host(const BoxCopy& copy, CUstream stream, Waiting waiting) {
+  if (waiting == Waiting::kStream && copy.to.pinned) return post_to_host(copy, stream);
+  return wait_to_host(copy, stream);
+}
+
+CUresult Transfers::host_to_host(const BoxCopy& copy, CUstream stream) {
+  const CUresult result = synchronize(session_, stream);
+  if (result == CUDA_SUCCESS) copy_on_host(copy);
+  return result;
+}
+
+CUresult Transfers::on_device(const BoxCopy& copy, CUstream stream) {
+  if (copy.rows == 1 && copy.slices == 1) {
+    return session_.post(commands::CopyOnDevice{
+        .stream = stream, .to = copy.to.address, .from = copy.from.address, .bytes = copy.width});
+  }
+  return session_.post(commands::CopyBoxOnDevice{.stream = stream,
+                                                 .to = copy.to.address,
+                                                 .to_pitch = copy.to.pitch,
+                                                 .to_slice_pitch = copy.to.slice_pitch,
+                                                 .from = copy.from.address,
+                                                 .from_pitch = copy.from.pitch,
+                                                 .from_slice_pitch = copy.from.slice_pitch,
+                                                 .width = copy.width,
+                                                 .rows = copy.rows,
+                                                 .slices = copy.slices});
+}
+
+CUresult Transfers::capture(const BoxCopy& copy, CUstream stream) {
+  CUresult result = CUDA_SUCCESS;
+  for (std::uint64_t slice = 0; slice < copy.slices && result == CUDA_SUCCESS; ++slice) {
+    const std::uint64_t to = copy.to.address + slice * copy.to.slice_pitch;
+    const std::uint64_t from = copy.from.address + slice * copy.from.slice_pitch;
+    if (copy.rows == 1) {
+      result = send_flat(to, from, copy.width, stream);
+    } else if (copy.width <= kChunkBytes) {
+      result = send_rows(copy, slice, stream);
+    } else {
+      for (std::uint64_t row = 0; row < copy.rows && result == CUDA_SUCCESS; ++row) {
+        result =
+            send_flat(to + row * copy.to.pitch, from + row * copy.from.pitch, copy.width, stream);
+      }
+    }
+  }
+  return result;
+}
+
+CUresult Transfers::send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
+                              CUstream stream) {
+  for (std::uint64_t at = 0; at < bytes; at += kChunkBytes) {
+    const std::uint64_t size = std::min(kChunkBytes, bytes - at);
+    const CUresult result =
+        post_with_data(session_, commands::CopyToDevice{.stream = stream, .address = to + at},
+                       bytes_at(pointer_at(from + at), size));
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Transfers::send_rows(const BoxCopy& copy, std::uint64_t slice, CUstream stream) {
+  const std::uint64_t rows_at_once = std::min(copy.rows, kChunkBytes / copy.width);
+  std::vector<std::byte> packed(rows_at_once * copy.width);
+  for (std::uint64_t row = 0; row < copy.rows; row += rows_at_once) {
+    const std::uint64_t rows = std::min(rows_at_once, copy.rows - row);
+    pack_rows(copy, slice, row, rows, packed.data());
+    const std::uint64_t to = copy.to.address + slice * copy.to.slice_pitch + row * copy.to.pitch;
+    const CUresult result = post_with_data(
+        session_,
+        commands::CopyRowsToDevice{
+            .stream = stream, .address = to, .pitch = copy.to.pitch, .width = copy.width},
+        Bytes(packed).first(rows * copy.width));
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Transfers::capture_later(const BoxCopy& copy, CUstream stream) {
+  ContextState* context = thread_state().current_state;
+  const std::uint64_t context_handle = context->handle;
+  CUstream carrier = nullptr;
+  {
+    const Lock lock(later_mutex_);
+    CUstream& entry = later_streams_[context_handle];
+    if (entry == nullptr) {
+      const CUresult result = session_.memory().make_stream(
+          *context, CU_STREAM_NON_BLOCKING, context->greatest_priority.load(), entry);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    carrier = entry;
+  }
+  return host_calls_.add(stream, 0, [this, copy, context, carrier](CUresult) {
+    // The stream stands here until this returns, so another one has to carry the bytes.
+    set_current(context);
+    if (capture(copy, carrier) == CUDA_SUCCESS) {
+      static_cast<void>(synchronize(session_, carrier));
+    }
+    set_current(nullptr);
+  });
+}
+
+CUresult Transfers::post_to_host(const BoxCopy& copy, CUstream stream) {
+  rpc::Channel& channel = session_.channel();
+  const rpc::Destination destination{
+      pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch, copy.slices,
+      copy.to.slice_pitch};
+  const std::uint64_t delivery = channel.expect_detached(destination);
+  {
+    const Lock lock(mutex_);
+    arriving_.emplace(delivery, Range{copy.to.address, extent(copy, copy.to)});
+  }
+  const CUresult result = session_.post(commands::PostToHost{.stream = stream,
+                                                             .address = copy.from.address,
+                                                             .pitch = copy.from.pitch,
+                                                             .slice_pitch = copy.from.slice_pitch,
+                                                             .width = copy.width,
+                                                             .rows = copy.rows,
+                                                             .slices = copy.slices,
+                                                             .delivery = delivery});
+  if (result != CUDA_SUCCESS) {
+    channel.forget(delivery);
+    on_delivered(delivery);
+  }
+  return result;
+}
+
+CUresult Transfers::wait_to_host(const BoxCopy& copy, CUstream stream) {
+  const rpc::Delivery delivery =
+      session_.channel().expect({pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch,
+                                 copy.slices, copy.to.slice_pitch});
+  const commands::CopyToHost command{.stream = stream,
+                                     .address = copy.from.address,
+                                     .pitch = copy.from.pitch,
+                                     .slice_pitch = copy.from.slice_pitch,
+                                     .width = copy.width,
+                                     .rows = copy.rows,
+                                     .slices = copy.slices,
+                                     .delivery = delivery.id()};
+  commands::CopyToHost::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = session_.ask(command, reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  if (!delivery.complete()) {
+    session_.channel().shut_down("a copy to the host was answered before its bytes came");
+    return session_.health();
+  }
+  return session_.take_posted_error();
+}
+
+void Transfers::on_delivered(std::uint64_t delivery) {
+  const Lock lock(mutex_);
+  arriving_.erase(delivery);
+  arrived_.notify_all();
+}
+
+void Transfers::on_lost() {
+  const Lock lock(mutex_);
+  lost_ = true;
+  arriving_.clear();
+  arrived_.notify_all();
+}
+
+void Transfers::on_context_destroyed(std::uint64_t context) {
+  const Lock lock(later_mutex_);
+  later_streams_.erase(context);
+}
+
+bool Transfers::arriving(std::uint64_t base, std::uint64_t bytes) const {
+  const Lock lock(mutex_);
+  return std::any_of(arriving_.begin(), arriving_.end(), [&](const auto& entry) {
+    const Range& range = entry.second;
+    return range.base < base + bytes && base < range.base + range.bytes;
+  });
+}
+
+void Transfers::await_arrivals(std::uint64_t base, std::uint64_t bytes) {
+  std::vector<std::uint64_t> waited_for;
+  const Lock lock(mutex_);
+  for (const auto& [delivery, range] : arriving_) {
+    if (range.base < base + bytes && base < range.base + range.bytes) {
+      waited_for.push_back(delivery);
+    }
+  }
+  for (const std::uint64_t delivery : waited_for) {
+    while (!lost_ && arriving_.contains(delivery)) arrived_.wait(mutex_);
+  }
+}
+
+bool Transfers::host_writes_pending() const {
+  if (host_calls_.any()) return true;
+  const Lock lock(mutex_);
+  return !arriving_.empty();
+}
+
+}  // namespace flyt::client

@@ -1,0 +1,82 @@
+// Transfers: the program's copies, as commands.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "base/annotations.h"
+#include "client/box_copy.h"
+#include "client/host_call_worker.h"
+#include "cuda/types.h"
+#include "rpc/channel.h"
+
+namespace flyt::client {
+
+class Session;
+class MemoryMap;
+
+// When a copy may return.
+enum class Waiting : std::uint8_t {
+  kStaged,  // The host memory may be used again. (Copies into it: when they are done.)
+  kStream,  // As kStaged, unless the memory is page-locked: then it is in the stream's hands.
+};
+
+// Device ranges have been checked. Safe from any thread; each call is one of the calling thread's
+// current context.
+class Transfers {
+ public:
+  Transfers(Session& session, HostCallWorker& host_calls)
+      : session_(session), host_calls_(host_calls) {}
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  // A checked copy, whatever its two ends are. Flat copies are boxes of one row.
+  CUresult run(const BoxCopy& copy, CUstream stream, Waiting waiting) EXCLUDES(mutex_);
+
+  // A posted copy has arrived, or never will.
+  void on_delivered(std::uint64_t delivery) EXCLUDES(mutex_);
+  void on_lost() EXCLUDES(mutex_);
+  void on_context_destroyed(std::uint64_t context) EXCLUDES(later_mutex_);
+  // Whether a posted copy may still write to [base, base + bytes).
+  bool arriving(std::uint64_t base, std::uint64_t bytes) const EXCLUDES(mutex_);
+  // Waits until no posted copy writes to the range any more.
+  void await_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
+  // Whether anything that the GPU has still to reach can write host memory.
+  bool host_writes_pending() const EXCLUDES(mutex_);
+
+ private:
+  struct Range {
+    std::uint64_t base = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  CUresult to_device(const BoxCopy& copy, CUstream stream, Waiting waiting);
+  CUresult to_host(const BoxCopy& copy, CUstream stream, Waiting waiting);
+  CUresult host_to_host(const BoxCopy& copy, CUstream stream);
+  CUresult on_device(const BoxCopy& copy, CUstream stream);
+
+  // Sends the bytes as they are now.
+  CUresult capture(const BoxCopy& copy, CUstream stream);
+  CUresult send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream);
+  CUresult send_rows(const BoxCopy& copy, std::uint64_t slice, CUstream stream);
+  // Sends the bytes as they will be when the stream comes to this place.
+  CUresult capture_later(const BoxCopy& copy, CUstream stream);
+  CUresult post_to_host(const BoxCopy& copy, CUstream stream) EXCLUDES(mutex_);
+  CUresult wait_to_host(const BoxCopy& copy, CUstream stream);
+
+  Session& session_;
+  HostCallWorker& host_calls_;
+  mutable Mutex mutex_;
+  Condition arrived_;
+  std::map<std::uint64_t, Range> arriving_ GUARDED_BY(mutex_);
+  bool lost_ GUARDED_BY(mutex_) = false;
+  // The stream that carries what capture_later() sends, by context.
+  Mutex later_mutex_;
+  std::map<std::uint64_t, CUstream> later_streams_ GUARDED_BY(later_mutex_);
+};
+
+// Waits until everything in the stream up to now is done.
+CUresult synchronize(Session& session, CUstream stream);
+
+}  // namespace flyt::client

@@ -1,0 +1,213 @@
+// Deliveries: copies to the host, from the GPU through staging memory to the client.
+#include "server/deliveries.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "server/session.h"
+
+namespace flyt::server {
+namespace {
+
+// How often finished copies are looked for while the client makes no call that asks.
+constexpr Duration kWatchPauseMin = std::chrono::microseconds(20);
+constexpr Duration kWatchPauseMax = std::chrono::microseconds(500);
+
+}  // namespace
+
+CUresult Deliveries::issue(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out) {
+  const driver::Table& driver = session_.driver();
+  CUresult result = CUDA_SUCCESS;
+  if (piece.rows == 1) {
+    result = driver.cuMemcpyDtoHAsync_v2(out.slot.data, piece.address, piece.width, job.stream);
+  } else {
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = piece.address;
+    copy.srcPitch = piece.pitch;
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.dstHost = out.slot.data;
+    copy.dstPitch = piece.width;
+    copy.WidthInBytes = piece.width;
+    copy.Height = piece.rows;
+    result = driver.cuMemcpy2DAsync_v2(&copy, job.stream);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  out.delivery = job.delivery;
+  out.offset = piece.offset;
+  out.bytes = piece.bytes();
+  out.fence = events_.record(job.context, job.stream, result);
+  return result;
+}
+
+Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t bytes,
+                                        bool must_not_wait) {
+  for (;;) {
+    if (Staging::Slot slot = staging_.take(bytes, Staging::kBytesMax)) return slot;
+    if (must_not_wait || !pending()) return staging_.take(bytes, Staging::kBytesHardMax);
+    if (session_.endpoint().closed()) return {};
+    send_finished();
+    session_.clock().sleep_for(kWatchPauseMin);
+    session_.enter(job.context);
+  }
+}
+
+CUresult Deliveries::post(const DeliveryJob& job, bool must_not_wait) {
+  BoxCursor cursor(job.box, Staging::kSlotBytes);
+  if (cursor.done()) {
+    session_.endpoint().deliver(job.delivery, 0, {});
+    return CUDA_SUCCESS;
+  }
+  while (!cursor.done()) {
+    const BoxCursor::Piece next = cursor.next();
+    Piece piece;
+    piece.slot = wait_for_slot(job, next.bytes(), must_not_wait);
+    CUresult result = piece.slot ? issue(job, next, piece) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+      if (piece.slot) staging_.give(piece.slot);
+      session_.endpoint().drop_delivery(job.delivery);
+      return result;
+    }
+    const Lock lock(mutex_);
+    posted_[{job.context, job.stream}].push_back(std::move(piece));
+    pending_.fetch_add(1, std::memory_order_release);
+  }
+  start_watching();
+  return CUDA_SUCCESS;
+}
+
+void Deliveries::answer(Request request, const DeliveryJob& job) {
+  BoxCursor cursor(job.box, Staging::kSlotBytes);
+  if (cursor.done()) return request.reply(CUDA_SUCCESS);
+  const BoxCursor::Piece first = cursor.next();
+  Piece piece;
+  if (cursor.done()) piece.slot = staging_.take(first.bytes(), Staging::kBytesMax);
+  if (!piece.slot) {
+    session_.run_slow(std::move(request), [this, job](Request slow) {
+      const CUresult result = run_pipeline(job);
+      if (result != CUDA_SUCCESS) session_.endpoint().drop_delivery(job.delivery);
+      slow.reply(result);
+    });
+    return;
+  }
+  const CUresult result = issue(job, first, piece);
+  if (result == CUDA_SUCCESS) return finish_small(std::move(request), std::move(piece));
+  staging_.give(piece.slot);
+  session_.endpoint().drop_delivery(job.delivery);
+  request.reply(result);
+}
+
+void Deliveries::finish_small(Request request, Piece piece) {
+  // std::function copies what it holds.
+  auto shared_request = std::make_shared<Request>(std::move(request));
+  Completion completion;
+  completion.context = piece.fence->context();
+  completion.poll = [fence = piece.fence] { return fence->poll(); };
+  completion.block = [fence = piece.fence] { return fence->wait(); };
+  completion.finish = [this, shared_request, piece](CUresult result) {
+    if (result == CUDA_SUCCESS) {
+      deliver(piece);
+    } else {
+      session_.endpoint().drop_delivery(piece.delivery);
+    }
+    staging_.give(piece.slot);
+    shared_request->reply(result);
+  };
+  session_.completions().add(std::move(completion));
+}
+
+CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
+  BoxCursor cursor(job.box, Staging::kSlotBytes);
+  std::deque<Piece> in_flight;
+  CUresult result = CUDA_SUCCESS;
+  while (result == CUDA_SUCCESS && (!cursor.done() || !in_flight.empty())) {
+    if (session_.endpoint().closed()) result = CUDA_ERROR_UNKNOWN;
+    while (result == CUDA_SUCCESS && !cursor.done() && in_flight.size() < kPiecesInFlight) {
+      Piece piece;
+      // Waiting copies are few and small in flight: they may exceed what posted ones fill.
+      piece.slot = staging_.take(Staging::kSlotBytes, Staging::kBytesHardMax);
+      if (!piece.slot) {
+        if (in_flight.empty()) result = CUDA_ERROR_OUT_OF_MEMORY;
+        break;
+      }
+      result = issue(job, cursor.next(), piece);
+      in_flight.push_back(std::move(piece));
+    }
+    if (in_flight.empty()) break;
+    Piece& oldest = in_flight.front();
+    if (oldest.fence != nullptr && result == CUDA_SUCCESS) result = oldest.fence->wait();
+    if (result == CUDA_SUCCESS) deliver(oldest);
+    if (result != CUDA_SUCCESS) break;
+    staging_.give(oldest.slot);
+    in_flight.pop_front();
+  }
+  // After an error the DMA of the others may still run: the slots wait for it.
+  for (const Piece& piece : in_flight) {
+    if (piece.fence != nullptr) static_cast<void>(piece.fence->wait());
+    staging_.give(piece.slot);
+  }
+  return result;
+}
+
+void Deliveries::deliver(const Piece& piece) {
+  session_.endpoint().deliver(piece.delivery, piece.offset, bytes_at(piece.slot.data, piece.bytes));
+}
+
+void Deliveries::send_finished() {
+  if (!pending()) return;
+  const Lock lock(send_mutex_);
+  Piece piece;
+  CUresult result = CUDA_SUCCESS;
+  while (take_finished(piece, result)) {
+    if (result == CUDA_SUCCESS) {
+      deliver(piece);
+    } else {
+      session_.endpoint().drop_delivery(piece.delivery);
+    }
+    staging_.give(piece.slot);
+    pending_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+bool Deliveries::take_finished(Piece& piece, CUresult& result) {
+  const Lock lock(mutex_);
+  for (auto stream = posted_.begin(); stream != posted_.end(); ++stream) {
+    std::deque<Piece>& pieces = stream->second;
+    result = pieces.front().fence->poll();
+    if (result == CUDA_ERROR_NOT_READY) continue;
+    piece = std::move(pieces.front());
+    pieces.pop_front();
+    if (pieces.empty()) posted_.erase(stream);
+    return true;
+  }
+  return false;
+}
+
+void Deliveries::start_watching() {
+  {
+    const Lock lock(mutex_);
+    if (std::exchange(watching_, true)) return;
+  }
+  session_.workers().run([this] { watch(); });
+}
+
+void Deliveries::watch() {
+  Duration pause = kWatchPauseMin;
+  while (!session_.endpoint().closed()) {
+    const std::uint64_t before = pending_.load(std::memory_order_acquire);
+    send_finished();
+    const bool moved = pending_.load(std::memory_order_acquire) < before;
+    {
+      const Lock lock(mutex_);
+      if (posted_.empty()) {
+        watching_ = false;
+        return;
+      }
+    }
+    pause = moved ? kWatchPauseMin : std::min(pause * 2, kWatchPauseMax);
+    session_.clock().sleep_for(pause);
+  }
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,92 @@
+// Deliveries: copies to the host, from the GPU through staging memory to the client.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/annotations.h"
+#include "server/box.h"
+#include "server/event_pool.h"
+#include "server/pinned_memory.h"
+#include "server/request.h"
+
+namespace flyt::server {
+
+class Session;
+
+// What a delivery reads, in which stream, for whom.
+struct DeliveryJob {
+  std::uint32_t context = 0;
+  CUstream stream = nullptr;
+  // Keeps the stream alive while a worker still issues into it; may be null.
+  std::shared_ptr<Attachment> stream_owner;
+  Box box;
+  std::uint64_t delivery = 0;  // The client's name for it.
+};
+
+// A finished piece is sent before any reply that could tell the client that it is finished:
+// send_finished() is called before every reply. Safe from any thread unless said otherwise.
+class Deliveries {
+ public:
+  Deliveries(Session& session, EventPool& events, Staging& staging)
+      : session_(session), events_(events), staging_(staging) {}
+  Deliveries(const Deliveries&) = delete;
+  Deliveries& operator=(const Deliveries&) = delete;
+
+  // A copy that nobody waits for: issues all of it now. If staging memory is short it waits here
+  // until the client has taken earlier data, unless `must_not_wait`. Main thread, with the job's
+  // context current.
+  CUresult post(const DeliveryJob& job, bool must_not_wait);
+
+  // A copy that the client waits for. Answers the request when everything was sent. Main thread,
+  // with the job's context current.
+  void answer(Request request, const DeliveryJob& job);
+
+  // Sends every posted piece that the GPU has finished; when it returns, whatever was finished
+  // before the call has been sent, by this thread or another.
+  void send_finished() EXCLUDES(send_mutex_, mutex_);
+
+  // Posted pieces are not all sent yet.
+  bool pending() const { return pending_.load(std::memory_order_acquire) != 0; }
+
+ private:
+  // Pieces of one waiting copy on their way at the same time.
+  static constexpr std::size_t kPiecesInFlight = 8;
+
+  struct Piece {
+    std::uint64_t delivery = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    Staging::Slot slot;
+    std::shared_ptr<Fence> fence;
+  };
+  using StreamKey = std::pair<std::uint32_t, CUstream>;
+
+  // Starts the DMA of one piece into `slot`.
+  CUresult issue(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out);
+  Staging::Slot wait_for_slot(const DeliveryJob& job, std::uint64_t bytes, bool must_not_wait);
+  void deliver(const Piece& piece);
+  void finish_small(Request request, Piece piece);
+  // The whole of a large waiting copy, on a worker.
+  CUresult run_pipeline(const DeliveryJob& job);
+  // Takes a finished piece of any stream, and how its copy went.
+  bool take_finished(Piece& piece, CUresult& result) EXCLUDES(mutex_);
+  void start_watching() EXCLUDES(mutex_);
+  void watch();
+
+  Session& session_;
+  EventPool& events_;
+  Staging& staging_;
+  // Held while pieces are taken and sent, so that nobody replies between the two.
+  Mutex send_mutex_;
+  Mutex mutex_;
+  std::map<StreamKey, std::deque<Piece>> posted_ GUARDED_BY(mutex_);
+  bool watching_ GUARDED_BY(mutex_) = false;
+  std::atomic<std::uint64_t> pending_{0};
+};
+
+}  // namespace flyt::server

@@ -1,0 +1,146 @@
+// Copies between the client and device memory, and inside device memory.
+#include "server/hooks_copy.h"
+
+#include <array>
+#include <utility>
+
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+// The driver copies host memory that it does not know as pinned before its call returns, and for
+// little data that is cheaper than to keep the chunk: no event is needed.
+constexpr std::size_t kCopiedBytesMax = 8 * kKiB;
+
+// Issues `copy(source)` for received bytes and keeps them as long as the GPU reads them.
+template <class Copy>
+CUresult from_received(Request& request, CUstream stream, Bytes data, Copy&& copy) {
+  if (data.size() <= kCopiedBytesMax) {
+    std::array<std::byte, kCopiedBytesMax> unpinned;
+    std::memcpy(unpinned.data(), data.data(), data.size());
+    return copy(unpinned.data());
+  }
+  const CUresult result = copy(data.data());
+  if (result == CUDA_SUCCESS) {
+    request.session().memory().holds.hold(request.context(), stream, request.chunk(), data.size());
+  }
+  return result;
+}
+
+CUresult host_job(Request& request, CUstream stream, const Box& box, std::uint64_t delivery,
+                  DeliveryJob& job) {
+  Session& session = request.session();
+  job.context = request.context();
+  job.box = box;
+  job.delivery = delivery;
+  job.stream = stream;
+  const auto handle = address_of(stream);
+  if (!request.resolve(job.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  job.stream_owner = session.handles().entry(wire::HandleKind::kStream, handle).attachment;
+  return session.memory().allowed(box) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+CUresult copy_to_device(Request& request, const commands::CopyToDevice& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (command.data.empty()) return CUDA_SUCCESS;
+  if (!request.session().regions().allowed(command.address, command.data.size())) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return from_received(request, stream, command.data, [&](const std::byte* source) {
+    return request.driver().cuMemcpyHtoDAsync_v2(command.address, source, command.data.size(),
+                                                 stream);
+  });
+}
+
+CUresult copy_rows_to_device(Request& request, const commands::CopyRowsToDevice& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (command.data.empty()) return CUDA_SUCCESS;
+  if (command.width == 0 || command.data.size() % command.width != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::uint64_t rows = command.data.size() / command.width;
+  const Box box{command.address, command.pitch, 0, command.width, rows, 1};
+  if (!request.session().memory().allowed(box)) return CUDA_ERROR_INVALID_VALUE;
+  return from_received(request, stream, command.data, [&](const std::byte* source) {
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = source;
+    copy.srcPitch = command.width;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = command.address;
+    copy.dstPitch = rows > 1 ? command.pitch : command.width;
+    copy.WidthInBytes = command.width;
+    copy.Height = rows;
+    return request.driver().cuMemcpy2DAsync_v2(&copy, stream);
+  });
+}
+
+void copy_to_host(Request request, const commands::CopyToHost& command) {
+  DeliveryJob job;
+  const Box box{command.address, command.pitch, command.slice_pitch,
+                command.width,   command.rows,  command.slices};
+  const CUresult result = host_job(request, command.stream, box, command.delivery, job);
+  if (result != CUDA_SUCCESS) return request.reply(result);
+  Deliveries& deliveries = request.session().memory().deliveries;
+  deliveries.answer(std::move(request), job);
+}
+
+CUresult post_to_host(Request& request, const commands::PostToHost& command) {
+  DeliveryJob job;
+  const Box box{command.address, command.pitch, command.slice_pitch,
+                command.width,   command.rows,  command.slices};
+  MemorySubjects& memory = request.session().memory();
+  const CUresult result = host_job(request, command.stream, box, command.delivery, job);
+  // A stream may stand until the client runs a host function, which it tells in a command that is
+  // read only after this one: waiting here for the client would then be for ever.
+  if (result == CUDA_SUCCESS) return memory.deliveries.post(job, memory.host_calls.any());
+  request.session().endpoint().drop_delivery(command.delivery);
+  return result;
+}
+
+CUresult copy_on_device(Request& request, const commands::CopyOnDevice& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (command.bytes == 0) return CUDA_SUCCESS;
+  const Regions& regions = request.session().regions();
+  if (!regions.allowed(command.to, command.bytes) ||
+      !regions.allowed(command.from, command.bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return request.driver().cuMemcpyDtoDAsync_v2(command.to, command.from, command.bytes, stream);
+}
+
+CUresult copy_box_on_device(Request& request, const commands::CopyBoxOnDevice& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const Box to{command.to,    command.to_pitch, command.to_slice_pitch,
+               command.width, command.rows,     command.slices};
+  const Box from{command.from,  command.from_pitch, command.from_slice_pitch,
+                 command.width, command.rows,       command.slices};
+  if (to.empty()) return CUDA_SUCCESS;
+  const MemorySubjects& memory = request.session().memory();
+  if (!memory.allowed(to) || !memory.allowed(from)) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcPitch = command.rows > 1 ? command.from_pitch : command.width;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstPitch = command.rows > 1 ? command.to_pitch : command.width;
+  copy.WidthInBytes = command.width;
+  copy.Height = command.rows;
+  // Slice by slice: the heights that cuMemcpy3D wants need not exist as whole rows.
+  for (std::uint64_t slice = 0; slice < command.slices; ++slice) {
+    copy.srcDevice = command.from + slice * command.from_slice_pitch;
+    copy.dstDevice = command.to + slice * command.to_slice_pitch;
+    const CUresult result = request.driver().cuMemcpy2DAsync_v2(&copy, stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace flyt::server::hooks

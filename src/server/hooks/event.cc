@@ -1,0 +1,88 @@
+// Events.
+#include "server/hooks_event.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+
+CUresult event_create(Request& request, const commands::EventCreate& command) {
+  CUevent event = nullptr;
+  // Nothing is shared between processes here, and the driver wants such events without timing.
+  const unsigned int flags = command.flags & ~static_cast<unsigned int>(CU_EVENT_INTERPROCESS);
+  const CUresult result = request.driver().cuEventCreate(&event, flags);
+  if (result != CUDA_SUCCESS) return result;
+  auto owner = std::make_shared<EventOwner>(request.driver(), request.context(), event);
+  Session& session = request.session();
+  if (!session.handles().put(wire::HandleKind::kEvent, address_of(command.event), event,
+                             std::move(owner))) {
+    session.end("event_create: the handle is malformed or in use");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult event_destroy(Request& request, const commands::EventDestroy& command) {
+  const Handles::Entry entry =
+      request.session().handles().drop(wire::HandleKind::kEvent, address_of(command.event));
+  return entry.handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult event_record(Request& request, const commands::EventRecord& command) {
+  CUevent event = command.event;
+  CUstream stream = command.stream;
+  if (!request.resolve(event) || !request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  return request.driver().cuEventRecord(event, stream);
+}
+
+CUresult event_query(Request& request, const commands::EventQuery& command) {
+  CUevent event = command.event;
+  if (!request.resolve(event)) return CUDA_ERROR_INVALID_HANDLE;
+  return request.driver().cuEventQuery(event);
+}
+
+void event_synchronize(Request request, const commands::EventSynchronize& command) {
+  Session& session = request.session();
+  const Handles::Entry entry =
+      session.handles().entry(wire::HandleKind::kEvent, address_of(command.event));
+  if (entry.handle == 0) return request.reply(CUDA_ERROR_INVALID_HANDLE);
+  const auto event = static_cast<CUevent>(entry.native);
+  const driver::Table& driver = request.driver();
+  const CUresult result = driver.cuEventQuery(event);
+  if (result != CUDA_ERROR_NOT_READY) return request.reply(result);
+  Completion completion;
+  completion.context = request.context();
+  auto waiting = std::make_shared<Request>(std::move(request));
+  MemorySubjects& memory = session.memory();
+  // The owner is kept, so that another thread may destroy the event meanwhile.
+  completion.poll = [&driver, event, owner = entry.attachment] {
+    return driver.cuEventQuery(event);
+  };
+  completion.block = [&driver, event, owner = entry.attachment] {
+    return driver.cuEventSynchronize(event);
+  };
+  completion.finish = [waiting, &session, &memory](CUresult done) {
+    waiting->reply(done);
+    if (memory.pools.has_excess()) {
+      session.workers().run([&memory] { memory.pools.release_excess(); });
+    }
+  };
+  session.completions().add(std::move(completion));
+}
+
+CUresult event_elapsed_time(Request& request, const commands::EventElapsedTime& command,
+                            commands::EventElapsedTime::Reply& reply) {
+  CUevent start = command.start;
+  CUevent end = command.end;
+  if (!request.resolve(start) || !request.resolve(end)) return CUDA_ERROR_INVALID_HANDLE;
+  const driver::Table& driver = request.driver();
+  if (driver.cuEventElapsedTime_v2 != nullptr) {
+    return driver.cuEventElapsedTime_v2(&reply.milliseconds, start, end);
+  }
+  return driver.cuEventElapsedTime(&reply.milliseconds, start, end);
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,78 @@
+// Device memory: cuMemAlloc, cuMemFree, cuMemGetInfo.
+#include "server/hooks_memory.h"
+
+#include <utility>
+
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+void answer(Request& request, const Arena::Allocation& allocation) {
+  commands::MemAlloc::Reply reply;
+  reply.address = allocation.address;
+  reply.block_address = allocation.block_address;
+  reply.block_bytes = allocation.block_bytes;
+  reply.block_id = allocation.block_id;
+  request.reply(CUDA_SUCCESS, reply);
+}
+
+// Maps new memory; what waits for the GPU, lies idle or fills pools is used before the device is
+// said to be full.
+CUresult allocate(MemorySubjects& memory, const Arena::Wanted& wanted,
+                  Arena::Allocation& allocation) {
+  CUresult result = memory.arena.allocate(wanted, allocation);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.reaper.drain()) {
+    result = memory.arena.allocate(wanted, allocation);
+  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    memory.pools.release_excess();
+    if (memory.arena.trim(wanted.device) != 0) result = memory.arena.allocate(wanted, allocation);
+  }
+  return result;
+}
+
+}  // namespace
+
+void mem_alloc(Request request, const commands::MemAlloc& command) {
+  MemorySubjects& memory = request.session().memory();
+  Arena::Wanted wanted{0, command.bytes, request.context()};
+  const CUresult result = request.driver().cuCtxGetDevice(&wanted.device);
+  if (result != CUDA_SUCCESS) return request.reply(result, commands::MemAlloc::Reply{});
+  if (const auto taken = memory.arena.take(wanted)) return answer(request, *taken);
+  Session& session = request.session();
+  session.run_slow(std::move(request), [&memory, wanted](Request slow) {
+    Arena::Allocation allocation;
+    const CUresult mapped = allocate(memory, wanted, allocation);
+    if (mapped == CUDA_SUCCESS) return answer(slow, allocation);
+    slow.reply(mapped, commands::MemAlloc::Reply{});
+  });
+}
+
+CUresult mem_free(Request& request, const commands::MemFree& command) {
+  MemorySubjects& memory = request.session().memory();
+  if (memory.pools.free(command.address, {request.context(), nullptr})) return CUDA_SUCCESS;
+  const auto found = memory.arena.find(command.address);
+  if (!found || found->owner == Arena::kPoolOwner) return CUDA_ERROR_INVALID_VALUE;
+  const auto retired = memory.arena.retire(command.address);
+  if (!retired) return CUDA_ERROR_INVALID_VALUE;
+  // The owner's work, not the caller's, may still use it.
+  memory.reaper.add(retired->owner, *retired);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_info(Request& request, const commands::MemInfo&, commands::MemInfo::Reply& reply) {
+  CUdevice device = 0;
+  CUresult result = request.driver().cuCtxGetDevice(&device);
+  if (result != CUDA_SUCCESS) return result;
+  std::size_t free = 0;
+  std::size_t total = 0;
+  result = request.driver().cuMemGetInfo_v2(&free, &total);
+  // What we keep mapped for the next allocation is free as far as the program can tell.
+  reply.free = free + request.session().memory().arena.usage(device).idle_bytes;
+  reply.total = total;
+  return result;
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,93 @@
+// Stream-ordered allocation and its pools.
+#include "server/hooks_pool.h"
+
+#include <utility>
+
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+void answer(Request& request, CUresult result, const Pools::Allocation& allocation) {
+  commands::PoolAllocate::Reply reply;
+  reply.address = allocation.address;
+  reply.block_address = allocation.chunk_address;
+  reply.block_bytes = allocation.chunk_bytes;
+  reply.block_id = allocation.chunk_id;
+  request.reply(result, reply);
+}
+
+// Grows the pool; memory that waits for the GPU or lies idle elsewhere is used before the device
+// is said to be full.
+CUresult allocate(MemorySubjects& memory, std::uint64_t pool, std::uint64_t bytes,
+                  const StreamPlace& place, Pools::Allocation& allocation) {
+  CUresult result = memory.pools.allocate(pool, bytes, place, allocation);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  memory.reaper.drain();
+  memory.pools.release_excess();
+  CUdevice device = 0;
+  if (memory.session.driver().cuCtxGetDevice(&device) == CUDA_SUCCESS) memory.arena.trim(device);
+  return memory.pools.allocate(pool, bytes, place, allocation);
+}
+
+}  // namespace
+
+CUresult pool_create(Request& request, const commands::PoolCreate& command) {
+  return request.session().memory().pools.create(command.pool, command.device, command.bytes_max);
+}
+
+CUresult pool_destroy(Request& request, const commands::PoolDestroy& command) {
+  return request.session().memory().pools.destroy(command.pool);
+}
+
+void pool_allocate(Request request, const commands::PoolAllocate& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return answer(request, CUDA_ERROR_INVALID_HANDLE, {});
+  MemorySubjects& memory = request.session().memory();
+  const StreamPlace place{request.context(), stream};
+  Pools::Allocation allocation;
+  const CUresult result = memory.pools.take(command.pool, command.bytes, place, allocation);
+  if (result != CUDA_ERROR_NOT_READY) return answer(request, result, allocation);
+  // The worker may have to name the stream to the driver: it must not die meanwhile.
+  auto owner =
+      request.session().handles().entry(wire::HandleKind::kStream, address_of(command.stream));
+  Session& session = request.session();
+  session.run_slow(std::move(request), [&memory, place, pool = command.pool, bytes = command.bytes,
+                                        keep = owner.attachment](Request slow) {
+    Pools::Allocation made;
+    const CUresult grown = allocate(memory, pool, bytes, place, made);
+    answer(slow, grown, made);
+  });
+}
+
+CUresult pool_free(Request& request, const commands::PoolFree& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  MemorySubjects& memory = request.session().memory();
+  if (memory.pools.free(command.address, {request.context(), stream})) return CUDA_SUCCESS;
+  // What cuMemAlloc gave may be freed this way too.
+  const auto found = memory.arena.find(command.address);
+  if (!found || found->owner == Arena::kPoolOwner) return CUDA_ERROR_INVALID_VALUE;
+  const auto retired = memory.arena.retire(command.address);
+  if (!retired) return CUDA_ERROR_INVALID_VALUE;
+  memory.reaper.add(retired->owner, *retired);
+  return CUDA_SUCCESS;
+}
+
+CUresult pool_trim(Request& request, const commands::PoolTrim& command) {
+  return request.session().memory().pools.trim(command.pool, command.bytes_to_keep);
+}
+
+CUresult pool_get(Request& request, const commands::PoolGet& command,
+                  commands::PoolGet::Reply& reply) {
+  return request.session().memory().pools.get(
+      command.pool, static_cast<CUmemPool_attribute>(command.attribute), reply.value);
+}
+
+CUresult pool_set(Request& request, const commands::PoolSet& command) {
+  return request.session().memory().pools.set(
+      command.pool, static_cast<CUmemPool_attribute>(command.attribute), command.value);
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,115 @@
+// Streams, their attributes and the client's functions in them.
+#include "server/hooks_stream.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+
+CUresult stream_create(Request& request, const commands::StreamCreate& command) {
+  CUstream stream = nullptr;
+  const CUresult result =
+      request.driver().cuStreamCreateWithPriority(&stream, command.flags, command.priority);
+  if (result != CUDA_SUCCESS) return result;
+  auto owner = std::make_shared<StreamOwner>(request.driver(), request.context(), stream);
+  Session& session = request.session();
+  if (!session.handles().put(wire::HandleKind::kStream, address_of(command.stream), stream,
+                             std::move(owner))) {
+    session.end("stream_create: the handle is malformed or in use");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_destroy(Request& request, const commands::StreamDestroy& command) {
+  MemorySubjects& memory = request.session().memory();
+  Handles::Entry entry =
+      request.session().handles().drop(wire::HandleKind::kStream, address_of(command.stream));
+  if (entry.handle == 0) return CUDA_ERROR_INVALID_HANDLE;
+  memory.holds.seal();
+  request.session().enter(request.context());
+  memory.pools.forget_stream(static_cast<CUstream>(entry.native));
+  // The driver finishes the stream's work by itself.
+  entry.attachment.reset();
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_wait_event(Request& request, const commands::StreamWaitEvent& command) {
+  CUstream stream = command.stream;
+  CUevent event = command.event;
+  if (!request.resolve(stream) || !request.resolve(event)) return CUDA_ERROR_INVALID_HANDLE;
+  return request.driver().cuStreamWaitEvent(stream, event, 0);
+}
+
+CUresult stream_query(Request& request, const commands::StreamQuery& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  return request.driver().cuStreamQuery(stream);
+}
+
+void stream_synchronize(Request request, const commands::StreamSynchronize& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return request.reply(CUDA_ERROR_INVALID_HANDLE);
+  CUresult result = request.driver().cuStreamQuery(stream);
+  Session& session = request.session();
+  MemorySubjects& memory = session.memory();
+  std::shared_ptr<Fence> fence;
+  // Other threads may keep the stream busy for ever; what counts is its present end.
+  if (result == CUDA_ERROR_NOT_READY) {
+    fence = memory.events.record(request.context(), stream, result);
+  }
+  if (fence == nullptr) return request.reply(result);
+  auto waiting = std::make_shared<Request>(std::move(request));
+  Completion completion;
+  completion.context = fence->context();
+  completion.poll = [fence] { return fence->poll(); };
+  completion.block = [fence] { return fence->wait(); };
+  completion.finish = [waiting, &session, &memory](CUresult done) {
+    waiting->reply(done);
+    if (memory.pools.has_excess()) {
+      session.workers().run([&memory] { memory.pools.release_excess(); });
+    }
+  };
+  session.completions().add(std::move(completion));
+}
+
+CUresult stream_set_attribute(Request& request, const commands::StreamSetAttribute& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  CUstreamAttrValue value{};
+  if (command.value.size() != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(&value, command.value.data(), sizeof(value));
+  const auto attribute = static_cast<CUstreamAttrID>(command.attribute);
+  if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+    const auto window = address_of(value.accessPolicyWindow.base_ptr);
+    const std::size_t bytes = value.accessPolicyWindow.num_bytes;
+    if (bytes != 0 && !request.session().regions().allowed(window, bytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  } else if (attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY &&
+             attribute != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN &&
+             attribute != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (request.driver().cuStreamSetAttribute == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return request.driver().cuStreamSetAttribute(stream, attribute, &value);
+}
+
+CUresult host_call(Request& request, const commands::HostCall& command) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (command.kind > 1) return CUDA_ERROR_INVALID_VALUE;
+  return request.session().memory().host_calls.enqueue(
+      stream, static_cast<HostCalls::Kind>(command.kind), command.token, request.sequence());
+}
+
+CUresult host_call_done(Request& request, const commands::HostCallDone& command) {
+  if (request.session().memory().host_calls.done(command.token)) return CUDA_SUCCESS;
+  request.session().end("host_call_done: no such call is running");
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,41 @@
+// Virtual memory management: create, map, open.
+#include "server/hooks_vmm.h"
+
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+
+CUresult vmm_create(Request& request, const commands::VmmCreate& command,
+                    commands::VmmCreate::Reply& reply) {
+  MemorySubjects& memory = request.session().memory();
+  CUresult result = memory.virtual_memory.create(command.allocation, command.bytes, command.device,
+                                                 reply.block_id);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  memory.reaper.drain();
+  memory.pools.release_excess();
+  memory.arena.trim(command.device);
+  return memory.virtual_memory.create(command.allocation, command.bytes, command.device,
+                                      reply.block_id);
+}
+
+CUresult vmm_release(Request& request, const commands::VmmRelease& command) {
+  return request.session().memory().virtual_memory.release(command.allocation);
+}
+
+CUresult vmm_map(Request& request, const commands::VmmMap& command) {
+  return request.session().memory().virtual_memory.map(command.address, command.bytes,
+                                                       command.allocation);
+}
+
+CUresult vmm_unmap(Request& request, const commands::VmmUnmap& command) {
+  return request.session().memory().virtual_memory.unmap(command.address, command.bytes);
+}
+
+CUresult vmm_set_access(Request& request, const commands::VmmSetAccess& command) {
+  return request.session().memory().virtual_memory.set_access(
+      command.address, command.bytes, command.device,
+      static_cast<CUmemAccess_flags>(command.access));
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,76 @@
+// MemorySubjects: what a session keeps about memory, copies, streams and events.
+#include "server/memory_subjects.h"
+
+#include <chrono>
+
+#include "server/session.h"
+
+namespace flyt::server {
+namespace {
+
+// How long reclaim() leaves the GPU to itself when nothing could be freed.
+constexpr Duration kReclaimPause = std::chrono::microseconds(20);
+
+}  // namespace
+
+MemorySubjects::MemorySubjects(Session& owner)
+    : session(owner),
+      events(owner.driver()),
+      staging(owner.driver()),
+      blocks(owner.driver(), window_for(owner.windows(), wire::WindowPurpose::kArena)),
+      arena(blocks, owner.regions(), blocks.window()),
+      reaper(owner, arena),
+      virtual_memory(owner.driver(), owner.regions(),
+                     window_for(owner.windows(), wire::WindowPurpose::kVmm)),
+      pools(owner, arena, events),
+      holds(owner, events),
+      deliveries(owner, events, staging),
+      host_calls(owner) {
+  owner.before_replies([this] { deliveries.send_finished(); });
+}
+
+MemorySubjects::~MemorySubjects() = default;
+
+void MemorySubjects::poll() {
+  holds.poll();
+  deliveries.send_finished();
+}
+
+void MemorySubjects::reclaim() {
+  holds.seal();
+  if (holds.poll()) session.clock().sleep_for(kReclaimPause);
+}
+
+void MemorySubjects::on_context_destroy(std::uint32_t context, CUcontext) {
+  session.driver().cuCtxSynchronize();
+  deliveries.send_finished();
+  holds.seal();
+  holds.poll();
+  for (const wire::HandleKind kind : {wire::HandleKind::kStream, wire::HandleKind::kEvent}) {
+    for (const Handles::Entry& entry : session.handles().all(kind)) {
+      if (auto* stream = dynamic_cast<StreamOwner*>(entry.attachment.get())) {
+        if (stream->context() != context) continue;
+        pools.forget_stream(stream->stream());
+        stream->abandon();
+      } else if (auto* event = dynamic_cast<EventOwner*>(entry.attachment.get())) {
+        if (event->context() != context) continue;
+        event->abandon();
+      } else {
+        continue;
+      }
+      session.handles().drop(kind, entry.handle);
+    }
+  }
+  events.drop_context(context);
+  for (const Arena::Allocation& owned : arena.owned_by(context)) {
+    if (const auto retired = arena.retire(owned.address)) arena.recycle(*retired);
+  }
+}
+
+bool MemorySubjects::allowed(const Box& box) const {
+  const std::optional<std::uint64_t> extent = box.extent();
+  if (!extent) return false;
+  return *extent == 0 || session.regions().allowed(box.address, *extent);
+}
+
+}  // namespace flyt::server

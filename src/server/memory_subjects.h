@@ -1,0 +1,93 @@
+// MemorySubjects: what a session keeps about memory, copies, streams and events.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "server/arena.h"
+#include "server/box.h"
+#include "server/deliveries.h"
+#include "server/driver_blocks.h"
+#include "server/event_pool.h"
+#include "server/holds.h"
+#include "server/host_calls.h"
+#include "server/pinned_memory.h"
+#include "server/pools.h"
+#include "server/reaper.h"
+#include "server/virtual_memory.h"
+#include "server/windows.h"
+
+namespace flyt::server {
+
+// A driver stream or event that lives as long as anything here uses it: a client may destroy one
+// while another of its threads waits for it.
+class StreamOwner final : public Attachment {
+ public:
+  StreamOwner(const driver::Table& driver, std::uint32_t context, CUstream stream)
+      : driver_(driver), context_(context), stream_(stream) {}
+  ~StreamOwner() override {
+    if (stream_ != nullptr) driver_.cuStreamDestroy_v2(stream_);
+  }
+  std::uint32_t context() const { return context_; }
+  CUstream stream() const { return stream_; }
+  // The context takes the stream with it.
+  void abandon() { stream_ = nullptr; }
+
+ private:
+  const driver::Table& driver_;
+  const std::uint32_t context_;
+  CUstream stream_;
+};
+
+class EventOwner final : public Attachment {
+ public:
+  EventOwner(const driver::Table& driver, std::uint32_t context, CUevent event)
+      : driver_(driver), context_(context), event_(event) {}
+  ~EventOwner() override {
+    if (event_ != nullptr) driver_.cuEventDestroy_v2(event_);
+  }
+  std::uint32_t context() const { return context_; }
+  CUevent event() const { return event_; }
+  void abandon() { event_ = nullptr; }
+
+ private:
+  const driver::Table& driver_;
+  const std::uint32_t context_;
+  CUevent event_;
+};
+
+// Belongs to one Session; members say which threads may use them.
+class MemorySubjects {
+ public:
+  explicit MemorySubjects(Session& owner);
+  ~MemorySubjects();
+  MemorySubjects(const MemorySubjects&) = delete;
+  MemorySubjects& operator=(const MemorySubjects&) = delete;
+
+  // Main thread, once a turn: lets go of what the GPU has passed and sends what it has finished.
+  void poll();
+  // Main thread, when the endpoint has no chunk to receive into: frees some, or waits a moment.
+  void reclaim();
+  // Main thread, with the context current, before it is destroyed or reset: waits for its work and
+  // forgets all that dies with it.
+  void on_context_destroy(std::uint32_t context, CUcontext native);
+  // The session ends: lets go whatever waits for the client.
+  void release_all() { host_calls.release_all(); }
+
+  // Whether all bytes of a box may be used by the client's commands.
+  bool allowed(const Box& box) const;
+
+  Session& session;
+  EventPool events;
+  Staging staging;
+  DriverBlocks blocks;
+  Arena arena;
+  Reaper reaper;
+  VirtualMemory virtual_memory;
+  Pools pools;
+  Holds holds;
+  Deliveries deliveries;
+  HostCalls host_calls;
+};
+
+}  // namespace flyt::server

@@ -1,0 +1,50 @@
+// Reaper: gives freed memory back once the GPU has passed everything issued before the free.
+#include "server/reaper.h"
+
+#include <utility>
+
+#include "server/session.h"
+
+namespace flyt::server {
+
+void Reaper::add(std::uint32_t context, const Arena::Allocation& retired) {
+  {
+    const Lock lock(mutex_);
+    waiting_[context].push_back(retired);
+    if (std::exchange(working_, true)) return;
+  }
+  session_.workers().run([this] { work(); });
+}
+
+void Reaper::work() {
+  for (;;) {
+    std::uint32_t context = 0;
+    std::vector<Arena::Allocation> batch;
+    {
+      const Lock lock(mutex_);
+      if (waiting_.empty()) {
+        working_ = false;
+        idle_.notify_all();
+        return;
+      }
+      const auto first = waiting_.begin();
+      context = first->first;
+      batch = std::move(first->second);
+      waiting_.erase(first);
+    }
+    // An error means that the context is gone or broken: nothing uses the memory any more.
+    if (session_.enter(context) == CUDA_SUCCESS && context != 0) {
+      session_.driver().cuCtxSynchronize();
+    }
+    for (const Arena::Allocation& allocation : batch) arena_.recycle(allocation);
+  }
+}
+
+bool Reaper::drain() {
+  const Lock lock(mutex_);
+  const bool any = working_;
+  while (working_) idle_.wait(mutex_);
+  return any;
+}
+
+}  // namespace flyt::server
