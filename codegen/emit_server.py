@@ -114,7 +114,7 @@ def locals_of(command):
         elif param.role == "new":
             out.append(f"  {base} {name}{{}};")
         elif param.count is not None and param.role == "in":
-            out.append(f"  const std::vector<{base}> {name} = command.{name}.to_vector();")
+            out.append(f"  std::vector<{base}> {name} = command.{name}.to_vector();")
             if not param.count.isdigit():
                 out += refuse_unless(f"{name}.size() == static_cast<std::size_t>("
                                      f"command.{param.count})")

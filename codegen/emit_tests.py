@@ -1,5 +1,6 @@
 """Writes what tests read: tests/facts.inc, compiled against our types and against cuda.h;
-tests/exports.txt, the names that libraries must show; seeds/commands_fuzz/*, one valid input each."""
+tests/exports.txt, the names that libraries must show;
+seeds/commands_fuzz/*, one valid input each."""
 
 import struct
 

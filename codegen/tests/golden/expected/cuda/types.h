@@ -59,6 +59,8 @@ typedef union Either_un {
 static_assert(sizeof(Either) == 4, "api/cuda/types.api:32");
 #endif
 
+// api/cuda/types.api:38
+typedef struct CUstream_st* CUstream;
 
 #define SAMPLE_WORDS 4
 #define SAMPLE_NOTHING ((Thing)0x1)

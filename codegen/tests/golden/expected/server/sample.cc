@@ -89,7 +89,7 @@ void read(Request request) {
 void write(Request request) {
   commands::Write command;
   if (!request.decode(command)) return;
-  const std::vector<float> values = command.values.to_vector();
+  std::vector<float> values = command.values.to_vector();
   if (!(values.size() == static_cast<std::size_t>(command.count))) {
     return request.reply(CUDA_ERROR_INVALID_VALUE);
   }
