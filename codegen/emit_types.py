@@ -2,7 +2,7 @@
 export's prototype. Both are usable from C and C++."""
 
 from layout import resolve, struct_layout
-from model import Alias, Callback, Enum, Handle, Struct
+from model import Alias, ApiError, Callback, Enum, Handle, Struct
 from text import banner, wrap_call
 
 TYPES_HEAD = """\
@@ -156,11 +156,21 @@ def functions_header(api):
     return "\n".join(out) + "\n"
 
 
+def refuse_flags(struct):
+    """A struct may come from a peer as raw bytes, and not every byte is a bool."""
+    for field in struct.fields:
+        if isinstance(field.type, Struct):
+            refuse_flags(field.type)
+        elif field.type.base == "bool":
+            raise ApiError(field.where, f"member {field.name} cannot be bool; use unsigned char")
+
+
 def check_types(api):
     """Every name that a type uses is described; layouts can be computed."""
     for declared in api.types.values():
         if isinstance(declared, Struct):
             struct_layout(api, declared)
+            refuse_flags(declared)
         if isinstance(declared, Alias):
             resolve(api, declared.target, declared.where)
         if isinstance(declared, Callback):
