@@ -160,8 +160,8 @@ def check_via(api, call):
         name = call.attrs["via"][used.index(None)]
         raise ApiError(call.where, f"via={name}: there is no such command")
     waiting = [command.name for command in used if command.waits]
-    if call.cls == "post" and waiting:
-        raise ApiError(call.where, f"{call.name} is a post, but {waiting[0]} waits")
+    if call.cls == "post" and used and len(waiting) == len(used):
+        raise ApiError(call.where, f"{call.name} is a post, but each of its commands waits")
     if call.cls in ("sync", "cached") and used and not waiting:
         raise ApiError(call.where, f"{call.name} is {call.cls}, but none of its commands waits")
     if call.cls in ("local", "refused") and used:
