@@ -95,12 +95,10 @@ Result<ConnectionPair> sim_pair(const SimOptions& options) {
   Result<ConnectionPair> plain = connection_pair();
   if (!plain) return plain;
   Random seeds(options.seed);
-  auto first =
-      std::make_unique<SimConnection>(std::move(plain->first), options.to_second,
-                                      options.to_first, *options.clock, seeds.next());
-  auto second =
-      std::make_unique<SimConnection>(std::move(plain->second), options.to_first,
-                                      options.to_second, *options.clock, seeds.next());
+  auto first = std::make_unique<SimConnection>(std::move(plain->first), options.to_second,
+                                               options.to_first, *options.clock, seeds.next());
+  auto second = std::make_unique<SimConnection>(std::move(plain->second), options.to_first,
+                                                options.to_second, *options.clock, seeds.next());
   return ConnectionPair(std::move(first), std::move(second));
 }
 

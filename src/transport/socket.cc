@@ -31,9 +31,7 @@ std::size_t gather(std::span<const Piece> pieces, std::span<iovec, kPiecesMax> o
 
 }  // namespace
 
-Wakeup::Wakeup() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  FLYT_ASSERT(event_.valid());
-}
+Wakeup::Wakeup() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { FLYT_ASSERT(event_.valid()); }
 
 void Wakeup::signal() const {
   const std::uint64_t one = 1;
@@ -61,7 +59,8 @@ bool poll_until(std::span<PollEntry> entries, Instant deadline) {
     found = ::ppoll(fds, entries.size(), deadline == kNever ? nullptr : &left, nullptr);
     if (found >= 0 || errno != EINTR) break;
   }
-  for (std::size_t i = 0; i < entries.size(); ++i) entries[i].found = found > 0 ? fds[i].revents : 0;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    entries[i].found = found > 0 ? fds[i].revents : 0;
   return found > 0;
 }
 

@@ -12,7 +12,8 @@ namespace flyt::transport {
 // The socket is in blocking mode. Thread rules as for Connection.
 class SocketConnection final : public Connection {
  public:
-  SocketConnection(Fd socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {}
+  SocketConnection(Fd socket, std::string peer)
+      : socket_(std::move(socket)), peer_(std::move(peer)) {}
 
   Result<std::size_t> read(std::span<const MutableBytes> into, Patience patience) override;
   Result<std::size_t> write(std::span<const Bytes> from, Patience patience) override;

@@ -28,8 +28,8 @@ UnixAddress address_of_path(const std::string& path) {
   std::memcpy(out.address.sun_path, path.data(), path.size());
   const bool abstract = path.starts_with('@');
   if (abstract) out.address.sun_path[0] = '\0';
-  out.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() +
-                                    (abstract ? 0 : 1));
+  out.size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
   return out;
 }
 
@@ -50,8 +50,8 @@ Status bind_replacing_stale(int fd, const Url& url) {
   if (::bind(fd, address.get(), address.size) == 0) return {};
   if (errno != EADDRINUSE) return with_url(flyt::system_error("bind", errno), url);
   struct stat file {};
-  const bool socket_file = !url.path.starts_with('@') &&
-                           ::lstat(url.path.c_str(), &file) == 0 && S_ISSOCK(file.st_mode);
+  const bool socket_file =
+      !url.path.starts_with('@') && ::lstat(url.path.c_str(), &file) == 0 && S_ISSOCK(file.st_mode);
   if (!socket_file || !stale(address)) {
     return with_url(flyt::system_error("bind", EADDRINUSE), url);
   }

@@ -267,7 +267,8 @@ Result<Welcome> decode_answer(Bytes bytes) {
                  "refused by the server: " + fields->refusal.reason};
   }
   if (prefix->version_min != prefix->version_max) return malformed("welcome without one version");
-  if (!one_of_each_purpose(fields->hello.windows)) return malformed("welcome with two like windows");
+  if (!one_of_each_purpose(fields->hello.windows))
+    return malformed("welcome with two like windows");
   return welcome_of(std::move(*fields));
 }
 
@@ -275,10 +276,10 @@ Result<std::uint16_t> common_version(std::uint16_t offered_min, std::uint16_t of
   const std::uint16_t low = std::max(offered_min, kVersionMin);
   const std::uint16_t high = std::min(offered_max, kVersionMax);
   if (low <= high) return high;
-  return Error{ErrorCode::kUnsupported,
-               "protocol versions " + std::to_string(offered_min) + " to " +
-                   std::to_string(offered_max) + " offered, " + std::to_string(kVersionMin) +
-                   " to " + std::to_string(kVersionMax) + " spoken here"};
+  return Error{ErrorCode::kUnsupported, "protocol versions " + std::to_string(offered_min) +
+                                            " to " + std::to_string(offered_max) + " offered, " +
+                                            std::to_string(kVersionMin) + " to " +
+                                            std::to_string(kVersionMax) + " spoken here"};
 }
 
 Result<Limits> common_limits(const Limits& ours, const Limits& theirs) {

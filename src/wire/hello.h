@@ -27,7 +27,8 @@
 
 namespace flyt::wire {
 
-inline constexpr std::array<std::uint8_t, 8> kHelloMagic{'F', 'L', 'Y', 'T', '\r', '\n', 0x1a, '\n'};
+inline constexpr std::array<std::uint8_t, 8> kHelloMagic{'F',  'L',  'Y',  'T',
+                                                         '\r', '\n', 0x1a, '\n'};
 inline constexpr std::size_t kHelloPrefixBytes = 24;
 inline constexpr std::size_t kHelloBytesMax = kHelloPrefixBytes + kHelloRecordsBytesMax;
 
@@ -35,16 +36,16 @@ enum class HelloKind : std::uint16_t { kClient = 1, kWelcome = 2, kRefusal = 3 }
 
 // Numbers are never changed or reused.
 enum class HelloRecord : std::uint16_t {
-  kName = 1,           // text: the program (client) or the server's name
-  kProcess = 2,        // u32 process id, u32 user id
-  kWindow = 3,         // Window, any number of times
-  kSessionToken = 4,   // 16 bytes: in a welcome the session's, in a hello the session to join
-  kRole = 5,           // u16 ConnectionRole
-  kDriver = 6,         // u32 cuDriverGetVersion, then text: "nvidia", "softgpu", ...
-  kLimits = 7,         // Limits
-  kReason = 8,         // u16 RefusalCode, then text
-  kHighestOp = 9,      // u16: the API ops known are those up to this one
-  kCredential = 10,    // bytes that prove who the client is
+  kName = 1,          // text: the program (client) or the server's name
+  kProcess = 2,       // u32 process id, u32 user id
+  kWindow = 3,        // Window, any number of times
+  kSessionToken = 4,  // 16 bytes: in a welcome the session's, in a hello the session to join
+  kRole = 5,          // u16 ConnectionRole
+  kDriver = 6,        // u32 cuDriverGetVersion, then text: "nvidia", "softgpu", ...
+  kLimits = 7,        // Limits
+  kReason = 8,        // u16 RefusalCode, then text
+  kHighestOp = 9,     // u16: the API ops known are those up to this one
+  kCredential = 10,   // bytes that prove who the client is
 };
 inline constexpr std::uint16_t kMustUnderstand = 0x8000;
 
@@ -55,13 +56,13 @@ enum class ConnectionRole : std::uint16_t {
 
 enum class RefusalCode : std::uint16_t {
   kUnspecified = 0,
-  kVersion = 1,      // No common version.
-  kMalformed = 2,    // The hello breaks a rule.
-  kDenied = 3,       // The client may not use this server.
-  kFull = 4,         // No room for another session.
-  kNoDriver = 5,     // The server has no working driver.
-  kNoSession = 6,    // The token names no session here.
-  kWindows = 7,      // The address windows cannot be had.
+  kVersion = 1,    // No common version.
+  kMalformed = 2,  // The hello breaks a rule.
+  kDenied = 3,     // The client may not use this server.
+  kFull = 4,       // No room for another session.
+  kNoDriver = 5,   // The server has no working driver.
+  kNoSession = 6,  // The token names no session here.
+  kWindows = 7,    // The address windows cannot be had.
 };
 
 enum class WindowPurpose : std::uint32_t { kArena = 1, kVmm = 2, kPinned = 3 };

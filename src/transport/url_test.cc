@@ -1,0 +1,42 @@
+#include "transport/url.h"
+
+#include <gtest/gtest.h>
+
+namespace flyt::transport {
+namespace {
+
+TEST(Url, ReadsEveryFormAndWritesItBack) {
+  for (const char* text : {"unix:///run/flyt.sock", "unix:///@flyt", "tcp://10.0.0.7:9000",
+                           "tcp://gpu-host.example:0", "tcp://[::1]:65535"}) {
+    const Result<Url> url = parse_url(text);
+    ASSERT_TRUE(url.ok()) << url.error().message;
+    EXPECT_EQ(to_string(*url), text);
+  }
+  EXPECT_EQ(parse_url("tcp://[::1]:80")->host, "::1");
+  EXPECT_EQ(parse_url("unix:///@flyt")->path, "@flyt");
+}
+
+TEST(Url, SaysWhatIsWrongAndWhatWouldBeRight) {
+  for (const auto& [text, why] :
+       {std::pair{"", "it is empty"}, std::pair{"/run/flyt.sock", "the scheme is missing"},
+        std::pair{"http://x:1", "unknown scheme"}, std::pair{"unix://run/x", "absolute"},
+        std::pair{"unix:///", "empty"}, std::pair{"tcp://host", "the port is missing"},
+        std::pair{"tcp://:80", "the host is empty"}, std::pair{"tcp://host:", "not a number"},
+        std::pair{"tcp://host:65536", "not a number"}, std::pair{"tcp://host:-1", "not a number"},
+        std::pair{"tcp://host:1x", "not a number"}, std::pair{"tcp://::1:80", "brackets"},
+        std::pair{"tcp://[::1:80", "']'"}, std::pair{"tcp://[::1]80", "the port is missing"},
+        std::pair{"tcp://a/b:80", "no host has"}}) {
+    const Result<Url> url = parse_url(text);
+    ASSERT_FALSE(url.ok()) << text;
+    EXPECT_NE(url.error().message.find(why), std::string::npos) << url.error().message;
+    EXPECT_NE(url.error().message.find("use unix:///path"), std::string::npos);
+  }
+}
+
+TEST(Url, RefusesAPathThatNoSocketAddressHolds) {
+  EXPECT_TRUE(parse_url("unix:///" + std::string(106, 'x')).ok());
+  EXPECT_FALSE(parse_url("unix:///" + std::string(107, 'x')).ok());
+}
+
+}  // namespace
+}  // namespace flyt::transport
