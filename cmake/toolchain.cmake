@@ -12,6 +12,10 @@ add_compile_options(
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options(-Wthread-safety -Wno-gnu-zero-variadic-macro-arguments)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 sees overlapping copies in std::string where there are none (its bug 105329).
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
 if(FLYT_SANITIZE)
   add_compile_options(-fsanitize=${FLYT_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)

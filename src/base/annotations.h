@@ -18,6 +18,7 @@
 #define ACQUIRE(...) FLYT_THREAD(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) FLYT_THREAD(release_capability(__VA_ARGS__))
 #define TRY_ACQUIRE(...) FLYT_THREAD(try_acquire_capability(__VA_ARGS__))
+#define RETURN_CAPABILITY(x) FLYT_THREAD(lock_returned(x))
 #define NO_THREAD_SAFETY_ANALYSIS FLYT_THREAD(no_thread_safety_analysis)
 
 namespace flyt {
