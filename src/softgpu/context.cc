@@ -99,6 +99,15 @@ Ticket Context::submit(Stream& stream, std::function<void()> run) {
   return submit(stream, Operation{[run = std::move(run)](CUresult) { run(); }, {}, false});
 }
 
+bool Context::idle(const Stream& stream) const {
+  if (!stream.idle()) return false;
+  if (&stream != legacy_.get()) return true;
+  const auto all = streams();
+  return std::all_of(all.begin(), all.end(), [](const std::shared_ptr<Stream>& other) {
+    return !other->blocking() || other->idle();
+  });
+}
+
 CUresult Context::synchronize() {
   legacy_->last().wait();
   for (const auto& stream : streams()) stream->last().wait();

@@ -42,6 +42,9 @@ class Context {
   Ticket submit(Stream& stream, Operation operation);
   Ticket submit(Stream& stream, std::function<void()> run);
 
+  // Has the stream nothing to do? The legacy default stream is busy while any blocking one is.
+  bool idle(const Stream& stream) const;
+
   // Waits until all that was submitted so far is done; the context's error.
   CUresult synchronize();
 

@@ -58,7 +58,7 @@ class Device {
     unsigned retained = 0;
     unsigned flags = 0;
   };
-  Mutex& primary_mutex() { return primary_mutex_; }
+  Mutex& primary_mutex() RETURN_CAPABILITY(primary_mutex_) { return primary_mutex_; }
   Primary& primary() REQUIRES(primary_mutex_) { return primary_; }
 
   // Handles of the default and the current memory pool; set when the driver starts.

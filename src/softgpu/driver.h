@@ -54,7 +54,7 @@ class Driver {
   HandleTable<Allocation>& allocations() { return allocations_; }
 
   // Virtual memory management: reserved address ranges, and the counts of allocations.
-  Mutex& vmm_mutex() { return vmm_mutex_; }
+  Mutex& vmm_mutex() RETURN_CAPABILITY(vmm_mutex_) { return vmm_mutex_; }
   std::map<std::uint64_t, std::uint64_t>& reservations() REQUIRES(vmm_mutex_) {
     return reservations_;
   }

@@ -123,7 +123,7 @@ class Library {
  public:
   explicit Library(Program program) : program_(std::move(program)) {}
   const Program& program() const { return program_; }
-  Mutex& mutex() { return mutex_; }
+  Mutex& mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
   // Module handles by context handle.
   std::map<std::uint64_t, std::uint64_t>& modules() REQUIRES(mutex_) { return modules_; }
   // Kernel handles by kernel number.

@@ -46,10 +46,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   return with_driver([&](Driver& driver) -> CUresult {
     const std::uint64_t handle = from_handle(hStream);
     const auto stream = driver.streams().find(handle);
-    if (stream == nullptr) {
-      return driver.streams().issued(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                             : CUDA_ERROR_INVALID_HANDLE;
-    }
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     const auto context = driver.contexts().find(stream->context());
     if (context != nullptr && context->fate()->error() != CUDA_SUCCESS) {
       return context->fate()->error();
@@ -109,7 +106,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 CUresult cuStreamQuery(CUstream hStream) {
   return with_stream(hStream, [](Driver&, Context&, const StreamOfCall& stream) {
     if (const CUresult bad = stream.context->fate()->error(); bad != CUDA_SUCCESS) return bad;
-    return stream.stream->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return stream.context->idle(*stream.stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 
