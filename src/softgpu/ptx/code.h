@@ -64,7 +64,9 @@ struct Operand {
   Kind kind = Kind::kSink;
   bool negated = false;   // !%p
   bool memory = false;    // [ ... ]; a register base has its offset in `value`
-  std::uint8_t count = 0;  // Of a vector.
+  bool paired = false;    // The q of p|q.
+  bool paren = false;     // A vector written in parentheses: arguments of a call.
+  std::uint16_t count = 0;  // Of a vector.
   std::uint32_t index = 0;
   std::uint64_t bits = 0;
   std::int64_t value = 0;

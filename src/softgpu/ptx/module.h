@@ -107,7 +107,7 @@ class Module {
   std::vector<Function> functions_;
   std::vector<Variable> variables_;
   std::vector<std::uint32_t> kernels_;
-  std::vector<std::uint32_t> functions_by_name_;  // Sorted; defined ones, then declarations.
+  std::vector<std::uint32_t> functions_by_name_;  // Sorted.
   std::vector<std::uint32_t> variables_by_name_;
   std::uint32_t version_major_ = 0;
   std::uint32_t version_minor_ = 0;

@@ -1,0 +1,283 @@
+#include "softgpu/interpreter/system.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "softgpu/interpreter/access.h"
+#include "softgpu/interpreter/lanes.h"
+
+namespace flyt::ptx {
+namespace {
+
+constexpr std::size_t kStringBytesMax = 64u << 10;  // Of a format or %s.
+constexpr std::size_t kPrintBytesMax = 256u << 10;  // Of the text of one call.
+constexpr int kFieldWidthMax = 4096;
+
+// Reads what one lane's pointers lead to. After a fault everything is zero or empty.
+class LaneReader {
+ public:
+  LaneReader(Warp& warp, unsigned lane) : warp_(warp), lane_(lane) {}
+
+  template <class T>
+  T value(std::uint64_t address) {
+    T result{};
+    Access<Space::kGeneric> access(warp_, sizeof(T), false);
+    const std::byte* place = ok_ ? access.at(lane_, address) : nullptr;
+    ok_ = place != nullptr;
+    if (ok_) std::memcpy(&result, place, sizeof(T));
+    return result;
+  }
+
+  std::string text(std::uint64_t address) {
+    std::string result;
+    while (ok_ && result.size() < kStringBytesMax) {
+      const char c = value<char>(address++);
+      if (c == '\0') break;
+      result += c;
+    }
+    return result;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  Warp& warp_;
+  const unsigned lane_;
+  bool ok_ = true;
+};
+
+// One conversion of a format: %[flags][width][.precision][length]letter
+struct Conversion {
+  std::string flags;
+  int width = -1;
+  int precision = -1;
+  bool wide = false;  // 8 bytes: l, ll, j, z, t.
+  int narrow = 0;     // hh: 1, h: 2.
+  char letter = '\0';
+};
+
+class Formatter {
+ public:
+  Formatter(LaneReader& reader, std::uint64_t arguments) : reader_(reader), next_(arguments) {}
+
+  std::string run(const std::string& format) {
+    for (std::size_t i = 0; i < format.size() && reader_.ok() && out_.size() < kPrintBytesMax;) {
+      if (format[i] != '%') {
+        out_ += format[i++];
+        continue;
+      }
+      const std::size_t begin = i++;
+      Conversion conversion;
+      if (!parse(format, i, conversion)) {
+        // No conversion: the characters stand for themselves.
+        out_ += format.substr(begin, i - begin);
+        continue;
+      }
+      convert(conversion);
+    }
+    return out_;
+  }
+  int count() const { return count_; }
+
+ private:
+  // Each argument stands at a multiple of its size.
+  template <class T>
+  T take() {
+    next_ = (next_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+    const T value = reader_.value<T>(next_);
+    next_ += sizeof(T);
+    ++count_;
+    return value;
+  }
+
+  bool number(const std::string& format, std::size_t& i, int& into) {
+    if (i < format.size() && format[i] == '*') {
+      ++i;
+      into = take<std::int32_t>();
+      return true;
+    }
+    bool any = false;
+    for (; i < format.size() && format[i] >= '0' && format[i] <= '9'; ++i) {
+      into = std::min((any ? into : 0) * 10 + (format[i] - '0'), kFieldWidthMax);
+      any = true;
+    }
+    return any;
+  }
+
+  bool parse(const std::string& format, std::size_t& i, Conversion& into) {
+    while (i < format.size() && std::string_view("-+ #0").find(format[i]) != std::string_view::npos) {
+      into.flags += format[i++];
+    }
+    if (into.flags.size() > 8) return false;
+    number(format, i, into.width);
+    if (into.width < -1) {
+      into.flags += '-';
+      into.width = into.width < -kFieldWidthMax ? kFieldWidthMax : -into.width;
+    }
+    if (i < format.size() && format[i] == '.') {
+      ++i;
+      if (!number(format, i, into.precision)) into.precision = 0;
+    }
+    for (; i < format.size(); ++i) {
+      if (format[i] == 'h') into.narrow = into.narrow == 0 ? 2 : 1;
+      else if (std::string_view("lLjzt").find(format[i]) != std::string_view::npos) into.wide = true;
+      else break;
+    }
+    if (i >= format.size()) return false;
+    into.letter = format[i++];
+    return std::string_view("diouxXcsaAeEfFgGp%").find(into.letter) != std::string_view::npos;
+  }
+
+  template <class T>
+  void add(const Conversion& conversion, const char* length, T value) {
+    std::string spec = "%" + conversion.flags;
+    if (conversion.width >= 0) spec += std::to_string(std::min(conversion.width, kFieldWidthMax));
+    if (conversion.precision >= 0) {
+      spec += "." + std::to_string(std::min(conversion.precision, kFieldWidthMax));
+    }
+    spec += length;
+    spec += conversion.letter;
+    // The format is ours: one conversion that fits the type of the one argument.
+    const int size = std::snprintf(nullptr, 0, spec.c_str(), value);
+    if (size <= 0) return;
+    std::string text(static_cast<std::size_t>(size) + 1, '\0');
+    std::snprintf(text.data(), text.size(), spec.c_str(), value);
+    text.pop_back();
+    out_ += text;
+  }
+
+  void convert(const Conversion& conversion) {
+    switch (conversion.letter) {
+      case '%': out_ += '%'; return;
+      case 'd':
+      case 'i': return integer<std::int64_t, std::int32_t>(conversion);
+      case 'o':
+      case 'u':
+      case 'x':
+      case 'X': return integer<std::uint64_t, std::uint32_t>(conversion);
+      case 'c': return add(conversion, "", take<std::int32_t>());
+      case 's': {
+        const auto address = take<std::uint64_t>();
+        const std::string text = address == 0 ? "(null)" : reader_.text(address);
+        return add(conversion, "", text.c_str());
+      }
+      case 'p': return add(conversion, "", pointer_at(take<std::uint64_t>()));
+      default: return add(conversion, "", take<double>());
+    }
+  }
+
+  template <class Wide, class Plain>
+  void integer(const Conversion& conversion) {
+    if (conversion.wide) return add(conversion, "ll", static_cast<long long>(take<Wide>()));
+    Plain value = take<Plain>();
+    if (conversion.narrow == 1) {
+      value = std::is_signed_v<Plain> ? static_cast<Plain>(static_cast<std::int8_t>(value))
+                                      : static_cast<Plain>(value & 0xff);
+    } else if (conversion.narrow == 2) {
+      value = std::is_signed_v<Plain> ? static_cast<Plain>(static_cast<std::int16_t>(value))
+                                      : static_cast<Plain>(value & 0xffff);
+    }
+    add(conversion, "", value);
+  }
+
+  LaneReader& reader_;
+  std::uint64_t next_;
+  int count_ = 0;
+  std::string out_;
+};
+
+// The arguments of a system call, in the frame behind the caller's.
+class Arguments {
+ public:
+  Arguments(Warp& warp, const CallSite& site, unsigned lane)
+      : warp_(warp), site_(site), lane_(lane) {}
+
+  std::uint64_t at(std::size_t index) const {
+    std::uint64_t value = 0;
+    if (index >= site_.arguments.size()) return 0;
+    const Argument& argument = site_.arguments[index];
+    const std::size_t size = std::min<std::size_t>(argument.size, 8);
+    const std::byte* place = warp_.local(lane_, warp_.frame().stack + argument.remote, size);
+    if (place != nullptr) std::memcpy(&value, place, size);
+    return value;
+  }
+  void give(std::uint64_t value) const {
+    if (site_.returns.empty()) return;
+    const Argument& argument = site_.returns[0];
+    const std::size_t size = std::min<std::size_t>(argument.size, 8);
+    std::byte* place = warp_.local(lane_, warp_.frame().stack + argument.remote, size);
+    if (place != nullptr) std::memcpy(place, &value, size);
+  }
+
+ private:
+  Warp& warp_;
+  const CallSite& site_;
+  const unsigned lane_;
+};
+
+bool print(Warp& warp, unsigned lane, const Arguments& arguments) {
+  LaneReader reader(warp, lane);
+  const std::uint64_t format_address = arguments.at(0);
+  if (format_address == 0) {
+    arguments.give(~std::uint64_t{0});
+    return true;
+  }
+  const std::string format = reader.text(format_address);
+  Formatter formatter(reader, arguments.at(1));
+  const std::string text = formatter.run(format);
+  if (!reader.ok()) return false;
+  warp.block().state().environment->print(text);
+  arguments.give(static_cast<std::uint64_t>(formatter.count()));
+  return true;
+}
+
+std::string dimensions(const std::array<std::uint32_t, 3>& of) {
+  return "[" + std::to_string(of[0]) + "," + std::to_string(of[1]) + "," + std::to_string(of[2]) +
+         "]";
+}
+
+void fail_assertion(Warp& warp, unsigned lane, const Arguments& arguments) {
+  LaneReader reader(warp, lane);
+  const std::string message = reader.text(arguments.at(0));
+  const std::string file = reader.text(arguments.at(1));
+  const std::string function = reader.text(arguments.at(3));
+  const auto line = static_cast<std::uint32_t>(arguments.at(2));
+  const std::string text = file + ":" + std::to_string(line) + ": " + function +
+                           ": block: " + dimensions(warp.block().index()) +
+                           ", thread: " + dimensions(warp.thread_index(lane)) + " Assertion `" +
+                           message + "` failed.\n";
+  if (reader.ok()) warp.block().state().environment->assertion(text);
+}
+
+}  // namespace
+
+SystemCall system_call_named(std::string_view name) {
+  if (name == "vprintf") return SystemCall::kPrint;
+  if (name == "malloc") return SystemCall::kAllocate;
+  if (name == "free") return SystemCall::kRelease;
+  if (name == "__assertfail" || name == "__assert_fail") return SystemCall::kAssert;
+  return SystemCall::kNone;
+}
+
+Flow system_call(Warp& warp, SystemCall call, const CallSite& site, Mask lanes) {
+  Environment& environment = *warp.block().state().environment;
+  const Mask all = lanes;
+  for (; lanes != 0; lanes &= lanes - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
+    const Arguments arguments(warp, site, lane);
+    switch (call) {
+      case SystemCall::kNone: break;
+      case SystemCall::kPrint:
+        if (!print(warp, lane, arguments)) return Flow::kFault;
+        break;
+      case SystemCall::kAllocate: arguments.give(environment.allocate(arguments.at(0))); break;
+      case SystemCall::kRelease:
+        if (arguments.at(0) != 0) environment.release(arguments.at(0));
+        break;
+      case SystemCall::kAssert: fail_assertion(warp, lane, arguments); break;
+    }
+  }
+  if (call == SystemCall::kAssert) return warp.fault(FaultKind::kAssert, all);
+  return Flow::kNext;
+}
+
+}  // namespace flyt::ptx

@@ -1,0 +1,18 @@
+// Functions that the device's runtime provides: vprintf, malloc, free, __assertfail.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "softgpu/interpreter/warp.h"
+
+namespace flyt::ptx {
+
+// kNone where the name is no such function.
+SystemCall system_call_named(std::string_view name);
+
+// The arguments lie behind the frame of the caller, as a callee would find them; the result goes
+// there too.
+Flow system_call(Warp& warp, SystemCall call, const CallSite& site, Mask lanes);
+
+}  // namespace flyt::ptx

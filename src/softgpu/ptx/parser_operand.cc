@@ -1,0 +1,253 @@
+#include <algorithm>
+
+#include "softgpu/ptx/parser.h"
+
+namespace flyt::ptx {
+
+bool Parser::guarded() {
+  const bool negated = accept("!");
+  std::string_view name;
+  if (!expect_identifier(name)) return false;
+  std::uint32_t index = 0;
+  if (!find_register(name, index)) return fail("Unknown symbol '" + std::string(name) + "'");
+  if (code().registers[index].kind != Register::Kind::kPredicate) {
+    return fail("'" + std::string(name) + "' is no predicate");
+  }
+  if (token_.kind != Token::Kind::kIdentifier) return fail("expected an instruction");
+  const Token opcode = token_;
+  advance();
+  return instruction(opcode, static_cast<std::int32_t>(index), negated);
+}
+
+std::uint32_t Parser::spelling(const std::string& text) {
+  const auto next = static_cast<std::uint32_t>(code().spellings.size());
+  const auto [found, added] = spellings_.try_emplace(text, next);
+  if (added) code().spellings.push_back(text);
+  return found->second;
+}
+
+bool Parser::instruction(Token opcode, std::int32_t guard, bool negated) {
+  if (++instruction_count_ > kInstructionsMax) return fail("too many instructions");
+  Instruction made;
+  made.opcode = {hash_of(opcode.text)};
+  made.guard = guard;
+  made.guard_negated = negated;
+  made.line = opcode.line;
+  made.first_modifier = static_cast<std::uint32_t>(code().modifiers.size());
+  std::string spelled(opcode.text);
+  while (token_.kind == Token::Kind::kDotWord) {
+    if (made.modifier_count == 32) return fail("too many modifiers");
+    ++made.modifier_count;
+    code().modifiers.push_back({hash_of(token_.text)});
+    spelled += '.';
+    spelled += token_.text;
+    advance();
+  }
+  if (spelled.size() > 256) return fail("too many modifiers");
+  made.text = spelling(spelled);
+  std::vector<Operand> operands;
+  if (!token_.is(";") && !operand_list(operands)) return false;
+  if (!expect(";")) return false;
+  if (operands.size() > kParametersMax) return fail("too many operands");
+  made.first_operand = static_cast<std::uint32_t>(code().operands.size());
+  made.operand_count = static_cast<std::uint16_t>(operands.size());
+  for (const Operand& operand : operands) code().operands.push_back(operand);
+  // Labels were noted by their place in the list; now the place in the function is known.
+  for (auto pending = scopes_.back().pending.rbegin();
+       pending != scopes_.back().pending.rend() && pending->index == ~std::uint32_t{0};
+       ++pending) {
+    pending->index = made.first_operand + pending->table;
+  }
+  code().instructions.push_back(made);
+  return true;
+}
+
+bool Parser::operand_list(std::vector<Operand>& into) {
+  for (;;) {
+    if (into.size() > kParametersMax) return fail("too many operands");
+    Operand made;
+    if (!operand(made)) return false;
+    if (made.kind == Operand::Kind::kLabel && !made.memory) {
+      PendingLabel& pending = scopes_.back().pending.back();
+      pending.table = static_cast<std::uint32_t>(into.size());
+    }
+    into.push_back(made);
+    if (accept("|")) {
+      Operand second;
+      if (!operand_atom(second)) return false;
+      if (second.kind == Operand::Kind::kLabel) return fail("a label is no predicate");
+      second.paired = true;
+      into.push_back(second);
+    }
+    if (!accept(",")) return true;
+  }
+}
+
+bool Parser::operand(Operand& into) {
+  if (accept("[")) return memory_operand(into);
+  if (accept("{")) return vector_operand(into, "}");
+  if (accept("(")) {
+    if (!vector_operand(into, ")")) return false;
+    into.paren = true;
+    return true;
+  }
+  return operand_atom(into);
+}
+
+bool Parser::vector_operand(Operand& into, std::string_view close) {
+  std::vector<Operand> elements;
+  if (!token_.is(close)) {
+    do {
+      if (elements.size() >= kParametersMax) return fail("too many operands");
+      Operand element;
+      if (!operand_atom(element)) return false;
+      if (element.kind == Operand::Kind::kLabel) return fail("a label cannot stand here");
+      elements.push_back(element);
+    } while (accept(","));
+  }
+  into.kind = Operand::Kind::kVector;
+  into.index = static_cast<std::uint32_t>(code().operands.size());
+  into.count = static_cast<std::uint16_t>(elements.size());
+  for (const Operand& element : elements) code().operands.push_back(element);
+  return expect(close);
+}
+
+bool Parser::memory_operand(Operand& into) {
+  if (!operand_atom(into)) return false;
+  if (into.kind == Operand::Kind::kLabel) return fail("a label is no address");
+  into.memory = true;
+  if (token_.is(",")) return fail("Feature 'tensor or texture operand' is not supported");
+  return expect("]");
+}
+
+bool Parser::operand_atom(Operand& into) {
+  if (accept("!")) {
+    if (token_.kind != Token::Kind::kIdentifier || !name_operand(into)) {
+      return fail("malformed operand");
+    }
+    if (into.kind != Operand::Kind::kRegister) return fail("malformed operand");
+    into.negated = true;
+    return true;
+  }
+  if (token_.kind == Token::Kind::kIdentifier) return name_operand(into);
+  return number_operand(into);
+}
+
+bool Parser::number_operand(Operand& into) {
+  Value value;
+  if (!constant(value)) return false;
+  into.bits = value.bits;
+  into.kind = !value.is_float    ? Operand::Kind::kInteger
+              : value.is_single ? Operand::Kind::kFloat32
+                                : Operand::Kind::kFloat64;
+  return true;
+}
+
+// foo, foo+4, foo-4, foo+-4
+bool Parser::offset(Operand& into) {
+  while (token_.is("+") || token_.is("-")) {
+    const bool minus = token_.is("-");
+    advance();
+    Value value;
+    if (!constant_unary(value, 0)) return false;
+    if (value.is_float) return fail("an offset is an integer");
+    const auto before = static_cast<std::uint64_t>(into.value);
+    into.value =
+        static_cast<std::int64_t>(minus ? before - value.bits : before + value.bits);
+  }
+  return true;
+}
+
+bool Parser::find_register(std::string_view name, std::uint32_t& index) const {
+  const auto found = names_.find(name);
+  if (found != names_.end()) {
+    index = found->second.index;
+    return found->second.kind == Entity::Kind::kRegister;
+  }
+  std::size_t digits = 0;
+  while (digits < name.size() && digits < 7 && name[name.size() - 1 - digits] >= '0' &&
+         name[name.size() - 1 - digits] <= '9') {
+    ++digits;
+  }
+  std::uint32_t number = 0;
+  std::uint32_t scale = 1;
+  // A prefix may itself end in digits, so every split is tried, the longest prefix first.
+  for (std::size_t i = 1; i <= digits; ++i) {
+    const char digit = name[name.size() - i];
+    number += static_cast<std::uint32_t>(digit - '0') * scale;
+    scale *= 10;
+    if (digit == '0' && i > 1) continue;
+    const auto range = ranges_.find(name.substr(0, name.size() - i));
+    if (range != ranges_.end() && number < range->second.count) {
+      index = range->second.first + number;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Parser::name_in_function(std::string_view name, Operand& into) {
+  const auto found = names_.find(name);
+  if (found == names_.end()) return false;
+  into.index = found->second.index;
+  switch (found->second.kind) {
+    case Entity::Kind::kRegister: into.kind = Operand::Kind::kRegister; break;
+    case Entity::Kind::kFrame: into.kind = Operand::Kind::kFrame; break;
+    case Entity::Kind::kVariable: into.kind = Operand::Kind::kVariable; break;
+    case Entity::Kind::kParameter: into.kind = Operand::Kind::kParameter; break;
+    case Entity::Kind::kReturn: into.kind = Operand::Kind::kReturn; break;
+    case Entity::Kind::kTable: into.kind = Operand::Kind::kTable; break;
+    case Entity::Kind::kPrototype: into.kind = Operand::Kind::kPrototype; break;
+  }
+  return true;
+}
+
+bool Parser::name_operand(Operand& into) {
+  const Token name = token_;
+  advance();
+  if (name.text == "_") {
+    into.kind = Operand::Kind::kSink;
+    return true;
+  }
+  std::uint32_t index = 0;
+  if (find_register(name.text, index)) {
+    into.kind = Operand::Kind::kRegister;
+    into.index = index;
+    return offset(into);
+  }
+  if (name_in_function(name.text, into)) return offset(into);
+  if (name.text[0] == '%') {
+    std::string spelled(name.text);
+    while (token_.kind == Token::Kind::kDotWord) {
+      spelled += '.';
+      spelled += token_.text;
+      advance();
+    }
+    into.kind = Operand::Kind::kSpecial;
+    into.bits = hash_of(spelled);
+    into.index = spelling(spelled);
+    return true;
+  }
+  if (name.text == "WARP_SZ") {
+    into.kind = Operand::Kind::kInteger;
+    into.bits = 32;
+    return true;
+  }
+  const std::string key(name.text);
+  if (const auto variable = variable_names_.find(key); variable != variable_names_.end()) {
+    into.kind = Operand::Kind::kVariable;
+    into.index = variable->second;
+    return offset(into);
+  }
+  if (const auto function = function_names_.find(key); function != function_names_.end()) {
+    into.kind = Operand::Kind::kFunction;
+    into.index = function->second;
+    return true;
+  }
+  into.kind = Operand::Kind::kLabel;
+  scopes_.back().pending.push_back(
+      {name.text, false, 0, ~std::uint32_t{0}, name.line});
+  return true;
+}
+
+}  // namespace flyt::ptx
