@@ -78,6 +78,7 @@ CUresult Deliveries::post(const DeliveryJob& job, bool must_not_wait) {
 }
 
 void Deliveries::answer(Request request, const DeliveryJob& job) {
+  request.forget_payload();
   BoxCursor cursor(job.box, Staging::kSlotBytes);
   if (cursor.done()) return request.reply(CUDA_SUCCESS);
   const BoxCursor::Piece first = cursor.next();

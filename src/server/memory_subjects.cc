@@ -19,7 +19,7 @@ MemorySubjects::MemorySubjects(Session& owner)
       staging(owner.driver()),
       blocks(owner.driver(), window_for(owner.windows(), wire::WindowPurpose::kArena)),
       arena(blocks, owner.regions(), blocks.window()),
-      reaper(owner, arena),
+      reaper(owner),
       virtual_memory(owner.driver(), owner.regions(),
                      window_for(owner.windows(), wire::WindowPurpose::kVmm)),
       pools(owner, arena, events),
@@ -65,6 +65,19 @@ void MemorySubjects::on_context_destroy(std::uint32_t context, CUcontext) {
   for (const Arena::Allocation& owned : arena.owned_by(context)) {
     if (const auto retired = arena.retire(owned.address)) arena.recycle(*retired);
   }
+}
+
+bool MemorySubjects::free_later(std::uint64_t address, std::uint32_t context) {
+  if (const auto retired = pools.retire(address)) {
+    reaper.add(context, [this, retired = *retired] { pools.recycle(retired); });
+    return true;
+  }
+  const auto found = arena.find(address);
+  if (!found || found->owner == Arena::kPoolOwner) return false;
+  const auto retired = arena.retire(address);
+  if (!retired) return false;
+  reaper.add(retired->owner, [this, retired = *retired] { arena.recycle(retired); });
+  return true;
 }
 
 bool MemorySubjects::allowed(const Box& box) const {

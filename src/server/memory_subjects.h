@@ -74,6 +74,10 @@ class MemorySubjects {
   // The session ends: lets go whatever waits for the client.
   void release_all() { host_calls.release_all(); }
 
+  // Frees what cuMemAlloc or a pool gave, once all work of its context (of a pool's memory: of
+  // `context`) is done. False if it is nothing that can be freed.
+  bool free_later(std::uint64_t address, std::uint32_t context);
+
   // Whether all bytes of a box may be used by the client's commands.
   bool allowed(const Box& box) const;
 

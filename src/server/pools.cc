@@ -170,20 +170,42 @@ CUresult Pools::grow(std::uint64_t pool_name, std::uint64_t bytes) {
 
 bool Pools::free(std::uint64_t address, const StreamPlace& place) {
   const Lock lock(mutex_);
-  const auto owner = pool_of_.find(address);
-  if (owner == pool_of_.end()) return false;
-  Pool& pool = pools_.at(owner->second);
-  pool_of_.erase(owner);
-  const auto live = pool.live.find(address);
-  pool.used -= live->second.bytes;
-  Freed freed{live->second.footprint, place, nullptr};
-  pool.live.erase(live);
+  const auto retired = retire_locked(address);
+  if (!retired) return false;
   // Without a fence the stream or its context is broken: nothing uses the memory any more.
   CUresult result = CUDA_SUCCESS;
-  freed.fence = events_.record(place.context, place.stream, result);
-  insert(pool, address, std::move(freed));
-  if (pool.reserved > pool.release_threshold) maybe_excess_.store(true);
+  recycle_locked(*retired, place, events_.record(place.context, place.stream, result));
   return true;
+}
+
+std::optional<Pools::Retired> Pools::retire(std::uint64_t address) {
+  const Lock lock(mutex_);
+  return retire_locked(address);
+}
+
+void Pools::recycle(const Retired& retired) {
+  const Lock lock(mutex_);
+  recycle_locked(retired, {}, nullptr);
+}
+
+std::optional<Pools::Retired> Pools::retire_locked(std::uint64_t address) {
+  const auto owner = pool_of_.find(address);
+  if (owner == pool_of_.end()) return std::nullopt;
+  Pool& pool = pools_.at(owner->second);
+  const auto live = pool.live.find(address);
+  const Retired retired{owner->second, address, live->second.footprint};
+  pool.used -= live->second.bytes;
+  pool.live.erase(live);
+  pool_of_.erase(owner);
+  return retired;
+}
+
+void Pools::recycle_locked(const Retired& retired, const StreamPlace& place,
+                           std::shared_ptr<Fence> fence) {
+  // The pool stays as long as any of its chunks has no free range of its whole size.
+  Pool& pool = pools_.at(retired.pool);
+  insert(pool, retired.address, Freed{retired.footprint, place, std::move(fence)});
+  if (pool.reserved > pool.release_threshold) maybe_excess_.store(true);
 }
 
 void Pools::insert(Pool& pool, std::uint64_t address, Freed freed) {
@@ -224,11 +246,6 @@ void Pools::settle(Pool& pool) {
     pool.freed.erase(at);
     insert(pool, address, Freed{bytes, {}, nullptr});
   }
-}
-
-bool Pools::owns(std::uint64_t address) const {
-  const Lock lock(mutex_);
-  return pool_of_.contains(address);
 }
 
 CUresult Pools::get(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t& value) {

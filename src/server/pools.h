@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/annotations.h"
@@ -57,7 +58,14 @@ class Pools {
                     Allocation& out) EXCLUDES(mutex_);
   // Freed where `place` stands now; its context is current. False if it is none of the pools'.
   bool free(std::uint64_t address, const StreamPlace& place) EXCLUDES(mutex_);
-  bool owns(std::uint64_t address) const EXCLUDES(mutex_);
+  // The same in two steps, as the arena has them: unknown at once, used again after recycle().
+  struct Retired {
+    std::uint64_t pool = 0;
+    std::uint64_t address = 0;
+    std::uint64_t footprint = 0;
+  };
+  std::optional<Retired> retire(std::uint64_t address) EXCLUDES(mutex_);
+  void recycle(const Retired& retired) EXCLUDES(mutex_);
 
   CUresult get(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t& value)
       EXCLUDES(mutex_);
@@ -105,6 +113,9 @@ class Pools {
                    Allocation& out) REQUIRES(mutex_);
   void use(Pool& pool, std::map<std::uint64_t, Freed>::iterator freed, std::uint64_t bytes,
            Allocation& out) REQUIRES(mutex_);
+  std::optional<Retired> retire_locked(std::uint64_t address) REQUIRES(mutex_);
+  void recycle_locked(const Retired& retired, const StreamPlace& place,
+                      std::shared_ptr<Fence> fence) REQUIRES(mutex_);
   CUresult grow(std::uint64_t pool_name, std::uint64_t bytes) EXCLUDES(mutex_);
   // Turns freed ranges that the GPU has passed into ones without a fence, and joins neighbours.
   void settle(Pool& pool) REQUIRES(mutex_);

@@ -7,10 +7,10 @@
 
 namespace flyt::server {
 
-void Reaper::add(std::uint32_t context, const Arena::Allocation& retired) {
+void Reaper::add(std::uint32_t context, std::function<void()> recycle) {
   {
     const Lock lock(mutex_);
-    waiting_[context].push_back(retired);
+    waiting_[context].push_back(std::move(recycle));
     if (std::exchange(working_, true)) return;
   }
   session_.workers().run([this] { work(); });
@@ -19,7 +19,7 @@ void Reaper::add(std::uint32_t context, const Arena::Allocation& retired) {
 void Reaper::work() {
   for (;;) {
     std::uint32_t context = 0;
-    std::vector<Arena::Allocation> batch;
+    std::vector<std::function<void()>> batch;
     {
       const Lock lock(mutex_);
       if (waiting_.empty()) {
@@ -36,7 +36,7 @@ void Reaper::work() {
     if (session_.enter(context) == CUDA_SUCCESS && context != 0) {
       session_.driver().cuCtxSynchronize();
     }
-    for (const Arena::Allocation& allocation : batch) arena_.recycle(allocation);
+    for (const auto& recycle : batch) recycle();
   }
 }
 

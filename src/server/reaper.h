@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "base/annotations.h"
-#include "server/arena.h"
 
 namespace flyt::server {
 
@@ -16,12 +16,12 @@ class Session;
 // from any thread.
 class Reaper {
  public:
-  Reaper(Session& session, Arena& arena) : session_(session), arena_(arena) {}
+  explicit Reaper(Session& session) : session_(session) {}
   Reaper(const Reaper&) = delete;
   Reaper& operator=(const Reaper&) = delete;
 
-  // `retired` may still be used by work that was issued in `context` up to now.
-  void add(std::uint32_t context, const Arena::Allocation& retired) EXCLUDES(mutex_);
+  // Calls `recycle` on a worker once all work issued in `context` up to now is done.
+  void add(std::uint32_t context, std::function<void()> recycle) EXCLUDES(mutex_);
   // Waits until all that was added before has been given back. Returns whether there was any. Not
   // on the main thread: it may take as long as the GPU does.
   bool drain() EXCLUDES(mutex_);
@@ -30,10 +30,9 @@ class Reaper {
   void work() EXCLUDES(mutex_);
 
   Session& session_;
-  Arena& arena_;
   Mutex mutex_;
   Condition idle_;
-  std::map<std::uint32_t, std::vector<Arena::Allocation>> waiting_ GUARDED_BY(mutex_);
+  std::map<std::uint32_t, std::vector<std::function<void()>>> waiting_ GUARDED_BY(mutex_);
   bool working_ GUARDED_BY(mutex_) = false;
 };
 

@@ -55,6 +55,7 @@ void event_synchronize(Request request, const commands::EventSynchronize& comman
   if (result != CUDA_ERROR_NOT_READY) return request.reply(result);
   Completion completion;
   completion.context = request.context();
+  request.forget_payload();
   auto waiting = std::make_shared<Request>(std::move(request));
   MemorySubjects& memory = session.memory();
   // The owner is kept, so that another thread may destroy the event meanwhile.

@@ -51,15 +51,8 @@ void mem_alloc(Request request, const commands::MemAlloc& command) {
 }
 
 CUresult mem_free(Request& request, const commands::MemFree& command) {
-  MemorySubjects& memory = request.session().memory();
-  if (memory.pools.free(command.address, {request.context(), nullptr})) return CUDA_SUCCESS;
-  const auto found = memory.arena.find(command.address);
-  if (!found || found->owner == Arena::kPoolOwner) return CUDA_ERROR_INVALID_VALUE;
-  const auto retired = memory.arena.retire(command.address);
-  if (!retired) return CUDA_ERROR_INVALID_VALUE;
-  // The owner's work, not the caller's, may still use it.
-  memory.reaper.add(retired->owner, *retired);
-  return CUDA_SUCCESS;
+  const bool freed = request.session().memory().free_later(command.address, request.context());
+  return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult mem_info(Request& request, const commands::MemInfo&, commands::MemInfo::Reply& reply) {

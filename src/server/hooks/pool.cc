@@ -67,12 +67,8 @@ CUresult pool_free(Request& request, const commands::PoolFree& command) {
   MemorySubjects& memory = request.session().memory();
   if (memory.pools.free(command.address, {request.context(), stream})) return CUDA_SUCCESS;
   // What cuMemAlloc gave may be freed this way too.
-  const auto found = memory.arena.find(command.address);
-  if (!found || found->owner == Arena::kPoolOwner) return CUDA_ERROR_INVALID_VALUE;
-  const auto retired = memory.arena.retire(command.address);
-  if (!retired) return CUDA_ERROR_INVALID_VALUE;
-  memory.reaper.add(retired->owner, *retired);
-  return CUDA_SUCCESS;
+  return memory.free_later(command.address, request.context()) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pool_trim(Request& request, const commands::PoolTrim& command) {

@@ -62,6 +62,7 @@ void stream_synchronize(Request request, const commands::StreamSynchronize& comm
     fence = memory.events.record(request.context(), stream, result);
   }
   if (fence == nullptr) return request.reply(result);
+  request.forget_payload();
   auto waiting = std::make_shared<Request>(std::move(request));
   Completion completion;
   completion.context = fence->context();
