@@ -29,7 +29,8 @@ FORBIDDEN = [
      'the build needs no CUDA toolkit; use "cuda/types.h"'),
     (re.compile(r'src/(?!control/)'), re.compile(r'grpc.*|google/protobuf.*|absl/.*'),
      'gRPC, protobuf and abseil belong to the control plane'),
-    (re.compile(r'src/wire/(?!.*_test\.cc)'), re.compile(r'base/clock\.h|base/random\.h|base/executor\.h'),
+    (re.compile(r'src/wire/(?!.*_test\.cc)'),
+     re.compile(r'base/clock\.h|base/random\.h|base/executor\.h'),
      'src/wire holds pure functions'),
     (re.compile(r''), re.compile(r'\.\./.*'), 'write includes from src/'),
 ]
