@@ -81,7 +81,7 @@ Status ChannelCore::call(Post& post, Reply& reply) {
   Waiter waiter;
   waiter.sequence = post.slot_.sequence;
   waiter.reply = &reply;
-  if (!inbox_.enroll(waiter)) {
+  if (!inbox_.enroll(waiter, true)) {
     cancel(post);
     return loss_.error();
   }
@@ -100,8 +100,7 @@ Status ChannelCore::wait_for_reply(Waiter& waiter) {
 
 Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connection> connection,
                                                const wire::ClientHello& hello, Instant deadline,
-                                               PushHandler& pushes,
-                                               const ChannelOptions& options) {
+                                               PushHandler& pushes, const ChannelOptions& options) {
   Status said = write_hello(*connection, wire::encode(hello), deadline);
   // A server that refuses at once may have closed already; its reason is still there to be read.
   Result<std::vector<std::byte>> answer = read_hello(*connection, deadline);

@@ -33,8 +33,7 @@ void Deliveries::forget(std::uint64_t id) {
 bool Deliveries::complete(std::uint64_t id) const {
   const Lock lock(mutex_);
   const auto found = entries_.find(id);
-  return found != entries_.end() &&
-         found->second.received == found->second.destination.bytes();
+  return found != entries_.end() && found->second.received == found->second.destination.bytes();
 }
 
 Result<Deliveries::Incoming> Deliveries::begin(std::uint64_t id, std::uint64_t offset,

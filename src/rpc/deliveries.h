@@ -43,8 +43,7 @@ class Deliveries {
   // The parts of the destination's memory that hold the bytes [offset, offset + size) of the
   // packed data, appended to `out` until it holds `most`; returns how many bytes they hold.
   static std::uint64_t pieces(const Destination& destination, std::uint64_t offset,
-                              std::uint64_t size, std::size_t most,
-                              std::vector<MutableBytes>& out);
+                              std::uint64_t size, std::size_t most, std::vector<MutableBytes>& out);
 
  private:
   struct Entry {

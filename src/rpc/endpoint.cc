@@ -192,8 +192,7 @@ bool Endpoint::run_one(CommandHandler& handler) {
   }
   if (end_ - begin_ < frame_bytes) return false;
 
-  const Bytes payload =
-      chunk_->bytes().subspan(begin_ + wire::kHeaderBytes, header.payload_bytes);
+  const Bytes payload = chunk_->bytes().subspan(begin_ + wire::kHeaderBytes, header.payload_bytes);
   begin_ += frame_bytes;
   received_bytes_ += frame_bytes;
   ++next_sequence_;
@@ -279,9 +278,9 @@ void Endpoint::deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data)
 }
 
 void Endpoint::drop_delivery(std::uint64_t delivery) {
-  send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kHostDataDropped),
-        .sequence = delivery},
-       {});
+  send(
+      {.kind = static_cast<std::uint16_t>(wire::FrameKind::kHostDataDropped), .sequence = delivery},
+      {});
 }
 
 void Endpoint::push_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload) {
@@ -387,9 +386,7 @@ void Endpoint::flush_backlog() {
   flush_locked(false);
 }
 
-void Endpoint::violation(std::string reason) {
-  end(wire::EndedCode::kProtocolViolation, reason);
-}
+void Endpoint::violation(std::string reason) { end(wire::EndedCode::kProtocolViolation, reason); }
 
 void Endpoint::end(wire::EndedCode code, std::string_view reason) {
   reason = reason.substr(0, wire::kReasonBytesMax);

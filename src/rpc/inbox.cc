@@ -33,7 +33,7 @@ Inbox::Inbox(transport::Connection& connection, Ledger& ledger, Deliveries& deli
   pieces_.reserve(transport::kPiecesMax);
 }
 
-bool Inbox::enroll(Waiter& waiter) {
+bool Inbox::enroll(Waiter& waiter, bool reads_at_once) {
   const Lock lock(mutex_);
   // release_all() runs under this lock after the loss was declared, so nobody is left behind.
   if (loss_.lost()) return false;
@@ -46,19 +46,22 @@ bool Inbox::enroll(Waiter& waiter) {
     waiter.next_in_bucket = bucket;
     bucket = &waiter;
   }
-  take_role(&waiter);
+  if (reads_at_once) take_role(waiter);
   return true;
 }
 
-bool Inbox::take_role(Waiter* waiter) {
-  if (reader_present_.load(std::memory_order_relaxed)) return false;
+void Inbox::take_role(Waiter& waiter) {
+  if (reader_present_.load(std::memory_order_relaxed) || settled(waiter)) return;
   reader_present_.store(true, std::memory_order_relaxed);
-  if (waiter != nullptr) waiter->reader = true;
-  return true;
+  waiter.reader = true;
 }
 
 bool Inbox::wait(Waiter& waiter) {
   while (true) {
+    if (!waiter.reader) {
+      const Lock lock(mutex_);
+      take_role(waiter);
+    }
     if (waiter.reader) {
       read_for(waiter);
       leave_role();
@@ -72,12 +75,9 @@ bool Inbox::wait(Waiter& waiter) {
     }
     if (state == Waiter::kDone) return true;
     if (state == Waiter::kLost) return false;
-    // Promoted, unless the answer has come just now. Another thread may be quicker to take the
-    // role; it promotes again when it leaves.
-    const Lock lock(mutex_);
-    state = Waiter::kPromoted;
+    // Promoted, unless the answer comes just now. Another thread may be quicker to take the role;
+    // it promotes again when it leaves.
     waiter.state.compare_exchange_strong(state, Waiter::kWaiting);
-    if (state == Waiter::kPromoted) take_role(&waiter);
   }
 }
 
@@ -106,7 +106,8 @@ void Inbox::leave_role() {
 void Inbox::read_if_nobody_does() {
   {
     const Lock lock(mutex_);
-    if (!take_role(nullptr)) return;
+    if (reader_present_.load(std::memory_order_relaxed)) return;
+    reader_present_.store(true, std::memory_order_relaxed);
   }
   while (true) {
     const std::uint64_t before = bytes_received_.load(std::memory_order_relaxed);
@@ -172,7 +173,7 @@ bool Inbox::read_more(Patience patience) {
   const MutableBytes room = MutableBytes(buffer_).subspan(end_);
   Result<std::size_t> got = connection_.read({&room, 1}, patience);
   if (!got) {
-    loss_.declare(std::move(got).error());
+    loss_.declare_end(std::move(got).error());
     return false;
   }
   end_ += *got;
@@ -232,11 +233,10 @@ bool Inbox::on_reply(const wire::FrameHeader& header) {
 }
 
 bool Inbox::on_ack(const wire::FrameHeader& header) {
-  const bool sane =
-      header.sequence >= ledger_.acked_sequence.load(std::memory_order_relaxed) &&
-      header.sequence <= ledger_.posted_sequence.load(std::memory_order_acquire) &&
-      header.argument >= ledger_.acked_bytes.load(std::memory_order_relaxed) &&
-      header.argument <= ledger_.posted_bytes.load(std::memory_order_acquire);
+  const bool sane = header.sequence >= ledger_.acked_sequence.load(std::memory_order_relaxed) &&
+                    header.sequence <= ledger_.posted_sequence.load(std::memory_order_acquire) &&
+                    header.argument >= ledger_.acked_bytes.load(std::memory_order_relaxed) &&
+                    header.argument <= ledger_.posted_bytes.load(std::memory_order_acquire);
   if (!sane) return broken("acknowledgement of what was not sent");
   ledger_.acked_sequence.store(header.sequence, std::memory_order_release);
   ledger_.acked_bytes.store(header.argument, std::memory_order_release);
@@ -304,8 +304,7 @@ bool Inbox::on_push(const wire::FrameHeader& header) {
 bool Inbox::on_ended(const wire::FrameHeader& header) {
   large_.resize(header.payload_bytes);
   if (!take_payload(large_)) return false;
-  loss_.declare(Error{ErrorCode::kLost,
-                      "ended by the server: " + std::string(text_of(large_))});
+  loss_.declare(Error{ErrorCode::kLost, "ended by the server: " + std::string(text_of(large_))});
   return false;
 }
 
@@ -331,10 +330,9 @@ bool Inbox::take_pieces(std::vector<MutableBytes>& pieces) {
   begin_ = end_ = 0;
   pieces.emplace_back(buffer_);
   while (first + 1 < pieces.size()) {
-    Result<std::size_t> got =
-        connection_.read(std::span(pieces).subspan(first), Patience::kWait);
+    Result<std::size_t> got = connection_.read(std::span(pieces).subspan(first), Patience::kWait);
     if (!got) {
-      loss_.declare(std::move(got).error());
+      loss_.declare_end(std::move(got).error());
       return false;
     }
     bytes_received_.fetch_add(*got, std::memory_order_relaxed);

@@ -46,8 +46,9 @@ class Inbox {
         PushHandler& pushes, Loss& loss, const Clock& clock, Duration spin);
 
   // Must come before the command can reach the server. False: the session is lost, and the waiter
-  // is not enrolled. It becomes the reader if there is none.
-  bool enroll(Waiter& waiter);
+  // is not enrolled. With `reads_at_once` it becomes the reader if there is none, and must go on to
+  // wait() without waiting for anything else.
+  bool enroll(Waiter& waiter, bool reads_at_once);
 
   // True once the waiter's answer or credits are there, false if the session is lost. It is then
   // no longer enrolled.
@@ -65,7 +66,7 @@ class Inbox {
   static constexpr std::size_t kBufferBytes = 16 * kKiB;
   static constexpr std::size_t kBuckets = 64;
 
-  bool take_role(Waiter* waiter) REQUIRES(mutex_);
+  void take_role(Waiter& waiter) REQUIRES(mutex_);
   void leave_role();
   void read_for(Waiter& waiter);
   void remove(Waiter& waiter) REQUIRES(mutex_);

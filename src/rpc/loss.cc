@@ -1,5 +1,7 @@
 #include "rpc/loss.h"
 
+#include <utility>
+
 namespace flyt::rpc {
 
 void Loss::declare(Error error) {
@@ -12,6 +14,22 @@ void Loss::declare(Error error) {
   pushes_.on_lost(error);
   lost_.store(true, std::memory_order_release);
   connection_.shut_down();
+}
+
+void Loss::suspect(Error error) {
+  {
+    const Lock lock(mutex_);
+    if (!suspected_) suspected_ = std::move(error);
+  }
+  connection_.shut_down();
+}
+
+void Loss::declare_end(Error error) {
+  {
+    const Lock lock(mutex_);
+    if (suspected_) error = *suspected_;
+  }
+  declare(std::move(error));
 }
 
 Error Loss::error() const {

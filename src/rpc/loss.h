@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 
 #include "base/annotations.h"
 #include "base/result.h"
@@ -22,6 +23,12 @@ class Loss {
   // whoever reads, writes or waits there; the reader in turn wakes those that wait for it.
   void declare(Error error);
 
+  // The connection fails to send. It is shut down, and `error` becomes the reason unless whoever
+  // reads what has already arrived finds a better one there: the server's own.
+  void suspect(Error error);
+  // Reading came to an end: the suspected reason if there is one, else `error`.
+  void declare_end(Error error);
+
   // In the child after a fork: no lock is taken and nobody is told.
   void abandon() {
     abandoned_.store(true);
@@ -38,6 +45,7 @@ class Loss {
   std::atomic<bool> abandoned_{false};
   mutable Mutex mutex_;
   bool declared_ GUARDED_BY(mutex_) = false;
+  std::optional<Error> suspected_ GUARDED_BY(mutex_);
   Error error_ GUARDED_BY(mutex_);
 };
 

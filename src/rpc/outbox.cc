@@ -16,6 +16,9 @@ using transport::Patience;
 // often it is looked whether the reader there was has left.
 constexpr Duration kReaderCheck = std::chrono::milliseconds(5);
 
+// How long a failed write waits for the reader to find out why.
+constexpr Duration kReasonPatience = std::chrono::milliseconds(20);
+
 // The number by which the server tells this client's threads apart.
 std::uint32_t thread_number() {
   thread_local const auto number = static_cast<std::uint32_t>(::gettid());
@@ -58,8 +61,7 @@ bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
   if (loss_.lost()) return false;
   const std::size_t frame_bytes = wire::kHeaderBytes + payload_bytes;
   post_role_.take();
-  const bool credits =
-      ledger_.covers(next_sequence_, frame_bytes) || wait_for_credits(frame_bytes);
+  const bool credits = ledger_.covers(next_sequence_, frame_bytes) || wait_for_credits(frame_bytes);
   if (!credits || !(has_space(frame_bytes) || wait_for_space(frame_bytes)) || loss_.lost()) {
     post_role_.give();
     return false;
@@ -77,7 +79,8 @@ bool Outbox::has_space(std::size_t frame_bytes) {
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
   const auto fits = [&](std::uint64_t tail) {
     return head / lap_bytes() == tail / lap_bytes() ||
-           head % lap_bytes() + frame_bytes <= std::min<std::uint64_t>(tail % lap_bytes(), ring_bytes_ - 1);
+           head % lap_bytes() + frame_bytes <=
+               std::min<std::uint64_t>(tail % lap_bytes(), ring_bytes_ - 1);
   };
   if (fits(known_tail_)) return true;
   known_tail_ = tail_.load(std::memory_order_acquire);
@@ -99,7 +102,7 @@ bool Outbox::wait_for_credits(std::uint64_t frame_bytes) {
   credit_waits_.fetch_add(1, std::memory_order_relaxed);
   while (!ledger_.covers(next_sequence_, frame_bytes)) {
     Waiter waiter;
-    if (!inbox_.enroll(waiter)) return false;
+    if (!inbox_.enroll(waiter, false)) return false;
     wake_sender();
     if (!inbox_.wait(waiter)) return false;
   }
@@ -117,13 +120,14 @@ void Outbox::put_header(MutableBytes frame, const CommandKey& key, std::uint64_t
                         std::size_t payload_bytes) {
   Writer writer(frame);
   const bool waits = key.answer == Answer::kReply;
-  wire::encode(wire::CommandHeader{.payload_bytes = static_cast<std::uint32_t>(payload_bytes),
-                                   .op = key.op,
-                                   .flags = static_cast<std::uint16_t>(waits ? wire::kWantsReply : 0),
-                                   .sequence = sequence,
-                                   .context = key.context,
-                                   .thread = thread_number()},
-               writer);
+  wire::encode(
+      wire::CommandHeader{.payload_bytes = static_cast<std::uint32_t>(payload_bytes),
+                          .op = key.op,
+                          .flags = static_cast<std::uint16_t>(waits ? wire::kWantsReply : 0),
+                          .sequence = sequence,
+                          .context = key.context,
+                          .thread = thread_number()},
+      writer);
 }
 
 void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payload_bytes,
@@ -174,7 +178,7 @@ Outbox::Drained Outbox::drain_ring(Patience patience, std::uint64_t until) {
     const Bytes bytes(ring_.get() + tail % lap_bytes(), end - tail);
     Result<std::size_t> sent = connection_.write({&bytes, 1}, Patience::kNow);
     if (!sent) {
-      loss_.declare(std::move(sent).error());
+      lose(std::move(sent).error(), patience);
       return Drained::kLost;
     }
     bytes_sent_.fetch_add(*sent, std::memory_order_relaxed);
@@ -196,12 +200,25 @@ bool Outbox::wait_for_room() {
   return !loss_.lost();
 }
 
+// A server that ended the session has told its reason before it hung up, and whoever reads meets
+// that first. A caller who reads himself goes on to do so; others give the reader a moment.
+void Outbox::lose(Error error, Patience patience) {
+  loss_.suspect(error);
+  if (patience == Patience::kNow) return;
+  const Instant deadline = clock_.now() + kReasonPatience;
+  inbox_.read_if_nobody_does();
+  while (!loss_.lost() && inbox_.has_reader() && clock_.now() < deadline) {
+    clock_.sleep_for(kReasonPatience / 100);
+  }
+  loss_.declare(std::move(error));
+}
+
 bool Outbox::write_all(std::span<Bytes> pieces) {
   drop_front(pieces, 0);
   while (!pieces.empty()) {
     Result<std::size_t> sent = connection_.write(pieces, Patience::kNow);
     if (!sent) {
-      loss_.declare(std::move(sent).error());
+      lose(std::move(sent).error(), Patience::kWait);
       return false;
     }
     bytes_sent_.fetch_add(*sent, std::memory_order_relaxed);
@@ -221,12 +238,12 @@ bool Outbox::send_bulk(const CommandKey& key, Bytes fields, std::span<const Byte
 
   if (loss_.lost()) return false;
   post_role_.take();
-  const bool ready = (ledger_.covers(next_sequence_, frame_bytes) ||
-                      wait_for_credits(frame_bytes)) &&
-                     !loss_.lost();
+  const bool ready =
+      (ledger_.covers(next_sequence_, frame_bytes) || wait_for_credits(frame_bytes)) &&
+      !loss_.lost();
   sequence = next_sequence_;
   if (waiter != nullptr) waiter->sequence = sequence;
-  if (!ready || (waiter != nullptr && !inbox_.enroll(*waiter))) {
+  if (!ready || (waiter != nullptr && !inbox_.enroll(*waiter, false))) {
     post_role_.give();
     return false;
   }

@@ -48,7 +48,8 @@ class Outbox {
       RELEASE(post_role_);
   void cancel() RELEASE(post_role_) { post_role_.give(); }
 
-  // Sends what was published, as far as the socket takes it at once; the sender does the rest.
+  // Sends what was published, as far as the socket takes it at once; the sender does the rest. A
+  // socket that fails is left for the caller to meet, who is going to read.
   void flush();
 
   // Sends everything before this command, then this command from where its bytes are. `waiter`
@@ -77,6 +78,7 @@ class Outbox {
   Drained drain_ring(transport::Patience patience, std::uint64_t until) REQUIRES(send_role_);
   bool write_all(std::span<Bytes> pieces) REQUIRES(send_role_);
   bool wait_for_room();
+  void lose(Error error, transport::Patience patience);
   bool pending() const { return tail_.load() != head_.load(); }
   void wake_sender();
   void run_sender();

@@ -1,3 +1,4 @@
+// Handing sockets to another process.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>

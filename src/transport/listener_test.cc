@@ -1,3 +1,4 @@
+// Listeners: their files, ports, deadlines and errors.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -5,13 +5,13 @@
 namespace flyt::rpc::testing {
 
 void TestServer::run() {
-  Result<wire::ClientHello> hello = receive_hello(*connection_, greeting_deadline);
+  Result<wire::ClientHello> hello = receive_hello(*connection_, soon());
   if (!hello) {
     ended_with = hello.error().message;
     connection_->shut_down();
     return;
   }
-  const Status said = send_welcome(*connection_, wire::Welcome{.name = "test"}, greeting_deadline);
+  const Status said = send_welcome(*connection_, wire::Welcome{.name = "test"}, soon());
   greeted = said.ok();
   endpoint_ = std::make_unique<Endpoint>(std::move(connection_), wire::Limits{}, pool_);
   open_.store(true);

@@ -69,7 +69,6 @@ class TestServer final : public CommandHandler {
   std::string ended_with;
   bool in_order = false;
   bool greeted = false;
-  Instant greeting_deadline = system_clock().now() + std::chrono::seconds(20);
 
  private:
   void run();
@@ -112,7 +111,9 @@ class TestPushes final : public PushHandler {
   std::string loss;
 };
 
-inline Instant soon(int seconds = 20) { return system_clock().now() + std::chrono::seconds(seconds); }
+inline Instant soon(int seconds = 20) {
+  return system_clock().now() + std::chrono::seconds(seconds);
+}
 
 // A connected client and server.
 struct Session {
