@@ -27,7 +27,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
-  return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);
+  return cuda::find_proc_address_v1(cuda::proc_address_rows(), symbol, pfn, cudaVersion, flags);
 }
 
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
