@@ -48,6 +48,12 @@ class TestServer final : public CommandHandler {
     if (thread_.joinable()) thread_.join();
   }
 
+  // The session has ended by the client's goodbye.
+  bool stop_in_order() {
+    stop();
+    return in_order;
+  }
+
   Status on_command(const Command& command) override;
 
   // Ends the session from another thread.
