@@ -28,10 +28,11 @@ bool Block::start(std::array<std::uint32_t, 3> index) {
   }
   // Whole warps have local memory, though some lanes may not exist.
   const std::size_t local = std::size_t{state_.warps} * kLanes * state_.local_bytes;
-  if (!shared_.resize(std::max<std::size_t>(state_.shared_bytes, 16)) ||
+  if (!shared_.resize(state_.shared_bytes) ||
       !local_.resize(std::max<std::size_t>(local, 16))) {
     return false;
   }
+  std::memset(shared_.data(), 0, kReservedSharedBytes);
   live_warps_ = state_.warps;
   for (Warp& warp : warps_) {
     if (!warp.start(state_.function)) return false;

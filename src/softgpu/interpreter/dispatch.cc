@@ -61,6 +61,9 @@ bool select_rest(Selector& s) {
     case "cp"_n: case "mbarrier"_n: return select_async(s);
     case "mma"_n: case "wmma"_n: case "ldmatrix"_n: case "stmatrix"_n: case "movmatrix"_n:
       return select_matrix(s);
+    case "vadd2"_n: case "vsub2"_n: case "vavrg2"_n: case "vabsdiff2"_n: case "vmin2"_n:
+    case "vmax2"_n: case "vadd4"_n: case "vsub4"_n: case "vavrg4"_n: case "vabsdiff4"_n:
+    case "vmin4"_n: case "vmax4"_n: return select_video(s);
   }
   return s.refuse("is not supported");
 }

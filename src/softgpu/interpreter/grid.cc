@@ -201,7 +201,7 @@ Result<std::unique_ptr<Grid>> Grid::make(std::shared_ptr<const Image> image,
   state.blocks_per_cluster = static_cast<std::uint32_t>(count_of(state.launch.cluster));
   state.block_count = count_of(state.launch.grid);
   state.static_shared = info.shared_bytes;
-  state.shared_bytes = info.shared_bytes;
+  state.shared_bytes = kReservedSharedBytes + info.shared_bytes;
   if (state.launch.dynamic_shared_bytes != 0) {
     state.shared_bytes = program.dynamic_shared_offset + state.launch.dynamic_shared_bytes;
   }

@@ -16,6 +16,8 @@ namespace flyt::ptx {
 inline constexpr unsigned kLanes = 32;
 inline constexpr std::uint32_t kRow32Bytes = kLanes * 4;
 inline constexpr std::uint32_t kRow64Bytes = kLanes * 8;
+// The runtime's own part of a block's shared memory; variables come behind it.
+inline constexpr std::uint32_t kReservedSharedBytes = 1024;
 inline constexpr std::uint32_t kFrameAlign = 16;       // Of frames in local memory.
 inline constexpr std::size_t kConstantBytesMax = 256u << 20;
 inline constexpr std::uint32_t kRegisterFileBytesMax = 512u << 20;  // Of one block.

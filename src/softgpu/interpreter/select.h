@@ -159,6 +159,7 @@ bool select_call(Selector& s);
 bool select_barrier(Selector& s);
 bool select_async(Selector& s);
 bool select_matrix(Selector& s);
+bool select_video(Selector& s);
 
 Space take_space(Selector& s);  // kGeneric where none is named.
 

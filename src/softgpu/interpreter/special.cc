@@ -45,14 +45,18 @@ std::uint64_t of_grid(const Block& block, std::uint32_t name) {
   switch (name) {
     case "%gridid"_n: return launch.grid_id;
     case "%nsmid"_n: return launch.sm_count;
+    case "%envreg1"_n: return launch.workspace >> 32;
+    case "%envreg2"_n: return launch.workspace & 0xffffffff;
     case "%smid"_n: return linear % launch.sm_count;
     case "%dynamic_smem_size"_n: return launch.dynamic_shared_bytes;
     case "%total_smem_size"_n:
     case "%aggr_smem_size"_n: return state.static_shared + launch.dynamic_shared_bytes;
     case "%reserved_smem_offset_begin"_n:
-    case "%reserved_smem_offset_end"_n:
-    case "%reserved_smem_offset_cap"_n:
+    case "%reserved_smem_offset_1"_n:
     case "%current_graph_exec"_n: return 0;
+    case "%reserved_smem_offset_0"_n: return kReservedSharedBytes / 2;
+    case "%reserved_smem_offset_end"_n:
+    case "%reserved_smem_offset_cap"_n: return kReservedSharedBytes;
     case "%globaltimer"_n: return now_ns();
     case "%globaltimer_lo"_n: return now_ns() & 0xffffffff;
     case "%globaltimer_hi"_n: return now_ns() >> 32;
@@ -113,8 +117,9 @@ constexpr std::uint32_t kNames32[] = {
     "%clusterid.x"_n, "%clusterid.y"_n, "%clusterid.z"_n, "%nclusterid.x"_n, "%nclusterid.y"_n,
     "%nclusterid.z"_n, "%is_explicit_cluster"_n, "%dynamic_smem_size"_n, "%total_smem_size"_n,
     "%aggr_smem_size"_n, "%reserved_smem_offset_begin"_n, "%reserved_smem_offset_end"_n,
-    "%reserved_smem_offset_cap"_n, "%globaltimer_lo"_n, "%globaltimer_hi"_n, "%clock"_n,
-    "%clock_hi"_n,
+    "%reserved_smem_offset_cap"_n, "%reserved_smem_offset_0"_n, "%reserved_smem_offset_1"_n,
+    "%envreg0"_n, "%envreg1"_n, "%envreg2"_n, "%globaltimer_lo"_n, "%globaltimer_hi"_n, "%clock"_n,
+    "%clock_hi"_n, "%envreg0"_n, "%envreg1"_n, "%envreg2"_n,
 };
 constexpr std::uint32_t kNames64[] = {"%gridid"_n, "%globaltimer"_n, "%clock64"_n,
                                       "%current_graph_exec"_n};

@@ -99,7 +99,7 @@ class Translation {
     const auto& variables = module.variables();
     program_->shared_offsets.assign(variables.size(), 0);
     std::vector<std::vector<std::uint32_t>> users(variables.size());
-    static_shared_.assign(module.functions().size(), 0);
+    static_shared_.assign(module.functions().size(), kReservedSharedBytes);
     std::vector<std::uint32_t> reached;
     for (const std::uint32_t kernel : module.kernels()) {
       if (!reach(kernel, scanned, reached)) return false;
@@ -124,7 +124,7 @@ class Translation {
 
   bool place(const std::vector<std::uint32_t>& order,
              const std::vector<std::vector<std::uint32_t>>& users) {
-    std::uint64_t most = 0;
+    std::uint64_t most = kReservedSharedBytes;
     for (const std::uint32_t index : order) {
       const Variable& variable = program_->module->variables()[index];
       std::uint64_t offset = 0;
@@ -226,7 +226,7 @@ class Translation {
     if (!reach(index, references_, reached)) return false;
     KernelInfo info;
     info.function = index;
-    info.shared_bytes = static_shared_[index];
+    info.shared_bytes = static_shared_[index] - kReservedSharedBytes;
     std::uint32_t registers = 0;
     for (const std::uint32_t function : reached) {
       const Function& each = module.functions()[function];

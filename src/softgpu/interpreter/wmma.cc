@@ -1,0 +1,249 @@
+// wmma.load, wmma.store, wmma.mma. Fragments are opaque to programs: here element i of a matrix
+// (by rows) lies in lane i % 32, at place i / 32; what is left of the registers stays unused.
+#include "softgpu/interpreter/access.h"
+#include "softgpu/interpreter/matrix.h"
+
+namespace flyt::ptx {
+namespace {
+
+enum class Part : std::uint8_t { kA, kB, kC };
+
+struct Fragment {
+  Part part = Part::kA;
+  Element element = Element::kF16;
+  unsigned rows = 16;
+  unsigned columns = 16;
+  unsigned registers = 8;
+
+  unsigned per_register() const {
+    return element == Element::kF64 ? 1 : std::max(1u, 32 / element_bits(element));
+  }
+};
+
+// How many registers PTX gives a fragment.
+std::optional<Fragment> fragment_of(Part part, Element element, const Shape& shape) {
+  Fragment made{part, element, shape.m, shape.n, 0};
+  if (part == Part::kA) made.columns = shape.k;
+  if (part == Part::kB) made.rows = shape.k;
+  const unsigned needed =
+      made.rows * made.columns / kLanes / made.per_register();
+  made.registers = std::max(needed, 1u);
+  // Fragments of .f16 factors hold every element twice.
+  if (part != Part::kC && element == Element::kF16) made.registers = 8;
+  if (made.registers < needed || made.registers > 16) return std::nullopt;
+  return made;
+}
+
+std::int64_t pack(const Fragment& f, bool by_column) {
+  return static_cast<std::int64_t>(f.element) | static_cast<std::int64_t>(f.rows) << 8 |
+         static_cast<std::int64_t>(f.columns) << 16 |
+         static_cast<std::int64_t>(f.registers) << 24 | std::int64_t{by_column} << 32;
+}
+Fragment unpack(std::int64_t value) {
+  const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
+  return {Part::kA, static_cast<Element>(byte(0)), byte(1), byte(2), byte(3)};
+}
+
+// f(row, column, lane, register, element of it)
+template <class F>
+void each_element(const Fragment& fragment, F&& f) {
+  const unsigned per = fragment.per_register();
+  for (unsigned i = 0; i < fragment.rows * fragment.columns; ++i) {
+    const unsigned place = i / kLanes;
+    f(i / fragment.columns, i % fragment.columns, i % kLanes, place / per, place % per);
+  }
+}
+
+std::uint64_t with_element(std::uint64_t before, std::uint64_t bits, unsigned width,
+                           unsigned index) {
+  if (width == 64) return bits;
+  const std::uint64_t mask = ((1ull << width) - 1) << index * width;
+  return (before & ~mask) | (bits << index * width & mask);
+}
+
+// a: the address (the same in all lanes), value: Fragment, b: the stride in elements, p: 1 to
+// store, e (low byte of q): log2 of nothing else.
+template <bool Stores>
+Flow move_fragment(Warp& warp, const Step& step, Mask lanes) {
+  Flow flow;
+  if (!whole_warp(warp, lanes, flow)) return flow;
+  const Fragment fragment = unpack(step.value);
+  const bool by_column = (step.value >> 32 & 1) != 0;
+  const std::uint32_t* rows = warp.rows(step.extra);
+  const auto leader = static_cast<unsigned>(std::countr_zero(lanes));
+  const std::uint64_t base = get<std::uint64_t>(warp.row(step.a), leader);
+  const std::uint64_t stride = get<std::uint32_t>(warp.row(step.b), leader);
+  const unsigned width = element_bits(fragment.element);
+  Access<Space::kGeneric> access(warp, width / 8, Stores);
+  bool ok = true;
+  each_element(fragment, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+    if (!ok) return;
+    const std::uint64_t index = by_column ? j * stride + i : i * stride + j;
+    std::byte* place = access.at(leader, base + index * (width / 8));
+    ok = place != nullptr;
+    if (!ok) return;
+    const std::uint64_t before = get_register(warp, Row{rows[r]}, lane);
+    std::uint64_t bits = before >> e * width % 64;
+    if constexpr (Stores) {
+      std::memcpy(place, &bits, width / 8);
+    } else {
+      bits = 0;
+      std::memcpy(&bits, place, width / 8);
+      put_register(warp, Row{rows[r]}, lane, with_element(before, bits, width, e));
+    }
+  });
+  return ok ? flow : Flow::kFault;
+}
+
+void read_fragment(Warp& warp, const std::uint32_t* rows, const Fragment& fragment, Matrix& into) {
+  const unsigned width = element_bits(fragment.element);
+  each_element(fragment, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+    into.at[i][j] = decode_element(fragment.element,
+                                   get_register(warp, Row{rows[r]}, lane) >> e * width % 64);
+  });
+}
+
+struct Product {
+  Shape shape;
+  Fragment a, b, c, d;
+  bool saturate = false;
+};
+
+Product product_of(std::int64_t value) {
+  const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
+  Product p;
+  p.shape = {byte(0), byte(1), byte(2)};
+  p.a = *fragment_of(Part::kA, static_cast<Element>(byte(3)), p.shape);
+  p.b = *fragment_of(Part::kB, static_cast<Element>(byte(4)), p.shape);
+  p.c = *fragment_of(Part::kC, static_cast<Element>(byte(5) >> 4), p.shape);
+  p.d = *fragment_of(Part::kC, static_cast<Element>(byte(5) & 15), p.shape);
+  p.saturate = byte(6) != 0;
+  return p;
+}
+
+Flow multiply_fragments(Warp& warp, const Step& step, Mask lanes) {
+  Flow flow;
+  if (!whole_warp(warp, lanes, flow)) return flow;
+  const Product p = product_of(step.value);
+  const std::uint32_t* d_rows = warp.rows(step.extra);
+  const std::uint32_t* a_rows = d_rows + p.d.registers;
+  const std::uint32_t* b_rows = a_rows + p.a.registers;
+  const std::uint32_t* c_rows = b_rows + p.b.registers;
+  Matrix a;
+  Matrix b;
+  Matrix c;
+  Matrix d;
+  read_fragment(warp, a_rows, p.a, a);
+  read_fragment(warp, b_rows, p.b, b);
+  read_fragment(warp, c_rows, p.c, c);
+  multiply(p.shape, a, b, c, p.d.element, p.saturate, d);
+  const unsigned width = element_bits(p.d.element);
+  each_element(p.d, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+    const std::uint64_t before = get_register(warp, Row{d_rows[r]}, lane);
+    const std::uint64_t bits = encode_element(p.d.element, d.at[i][j]);
+    put_register(warp, Row{d_rows[r]}, lane, with_element(before, bits, width, e));
+  });
+  return flow;
+}
+
+bool select_move_fragment(Selector& s, bool stores) {
+  const int part = stores ? (s.take("d"_n) ? 2 : -1) : s.take_one({"a"_n, "b"_n, "c"_n});
+  s.take("sync"_n);
+  s.take("aligned"_n);
+  const int layout = s.take_one({"row"_n, "col"_n});
+  const auto shape = take_shape(s);
+  const Space space = take_space(s);
+  const auto element = take_element(s);
+  if (part < 0 || layout < 0 || !shape.has_value() || !element.has_value()) return s.refuse_form();
+  if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared) {
+    return s.refuse_form();
+  }
+  const auto fragment = fragment_of(static_cast<Part>(part), *element, *shape);
+  if (!fragment.has_value() || !s.need(2, 3)) return s.refuse_form();
+  Step step;
+  step.handler = stores ? &move_fragment<true> : &move_fragment<false>;
+  step.value = pack(*fragment, layout == 1);
+  std::vector<Row> rows;
+  const unsigned bytes = *element == Element::kF64 ? 8 : 4;
+  const Operand& registers = s.operand(stores ? 1 : 0);
+  if (!vector_rows(s, registers, fragment->registers, bytes, !stores, rows)) return false;
+  step.extra = s.add_rows(rows);
+  std::int64_t offset = 0;
+  if (!s.address(s.operand(stores ? 0 : 1), space, step.a, offset)) return false;
+  if (space == Space::kShared) offset += static_cast<std::int64_t>(kSharedWindow);
+  if (offset != 0) {
+    // The address becomes a generic one of its own.
+    Step add;
+    add.handler = [](Warp& warp, const Step& each, Mask lanes) {
+      const std::byte* a = warp.row(each.a);
+      each_lane<std::uint64_t>(warp.row(each.d), lanes, [&](unsigned lane) {
+        return get<std::uint64_t>(a, lane) + static_cast<std::uint64_t>(each.value);
+      });
+      return Flow::kNext;
+    };
+    add.a = step.a;
+    add.value = offset;
+    add.d = step.a = s.temporary(8);
+    if (!s.emit_unguarded(add)) return false;
+  }
+  const unsigned dense = layout == 1 ? fragment->rows : fragment->columns;
+  return (s.operand_count() == 3 ? s.source(2, Type::kB32, step.b)
+                                 : s.constant(dense, 4, step.b)) &&
+         s.emit(step);
+}
+
+bool select_multiply_fragments(Selector& s) {
+  s.take("sync"_n);
+  s.take("aligned"_n);
+  // The layouts were told to the loads already.
+  for (int i = 0; i < 2; ++i) s.take_one({"row"_n, "col"_n});
+  const auto shape = take_shape(s);
+  const bool saturate = s.take("satfinite"_n);
+  std::vector<Element> elements;
+  for (auto name = s.take_next(); name.has_value(); name = s.take_next()) {
+    const auto element = element_named(*name);
+    if (!element.has_value()) return s.refuse_form();
+    elements.push_back(*element);
+  }
+  // .f16 factors are not named: only d and c are.
+  if (elements.size() == 2) {
+    elements = {elements[0], Element::kF16, Element::kF16, elements[1]};
+  }
+  if (!shape.has_value() || elements.size() != 4 || !s.need(4, 4)) return s.refuse_form();
+  const auto a = fragment_of(Part::kA, elements[1], *shape);
+  const auto b = fragment_of(Part::kB, elements[2], *shape);
+  const auto c = fragment_of(Part::kC, elements[3], *shape);
+  const auto d = fragment_of(Part::kC, elements[0], *shape);
+  if (!a || !b || !c || !d) return s.refuse_form();
+  const auto bytes = [](Element element) { return element == Element::kF64 ? 8u : 4u; };
+  std::vector<Row> rows;
+  if (!vector_rows(s, s.operand(0), d->registers, bytes(elements[0]), true, rows) ||
+      !vector_rows(s, s.operand(1), a->registers, bytes(elements[1]), false, rows) ||
+      !vector_rows(s, s.operand(2), b->registers, bytes(elements[2]), false, rows) ||
+      !vector_rows(s, s.operand(3), c->registers, bytes(elements[3]), false, rows)) {
+    return false;
+  }
+  Step step;
+  step.handler = &multiply_fragments;
+  const auto byte = [](unsigned value, int place) {
+    return static_cast<std::int64_t>(value) << place * 8;
+  };
+  step.value = byte(shape->m, 0) | byte(shape->n, 1) | byte(shape->k, 2) |
+               byte(static_cast<unsigned>(elements[1]), 3) |
+               byte(static_cast<unsigned>(elements[2]), 4) |
+               byte(static_cast<unsigned>(elements[3]) << 4 | static_cast<unsigned>(elements[0]), 5) |
+               byte(saturate ? 1 : 0, 6);
+  step.extra = s.add_rows(rows);
+  return s.emit(step);
+}
+
+}  // namespace
+
+bool select_wmma(Selector& s) {
+  if (s.take("load"_n)) return select_move_fragment(s, false);
+  if (s.take("store"_n)) return select_move_fragment(s, true);
+  if (s.take("mma"_n)) return select_multiply_fragments(s);
+  return s.refuse_form();
+}
+
+}  // namespace flyt::ptx
