@@ -47,7 +47,7 @@ enum class FrameKind : std::uint16_t {
   kHostCall = 5,
   // argument: 1 stdout, 2 stderr. Payload: text printed by device code.
   kOutput = 6,
-  // The last frame of a session that the server gives up. sequence: the command at fault or 0;
+  // The last frame of a session that the server gives up. sequence: the last command accepted;
   // argument: EndedCode. Payload: the reason, text.
   kEnded = 7,
   // sequence: a client-chosen token; argument: a result. Completion told before it is asked for.
