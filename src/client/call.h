@@ -2,9 +2,9 @@
 // the command, take the answer). Generated stubs and hooks are written with it:
 //
 //   CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-//     if (const CUresult no = client::enter(client::Needs::kContext); no != CUDA_SUCCESS) return no;
-//     if (const CUresult no = client::check(hEvent); no != CUDA_SUCCESS) return no;
-//     if (const CUresult no = client::check(hStream); no != CUDA_SUCCESS) return no;
+//     const CUresult no = client::enter(client::Needs::kContext);
+//     if (no != CUDA_SUCCESS) return no;
+//     ... client::check(hEvent), client::check(hStream) in the same way ...
 //     return client::post(commands::EventRecord{.hEvent = hEvent, .hStream = hStream});
 //   }
 //
@@ -48,14 +48,6 @@ CUresult check(CUcontext handle);
 CUresult check(CUstream& handle);
 // CUDA_ERROR_INVALID_DEVICE unless the ordinal exists.
 CUresult check_device(CUdevice device);
-
-// `new` arguments: a live handle, chosen before its command is sent. CUDA_ERROR_OUT_OF_MEMORY when
-// there are none left.
-CUresult make(CUstream& handle);
-CUresult make(CUevent& handle);
-// After a `drop` was sent, or when a creation failed.
-void forget(CUstream handle);
-void forget(CUevent handle);
 
 // Sends a command that nobody waits for.
 template <class Command>

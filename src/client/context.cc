@@ -20,4 +20,21 @@ void set_current(ContextState* context) {
   thread.current = context == nullptr ? 0 : context->handle;
 }
 
+void push_current(ContextState* context) {
+  ThreadState& thread = thread_state();
+  if (thread.current_state != nullptr) {
+    auto stacked = std::make_unique<StackedContext>();
+    *stacked = {thread.current_state, thread.below};
+    thread.below = stacked.release();
+  }
+  set_current(context);
+}
+
+void pop_current() {
+  ThreadState& thread = thread_state();
+  const std::unique_ptr<StackedContext> top(thread.below);
+  thread.below = top == nullptr ? nullptr : top->below;
+  set_current(top == nullptr ? nullptr : top->context);
+}
+
 }  // namespace flyt::client

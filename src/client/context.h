@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/annotations.h"
+#include "base/bytes.h"
 #include "client/handle_table.h"
 #include "cuda/types.h"
 
@@ -39,20 +39,27 @@ struct ContextState {
   void reset() {}  // For HandleTable, which never uses a context's slot again.
 };
 
+// A context below the current one of a thread.
+struct StackedContext {
+  ContextState* context = nullptr;
+  StackedContext* below = nullptr;
+};
+
 // What one thread of the program has. Belongs to its thread.
 struct ThreadState {
   // Inside a host function or callback, which must not call CUDA.
   bool in_host_call = false;
+  // cuThreadExchangeStreamCaptureMode.
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   // The current context and its handle; null and 0 for none.
   ContextState* current_state = nullptr;
+  // Plain pointers: CUDA's libraries call in when thread-locals with destructors are gone already.
+  StackedContext* below = nullptr;
   std::uint64_t current = 0;
 };
 
 // The calling thread's.
 ThreadState& thread_state();
-
-// Contexts below the current one, innermost last. The calling thread's.
-std::vector<ContextState*>& context_stack();
 
 // A device's primary context.
 struct PrimaryContext {
@@ -89,5 +96,9 @@ class Contexts {
 
 // Makes a context the calling thread's current one, in place of the present one; null for none.
 void set_current(ContextState* context);
+// The same, keeping the present one below it.
+void push_current(ContextState* context);
+// Drops the current context; the one below it, if any, becomes current.
+void pop_current();
 
 }  // namespace flyt::client

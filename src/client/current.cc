@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/annotations.h"
 #include "client/context.h"
@@ -28,7 +27,6 @@ constinit std::atomic_flag opening = ATOMIC_FLAG_INIT;
 
 constinit thread_local ThreadState this_thread;
 constinit thread_local Session* scoped_session = nullptr;
-thread_local std::vector<ContextState*> this_stack;
 
 std::string_view environment(const char* name) {
   const char* value = ::getenv(name);
@@ -101,7 +99,5 @@ SessionScope::SessionScope(Session* session) : before_(scoped_session) {
 SessionScope::~SessionScope() { scoped_session = before_; }
 
 ThreadState& thread_state() { return this_thread; }
-
-std::vector<ContextState*>& context_stack() { return this_stack; }
 
 }  // namespace flyt::client

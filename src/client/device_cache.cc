@@ -10,6 +10,44 @@ namespace {
 
 constexpr int kDevicesMax = 64;
 
+// What a device can do natively but not for a program whose memory is elsewhere: its kernels cannot
+// reach that memory, and nothing of it can be shared with other processes or devices.
+constexpr std::array kLocalOnly = {
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+    CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+};
+
+// Pools are kept by this side, over any driver.
+void adapt(Device& device) {
+  for (const CUdevice_attribute attribute : kLocalOnly) device.set(attribute, 0);
+  device.set(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1);
+}
+
 Result<Device> fetch_device(rpc::Channel& channel, int ordinal) {
   commands::DescribeDevice::Reply reply;
   rpc::Reply answer;
@@ -28,6 +66,7 @@ Result<Device> fetch_device(rpc::Channel& channel, int ordinal) {
   device.sm_affinity = reply.sm_affinity != 0;
   reply.attributes.copy_to(device.attributes);
   reply.known.copy_to(device.known);
+  adapt(device);
   return device;
 }
 
@@ -50,6 +89,12 @@ Result<DeviceCache> DeviceCache::fetch(rpc::Channel& channel) {
     cache.devices_.push_back(std::move(device).value());
   }
   return cache;
+}
+
+void DeviceCache::deny_virtual_memory() {
+  for (Device& device : devices_) {
+    device.set(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0);
+  }
 }
 
 }  // namespace flyt::client

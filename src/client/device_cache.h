@@ -25,6 +25,10 @@ struct Device {
   std::int32_t attribute(CUdevice_attribute attribute) const {
     return attributes[static_cast<std::size_t>(attribute)];
   }
+  // Changes one that the driver knows.
+  void set(CUdevice_attribute attribute, std::int32_t value) {
+    attributes[static_cast<std::size_t>(attribute)] = value;
+  }
   // 90 for 9.0.
   std::uint32_t capability() const {
     return static_cast<std::uint32_t>(
@@ -33,11 +37,14 @@ struct Device {
   }
 };
 
-// Immutable once fetched.
+// Immutable once the session is open.
 class DeviceCache {
  public:
   // Asks the server; one call for the count and one for each device.
   static Result<DeviceCache> fetch(rpc::Channel& channel);
+
+  // Programs cannot map memory themselves: no range of addresses is free on both sides.
+  void deny_virtual_memory();
 
   int count() const { return static_cast<int>(devices_.size()); }
   int driver_version() const { return driver_version_; }

@@ -20,7 +20,7 @@ wire::ClientHello hello() {
   hello.name = program_name();
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
-  hello.highest_op = static_cast<std::uint16_t>(commands::kOpCount - 1);
+  hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
   hello.windows = reserve_windows();
   return hello;
 }
@@ -95,7 +95,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   if (!url) return std::move(url).error();
   auto connection = transport::connect(*url, deadline);
   if (!connection) return std::move(connection).error();
-  std::unique_ptr<Session> session(new Session(options));  // lint: allow(new): private constructor
+  std::unique_ptr<Session> session(new Session(options));
   if (Status status = session->start(std::move(connection).value(), options, deadline); !status) {
     return std::move(status).error();
   }
@@ -105,7 +105,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
 Result<std::unique_ptr<Session>> Session::open(
     std::unique_ptr<transport::Connection> connection, const SessionOptions& options) {
   const Instant deadline = options.channel.clock->now() + options.connect_timeout;
-  std::unique_ptr<Session> session(new Session(options));  // lint: allow(new): private constructor
+  std::unique_ptr<Session> session(new Session(options));
   if (Status status = session->start(std::move(connection), options, deadline); !status) {
     return std::move(status).error();
   }
@@ -125,7 +125,7 @@ Status Session::start(std::unique_ptr<transport::Connection> connection,
   code_ = std::make_unique<CodeState>();
   memory_ = std::make_unique<MemoryState>(*this);
   pushes_->set_memory(memory_.get());
-  // The server's process may print what a kernel prints at any time.
+  if (memory_->reservable() == nullptr) devices_.deny_virtual_memory();
   log_.debug("session open", {{"server", channel_->welcome().name},
                               {"driver", channel_->welcome().driver},
                               {"devices", devices_.count()}});

@@ -1,9 +1,10 @@
 // Completions: waits on the GPU that hold up no thread of the session.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <vector>
 
-#include "base/annotations.h"
 #include "base/clock.h"
 #include "cuda/types.h"
 
@@ -11,10 +12,10 @@ namespace flyt::server {
 
 class Session;
 
-// Something that will be done later on the GPU.
+// Something that will be done on the GPU later.
 struct Completion {
-  std::uint32_t context = 0;  // Handle index made current around poll and block; 0: none.
-  // CUDA_ERROR_NOT_READY while it is not done; never blocks.
+  std::uint32_t context = 0;  // Handle index; made current around poll, block and finish. 0: none.
+  // CUDA_ERROR_NOT_READY while it is not done; never blocks. Empty: block() at once.
   std::function<CUresult()> poll;
   // Waits until it is done; runs on a worker.
   std::function<CUresult()> block;
@@ -22,14 +23,16 @@ struct Completion {
   std::function<void(CUresult)> finish;
 };
 
-// Polled by the main thread between commands for about 100 us each, then blocked upon by a worker.
-// add() and poll() belong to the main thread.
+// Polled by the main thread between commands for about kPollTime each, then blocked upon by a
+// worker. Belongs to the main thread.
 class Completions {
  public:
+  static constexpr Duration kPollTime = std::chrono::microseconds(100);
+
   explicit Completions(Session& session) : session_(session) {}
 
   void add(Completion completion);
-  // Polls each once; returns whether any is still polled, so that the caller must not block.
+  // Polls each once. True while any is polled, so that the caller must not sleep.
   bool poll();
 
  private:
@@ -37,6 +40,10 @@ class Completions {
     Completion completion;
     Instant since;
   };
+  // True when it is done or handed to a worker.
+  bool advance(Waiting& waiting);
+  void block_on_worker(Completion completion);
+
   Session& session_;
   std::vector<Waiting> waiting_;
 };

@@ -11,30 +11,31 @@
 
 namespace flyt::server {
 
-// What a subject keeps beside a native object (a kernel's parameter layout and the like).
+// What a subject keeps beside a native object.
 struct Attachment {
   virtual ~Attachment() = default;
 };
 
 // Client values are data of a peer: every one is checked for kind, index and generation. Safe from
-// any thread; a lookup takes an uncontended lock.
+// any thread; a lookup takes a lock that is hardly ever contended.
 class Handles {
  public:
   struct Entry {
-    std::uint64_t handle = 0;  // 0: free.
+    std::uint64_t handle = 0;  // 0: none.
     void* native = nullptr;
     std::shared_ptr<Attachment> attachment;
+    explicit operator bool() const { return handle != 0; }
   };
 
-  // False if the value is no well-formed handle of `kind` or its slot is taken.
+  // False if the value is no well-formed handle of `kind`, or its slot is taken.
   [[nodiscard]] bool put(wire::HandleKind kind, std::uint64_t handle, void* native,
                          std::shared_ptr<Attachment> attachment = {}) EXCLUDES(mutex_);
   // The native object; null if there is none.
   void* find(wire::HandleKind kind, std::uint64_t handle) const EXCLUDES(mutex_);
-  // The native object of whatever generation holds the index (contexts in headers); null if none.
+  // Whatever lives under an index (contexts in headers); null if nothing does.
   void* find_index(wire::HandleKind kind, std::uint32_t index) const EXCLUDES(mutex_);
   Entry entry(wire::HandleKind kind, std::uint64_t handle) const EXCLUDES(mutex_);
-  // Takes the entry out; handle 0 if there was none.
+  // Takes the entry out.
   Entry drop(wire::HandleKind kind, std::uint64_t handle) EXCLUDES(mutex_);
   // A copy of all live entries of a kind.
   std::vector<Entry> all(wire::HandleKind kind) const EXCLUDES(mutex_);
@@ -43,7 +44,8 @@ class Handles {
   const Entry* locate(wire::HandleKind kind, std::uint64_t handle) const REQUIRES(mutex_);
 
   mutable Mutex mutex_;
-  std::array<std::vector<Entry>, wire::kHandleKinds> tables_ GUARDED_BY(mutex_);
+  // By kind, then by index.
+  std::array<std::vector<Entry>, wire::kHandleKindMax + 1> tables_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::server

@@ -1,4 +1,4 @@
-// Regions: the addresses a client may name in a command.
+// Regions: the addresses that a client may name in a command.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,15 @@ class Regions {
 
   void add(Region region);
   void remove(std::uint64_t base);
-  // Whether [address, address + size) lies in one region.
+  // Whether every byte of [address, address + size) lies in some region.
   bool allowed(std::uint64_t address, std::uint64_t size) const;
   // The region around an address.
   std::optional<Region> around(std::uint64_t address) const;
 
  private:
-  mutable std::shared_mutex mutex_;
+  const Region* locate(std::uint64_t address) const;
+
+  mutable std::shared_mutex mutex_;  // Guards by_base_.
   std::map<std::uint64_t, Region> by_base_;
 };
 

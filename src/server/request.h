@@ -1,59 +1,104 @@
-// Request: one received command and the way to answer it.
+// Request: one command being executed, and the way to answer it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "cuda/types.h"
+#include "driver/table.h"
 #include "rpc/endpoint.h"
+#include "server/handles.h"
+#include "wire/fields.h"
 
 namespace flyt::server {
 
 class Session;
 
-// Keeps the payload alive, so views that decode() made stay valid as long as the Request. Movable;
-// may be finished from any thread, once. A Request that dies unfinished answers
+// Keeps the received bytes alive, so views that decode() made stay valid as long as the Request.
+// Movable; belongs to one thread at a time, and is answered once. Destroyed unanswered, it answers
 // CUDA_ERROR_UNKNOWN: a client never waits in vain.
 class Request {
  public:
-  Request(Session& session, rpc::Command command);
+  Request(Session& session, const rpc::Command& command);
   Request(Request&& other) noexcept;
   Request& operator=(Request&&) = delete;
   ~Request();
 
   Session& session() const { return *session_; }
-  Bytes payload() const { return command_.payload; }
-  std::uint16_t op() const { return command_.header.op; }
-  std::uint64_t sequence() const { return command_.header.sequence; }
-  std::uint32_t context() const { return command_.header.context; }  // Handle index; 0: none.
-  std::uint32_t thread() const { return command_.header.thread; }    // Client thread number.
-  // The received bytes, for a handler whose DMA reads them after it returned.
-  const rpc::Buffer& buffer() const { return command_.buffer; }
+  const driver::Table& driver() const;
+  Bytes payload() const { return payload_; }
+  std::uint16_t op() const { return header_.op; }
+  std::uint64_t sequence() const { return header_.sequence; }
+  bool waits() const { return (header_.flags & wire::kWantsReply) != 0; }
+  std::uint32_t context() const { return header_.context; }  // Handle index; 0: none.
+  std::uint32_t thread() const { return header_.thread; }    // Client thread number.
+  // The received bytes, for a handler whose DMA reads them after the Request is gone.
+  const rpc::ChunkRef& chunk() const { return chunk_; }
+  // For requests that wait long and are decoded: the received bytes are not needed any more.
+  void forget_payload() {
+    payload_ = {};
+    chunk_.reset();
+  }
 
-  // The driver's object for a client handle; false if there is none of that kind. A CUstream of
-  // 1 or 2 is the legacy stream or this client thread's default stream in request.context().
-  // A CUfunction accepts kernels too, as launches do.
-  template <class Native>
-  bool find(std::uint64_t handle, Native& out) const;
+  // Reads the payload. False: the session has been ended, the handler just returns.
+  template <class Command>
+  bool decode(Command& command) {
+    if (wire::decode(payload_, command)) return true;
+    end_malformed(Command::kName);
+    return false;
+  }
+
+  // Client's handle -> driver's, in place; false if there is no such object. CUstream 0, 1 and 2
+  // are the legacy stream and this client thread's default stream in context(). A CUfunction may
+  // be a kernel's handle, as launches allow.
+  bool resolve(CUcontext& handle) const;
+  bool resolve(CUmodule& handle) const;
+  bool resolve(CUlibrary& handle) const;
+  bool resolve(CUfunction& handle) const;
+  bool resolve(CUkernel& handle) const;
+  bool resolve(CUstream& handle) const;
+  bool resolve(CUevent& handle) const;
+
+  // resolve() and remove from the table.
+  bool take(CUstream& handle);
+  bool take(CUevent& handle);
+  // Registers the driver's object under the client's handle. False: the client chose a bad or a
+  // used one and the session has been ended.
+  bool adopt(CUstream client, CUstream native);
+  bool adopt(CUevent client, CUevent native);
+  bool adopt(wire::HandleKind kind, const void* client, void* native,
+             std::shared_ptr<Attachment> attachment = {});
 
   // Answers a command without reply fields, or records the error of a posted one.
-  void finish(CUresult result);
-  // Answers with fields; views in `reply` are copied before this returns.
+  void reply(CUresult result) { send(result, {}); }
+  // Answers with fields, encoded at once: views need to live only during this call.
   template <class Reply>
-  void finish(CUresult result, Reply& reply) {
-    reply.result = result;
-    send(reply);
+  void reply(CUresult result, const Reply& fields) {
+    const std::size_t size = wire::encoded_size(fields);
+    std::array<std::byte, 512> small;
+    std::vector<std::byte> large(size > small.size() ? size : 0);
+    Writer writer(large.empty() ? MutableBytes(small) : MutableBytes(large));
+    wire::encode(writer, fields);
+    send(result, bytes_at(large.empty() ? small.data() : large.data(), writer.used()));
   }
 
  private:
-  template <class Reply>
-  void send(const Reply& reply);
+  template <class Native>
+  bool resolve_as(wire::HandleKind kind, Native& handle) const;
+  template <class Native>
+  bool take_as(wire::HandleKind kind, Native& handle);
+  void send(CUresult result, Bytes fields);
+  void end_malformed(std::string_view command);
 
   Session* session_;
-  rpc::Command command_;
-  bool finished_ = false;
+  wire::CommandHeader header_;
+  Bytes payload_;
+  rpc::ChunkRef chunk_;
+  bool answered_ = false;
 };
 
 }  // namespace flyt::server

@@ -1,13 +1,19 @@
 // Session: one client process, served by one server process.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/annotations.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cuda/types.h"
 #include "driver/table.h"
@@ -17,82 +23,92 @@
 #include "server/regions.h"
 #include "server/request.h"
 #include "server/workers.h"
+#include "wire/hello.h"
 
 namespace flyt::server {
 
-struct MemorySubjects;  // Arena, pinned window, pending deliveries...: server/memory_subjects.h.
-struct CodeSubjects;    // Modules, functions, uploads in progress: server/code_subjects.h.
+class MemorySubjects;   // Arena, streams, deliveries, ...: server/memory_subjects.h.
+class CodeSubjects;     // Uploads, modules, links: server/code_subjects.h.
+class ContextSubjects;  // Contexts and what hangs on them: server/context_subjects.h.
 
-// Commands are decoded and started by the main thread in order of their sequence numbers; work that
-// may take long goes to workers(), waits on the GPU to completions().
-class Session {
+// What a session works with; all of it outlives the session.
+struct SessionParts {
+  rpc::Endpoint& endpoint;
+  const driver::Table& driver;
+  const Log& log;
+  const Clock& clock = system_clock();
+  std::vector<wire::Window> windows = {};  // Those told in the welcome.
+};
+
+struct SessionCounters {
+  std::uint64_t posted = 0;
+  std::uint64_t waited = 0;
+};
+
+// Commands are decoded and begun by the main thread in order of their sequence numbers; work that
+// may take long goes to workers(), waits on the GPU go to completions().
+class Session final : public rpc::CommandHandler {
  public:
-  Session(rpc::Endpoint& endpoint, const driver::Table& driver, const Log& log,
-          const Clock& clock);
-  ~Session();
+  explicit Session(const SessionParts& parts);
+  ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Serves until the client leaves, is lost or breaks a rule; returns the reason for the log.
+  // Serves until the client leaves, is lost or breaks a rule; the calling thread is the main
+  // thread. Returns the reason for the log.
   std::string run();
+  Status on_command(const rpc::Command& command) override;
 
-  rpc::Endpoint& endpoint() { return endpoint_; }
-  const driver::Table& driver() const { return driver_; }
-  const Log& log() const { return log_; }
-  const Clock& clock() const { return clock_; }
+  rpc::Endpoint& endpoint() { return parts_.endpoint; }
+  const driver::Table& driver() const { return parts_.driver; }
+  const Log& log() const { return parts_.log; }
+  const Clock& clock() const { return parts_.clock; }
+  const std::vector<wire::Window>& windows() const { return parts_.windows; }
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }
   Completions& completions() { return completions_; }  // Main thread only.
-  MemorySubjects& memory() { return *memory_; }
+  ContextSubjects& contexts() { return *contexts_; }
   CodeSubjects& code() { return *code_; }
+  MemorySubjects& memory() { return *memory_; }
 
-  // Runs `work` on a worker with the request's context current. For `slow` and `later` commands.
+  // Runs `work` on a worker with the request's context current. For what may take long.
   void run_slow(Request request, std::function<void(Request)> work);
 
-  // Makes the context of that handle index current on the calling thread (cheap if it is already).
-  // CUDA_ERROR_INVALID_CONTEXT if there is none; index 0 makes none current.
+  // Makes the context of a handle index current on the calling thread; cheap if it is already.
+  // CUDA_ERROR_INVALID_CONTEXT if there is none; 0 leaves things as they are.
   CUresult enter(std::uint32_t context);
+  // After a context was destroyed or made current behind enter()'s back.
+  void forget_entered() { entered_.store(nullptr, std::memory_order_relaxed); }
 
   // The stream that stands for CU_STREAM_PER_THREAD of one client thread in one context, made at
-  // first use; null with the driver's result in `result` if that fails.
-  CUstream thread_stream(std::uint32_t context, std::uint32_t thread, CUresult& result);
+  // first use; null if the driver makes none.
+  CUstream thread_stream(std::uint32_t context, std::uint32_t thread);
 
-  // Ends the session with a reason: the peer broke a rule. Safe from any thread; the main thread
-  // acts on it before the next command.
-  void end(std::string reason);
+  // Ends the session: the peer broke a rule. Safe from any thread; the first reason stays.
+  void end(std::string_view reason);
 
-  // Remembers the failure of a posted command for the next reply; the first wins.
-  void note_posted_error(CUresult error, std::uint64_t sequence);
-  struct PostedError {
-    CUresult error = CUDA_SUCCESS;
-    std::uint64_t sequence = 0;
-  };
-  PostedError take_posted_error();
-
-  // Called before every reply: sends what must reach the client first (finished D2H copies, printf
-  // output). Subjects add their own at construction.
-  void before_replies(std::function<void()> flush);
+  // Subjects add what must reach the client before any reply does (finished copies, printed text).
+  // Added while the session is built; called from any thread.
+  void before_replies(std::function<void()> flush) { flushes_.push_back(std::move(flush)); }
   void flush_before_reply();
 
- private:
-  void dispatch(rpc::Command command);
+  SessionCounters counters() const { return counters_; }  // Main thread only.
 
-  rpc::Endpoint& endpoint_;
-  const driver::Table& driver_;
-  Log log_;
-  const Clock& clock_;
+ private:
+  SessionParts parts_;
   Handles handles_;
   Regions regions_;
-  Completions completions_{*this};
-  std::unique_ptr<MemorySubjects> memory_;
-  std::unique_ptr<CodeSubjects> code_;
   std::vector<std::function<void()>> flushes_;
-  Mutex mutex_;
-  PostedError posted_error_ GUARDED_BY(mutex_);
-  std::string end_reason_ GUARDED_BY(mutex_);
-  std::atomic<bool> ending_{false};
-  Workers workers_;  // Last: its threads use all of the above.
+  std::thread::id main_thread_;
+  // What enter() made current on the main thread.
+  std::atomic<void*> entered_{nullptr};
+  SessionCounters counters_;
+  Completions completions_{*this};
+  std::unique_ptr<ContextSubjects> contexts_;
+  std::unique_ptr<CodeSubjects> code_;
+  std::unique_ptr<MemorySubjects> memory_;
+  Workers workers_;  // Last, so that its threads end before what they use.
 };
 
 }  // namespace flyt::server

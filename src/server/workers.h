@@ -1,7 +1,6 @@
 // Workers: threads for what would hold up the session's main thread.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -11,18 +10,20 @@
 
 namespace flyt::server {
 
-// Threads are made as needed up to a limit; more work than that waits its turn. Safe from any
-// thread. The destructor waits for running work.
+// Threads are made as needed, up to a limit; more work than that waits its turn. Safe from any
+// thread. stop() and the destructor wait for running work.
 class Workers {
  public:
-  static constexpr std::size_t kThreadsMax = 64;
+  static constexpr std::size_t kThreadsMax = 256;
 
   Workers() = default;
-  ~Workers();
+  ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
   void run(std::function<void()> work) EXCLUDES(mutex_);
+  // Work that has not begun is dropped.
+  void stop() EXCLUDES(mutex_);
 
  private:
   void loop();

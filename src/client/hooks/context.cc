@@ -19,18 +19,6 @@ bool valid_flags(unsigned int flags) {
          (schedule & (schedule - 1)) == 0;
 }
 
-void push(ContextState* context) {
-  ContextState* below = thread_state().current_state;
-  if (below != nullptr) context_stack().push_back(below);
-  set_current(context);
-}
-
-void pop() {
-  auto& stack = context_stack();
-  set_current(stack.empty() ? nullptr : stack.back());
-  if (!stack.empty()) stack.pop_back();
-}
-
 // What a context's birth tells, and that it is alive.
 template <class Reply>
 void come_alive(ContextState& context, const Reply& reply, unsigned int flags) {
@@ -95,7 +83,7 @@ CUresult create(CUcontext* out, unsigned int flags, CUdevice device, std::uint32
   const CUresult result = ask(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
   come_alive(*context, reply, flags);
-  push(context);
+  push_current(context);
   *out = handle_of(context);
   return CUDA_SUCCESS;
 }
@@ -193,7 +181,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   if (context->live.load() == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   die(*context);
   // It leaves the top of this thread's stack; elsewhere it stays current and dead.
-  if (thread_state().current_state == context) pop();
+  if (thread_state().current_state == context) pop_current();
   return ask(commands::DestroyContext{.context = ctx});
 }
 
@@ -201,7 +189,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ContextState* context = session().contexts().find(ctx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  push(context);
+  push_current(context);
   return CUDA_SUCCESS;
 }
 
@@ -209,13 +197,13 @@ CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
   const ContextState* current = thread_state().current_state;
   if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (pctx != nullptr) *pctx = handle_of(current);
-  pop();
+  pop_current();
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
   if (ctx == nullptr) {
-    pop();
+    pop_current();
     return CUDA_SUCCESS;
   }
   ContextState* context = session().contexts().find(ctx);

@@ -1,0 +1,68 @@
+// flyt-server: gives the GPUs of this machine to clients elsewhere.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "server/supervisor.h"
+
+namespace {
+
+constexpr char kDescription[] = "Gives the GPUs of this machine to CUDA programs elsewhere.";
+
+constexpr char kFooter[] =
+    "\nExamples:\n"
+    "  flyt-server --listen unix:///run/flyt.sock\n"
+    "  flyt-server --listen tcp://0.0.0.0:7700 --listen unix:///run/flyt.sock --warm 2\n"
+    "  flyt-server --listen tcp://127.0.0.1:0 --driver soft     (a software GPU; port in the log)\n"
+    "\n"
+    "Clients have no authentication of their own: listen where only trusted ones can connect.\n"
+    "SIGTERM takes no new clients and lets sessions end; SIGINT ends them at once.\n";
+
+// The software GPU's library stands beside the programs: ../lib.
+std::string soft_path() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path().parent_path() / "lib" / "libflyt-softgpu.so").string();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(kDescription, "flyt-server");
+  app.footer(kFooter);
+  app.set_version_flag("--version", FLYT_VERSION);
+  app.option_defaults()->always_capture_default();
+  flyt::server::SupervisorOptions options;
+  options.session.driver = "auto";
+  options.session.soft_path = soft_path();
+  std::string level = "info";
+  app.add_option("--listen", options.urls,
+                 "Where clients connect: unix:///PATH or tcp://HOST:PORT; repeatable")
+      ->required()
+      ->type_name("URL")
+      ->take_all();
+  app.add_option("--driver", options.session.driver,
+                 "auto (NVIDIA's if it works here, else soft), soft, or the path of a libcuda.so")
+      ->type_name("auto|soft|PATH");
+  app.add_option("--warm", options.warm,
+                 "Processes kept ready with the driver started, so that clients start faster")
+      ->check(CLI::Range(0, 64));
+  app.add_option("--max-sessions", options.sessions_max, "Clients served at once")
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--drain-seconds", options.drain_seconds,
+                 "How long sessions may go on after SIGTERM")
+      ->check(CLI::Range(0, 86400));
+  app.add_option("--log-level", level, "What is logged to stderr")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}));
+  app.add_option("--ready-fd", options.ready_fd,
+                 "A descriptor that gets \"ready\" once clients can connect")
+      ->type_name("FD");
+  CLI11_PARSE(app, argc, argv);
+  options.session.log_level = flyt::log_level_of(level, flyt::LogLevel::kInfo);
+
+  flyt::server::Supervisor supervisor(std::move(options));
+  const flyt::Status status = supervisor.run();
+  if (status) return EXIT_SUCCESS;
+  std::cerr << "flyt-server: " << status.error().message << "\n";
+  return EXIT_FAILURE;
+}

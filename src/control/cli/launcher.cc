@@ -1,0 +1,65 @@
+#include "control/cli/launcher.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "base/log.h"
+#include "control/cli/server_info.h"
+
+namespace flyt::cli {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+}  // namespace
+
+Result<std::string> client_library_folder() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Error{ErrorCode::kSystem, "cannot find this program: " + error.message()};
+  const auto folder = self.parent_path().parent_path() / "lib" / "client";
+  if (!std::filesystem::exists(folder / "libcuda.so.1", error)) {
+    return Error{ErrorCode::kNotFound,
+                 "the client library is not where it should be: " +
+                     (folder / "libcuda.so.1").string()};
+  }
+  return folder.string();
+}
+
+Error run(const RunOptions& options) {
+  const std::string server = options.server.empty() ? environment("FLYT_SERVER") : options.server;
+  if (server.empty()) {
+    return {ErrorCode::kInvalid, "no server: give --server URL or set FLYT_SERVER"};
+  }
+  auto folder = client_library_folder();
+  if (!folder) return std::move(folder).error();
+  const auto welcome = greet(server);
+  if (!welcome) return welcome.error();
+  const std::string path = environment("LD_LIBRARY_PATH");
+  const std::string libraries = path.empty() ? *folder : *folder + ":" + path;
+  ::setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
+  ::setenv("FLYT_SERVER", server.c_str(), 1);
+  if (options.verbose) {
+    if (environment("FLYT_LOG").empty()) ::setenv("FLYT_LOG", "info", 1);
+    Log("flyt", LogLevel::kInfo)
+        .info("running", {{"program", options.command.front()},
+                          {"server", server},
+                          {"driver", welcome->driver},
+                          {"libraries", *folder}});
+  }
+  std::vector<char*> arguments;
+  std::vector<std::string> command = options.command;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  ::execvp(arguments.front(), arguments.data());
+  return system_error("cannot run " + options.command.front(), errno);
+}
+
+}  // namespace flyt::cli

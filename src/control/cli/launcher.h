@@ -1,0 +1,27 @@
+// Launcher: starts a program so that it finds its GPU at a server.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace flyt::cli {
+
+struct RunOptions {
+  std::string server;  // A URL; empty: FLYT_SERVER of the environment.
+  bool verbose = false;
+  std::vector<std::string> command;  // The program and its arguments.
+};
+
+// What `flyt run` exits with where the program never ran, as shells do.
+inline constexpr int kExitNotStarted = 127;
+
+// Checks that a server answers at the address, then becomes the program. Returns only if that is
+// impossible, with one line that says why.
+Error run(const RunOptions& options);
+
+// The folder with our libcuda.so.1, found from where this program is.
+Result<std::string> client_library_folder();
+
+}  // namespace flyt::cli

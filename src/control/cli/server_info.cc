@@ -1,0 +1,69 @@
+#include "control/cli/server_info.h"
+
+#include <unistd.h>
+
+#include "rpc/channel.h"
+#include "transport/transport.h"
+
+namespace flyt::cli {
+namespace {
+
+class NoPushes final : public rpc::PushHandler {
+ public:
+  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
+  void on_output(std::uint32_t, Bytes) override {}
+  void on_completed(std::uint64_t, std::uint64_t) override {}
+  void on_delivered(std::uint64_t, bool) override {}
+  void on_lost(const Error&) override {}
+};
+
+Error at(std::string_view url, const Error& error) {
+  return {error.code, "no GPU server at " + std::string(url) + ": " + error.message};
+}
+
+std::string version_text(std::uint32_t version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out.push_back('\\');
+    if (static_cast<unsigned char>(c) >= 0x20) out.push_back(c);
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+Result<wire::Welcome> greet(std::string_view text) {
+  const auto url = transport::parse_url(text);
+  if (!url) return url.error();
+  const Instant deadline = system_clock().now() + kGreetTime;
+  auto connection = transport::connect(*url, deadline);
+  if (!connection) return at(text, connection.error());
+  wire::ClientHello hello;
+  hello.name = "flyt";
+  hello.process_id = static_cast<std::uint32_t>(::getpid());
+  hello.user_id = static_cast<std::uint32_t>(::getuid());
+  NoPushes pushes;
+  auto channel = rpc::Channel::open(std::move(connection).value(), hello, deadline, pushes);
+  if (!channel) return at(text, channel.error());
+  wire::Welcome welcome = (*channel)->welcome();
+  static_cast<void>((*channel)->close(deadline).ok());
+  return welcome;
+}
+
+std::string describe(std::string_view url, const wire::Welcome& welcome, bool json) {
+  const std::string version = version_text(welcome.driver_version);
+  if (json) {
+    return "{\"url\": " + quoted(url) + ", \"server\": " + quoted(welcome.name) +
+           ", \"driver\": " + quoted(welcome.driver) + ", \"cuda\": " + quoted(version) +
+           ", \"protocol\": " + std::to_string(welcome.version) + "}\n";
+  }
+  return "url       " + std::string(url) + "\nserver    " + welcome.name + "\ndriver    " +
+         welcome.driver + "\ncuda      " + version + "\nprotocol  " +
+         std::to_string(welcome.version) + "\n";
+}
+
+}  // namespace flyt::cli

@@ -1,0 +1,48 @@
+#include "server/completion.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/session.h"
+
+namespace flyt::server {
+
+void Completions::add(Completion completion) {
+  Waiting waiting{std::move(completion), session_.clock().now()};
+  if (!advance(waiting)) waiting_.push_back(std::move(waiting));
+}
+
+bool Completions::poll() {
+  // finish() may add more, so the list is walked by index and swapped out.
+  std::vector<Waiting> present = std::exchange(waiting_, {});
+  for (Waiting& waiting : present) {
+    if (!advance(waiting)) waiting_.push_back(std::move(waiting));
+  }
+  return !waiting_.empty();
+}
+
+bool Completions::advance(Waiting& waiting) {
+  Completion& completion = waiting.completion;
+  if (completion.poll) {
+    CUresult result = session_.enter(completion.context);
+    if (result == CUDA_SUCCESS) result = completion.poll();
+    if (result != CUDA_ERROR_NOT_READY) {
+      completion.finish(result);
+      return true;
+    }
+    if (session_.clock().now() - waiting.since < kPollTime) return false;
+  }
+  block_on_worker(std::move(completion));
+  return true;
+}
+
+void Completions::block_on_worker(Completion completion) {
+  auto shared = std::make_shared<Completion>(std::move(completion));
+  session_.workers().run([&session = session_, shared] {
+    CUresult result = session.enter(shared->context);
+    if (result == CUDA_SUCCESS) result = shared->block();
+    shared->finish(result);
+  });
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,56 @@
+#include "server/handles.h"
+
+#include <gtest/gtest.h>
+
+namespace flyt::server {
+namespace {
+
+using wire::Handle;
+using wire::HandleKind;
+
+constexpr std::uint64_t kFirst = Handle::make(HandleKind::kEvent, 1, 5).value;
+constexpr std::uint64_t kSecond = Handle::make(HandleKind::kEvent, 2, 5).value;
+
+class HandlesTest : public testing::Test {
+ protected:
+  Handles handles_;
+  int object_ = 0;
+};
+
+TEST_F(HandlesTest, FindsWhatWasPut) {
+  ASSERT_TRUE(handles_.put(HandleKind::kEvent, kFirst, &object_));
+  EXPECT_EQ(handles_.find(HandleKind::kEvent, kFirst), &object_);
+  EXPECT_EQ(handles_.find_index(HandleKind::kEvent, 5), &object_);
+}
+
+TEST_F(HandlesTest, RefusesAHandleOfAnotherKind) {
+  EXPECT_FALSE(handles_.put(HandleKind::kStream, kFirst, &object_));
+  ASSERT_TRUE(handles_.put(HandleKind::kEvent, kFirst, &object_));
+  EXPECT_EQ(handles_.find(HandleKind::kStream, kFirst), nullptr);
+}
+
+TEST_F(HandlesTest, RefusesGarbage) {
+  EXPECT_FALSE(handles_.put(HandleKind::kEvent, 0, &object_));
+  EXPECT_FALSE(handles_.put(HandleKind::kEvent, ~0ULL, &object_));
+  EXPECT_EQ(handles_.find(HandleKind::kEvent, 0), nullptr);
+  EXPECT_EQ(handles_.find(HandleKind::kEvent, ~0ULL), nullptr);
+  EXPECT_FALSE(handles_.drop(HandleKind::kEvent, 12345));
+}
+
+TEST_F(HandlesTest, RefusesATakenSlot) {
+  ASSERT_TRUE(handles_.put(HandleKind::kEvent, kFirst, &object_));
+  EXPECT_FALSE(handles_.put(HandleKind::kEvent, kFirst, &object_));
+  EXPECT_FALSE(handles_.put(HandleKind::kEvent, kSecond, &object_));
+}
+
+TEST_F(HandlesTest, ForgetsTheOldGeneration) {
+  ASSERT_TRUE(handles_.put(HandleKind::kEvent, kFirst, &object_));
+  EXPECT_TRUE(handles_.drop(HandleKind::kEvent, kFirst));
+  EXPECT_FALSE(handles_.drop(HandleKind::kEvent, kFirst));
+  ASSERT_TRUE(handles_.put(HandleKind::kEvent, kSecond, &object_));
+  EXPECT_EQ(handles_.find(HandleKind::kEvent, kFirst), nullptr);
+  EXPECT_EQ(handles_.all(HandleKind::kEvent).size(), 1U);
+}
+
+}  // namespace
+}  // namespace flyt::server

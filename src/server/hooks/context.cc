@@ -1,0 +1,179 @@
+// Primary and ordinary contexts.
+#include "server/hooks_context.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "server/context_subjects.h"
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+// How a server waits is its own affair, and core dumps would be files here.
+constexpr unsigned int kFlagsKept =
+    CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS;
+// A context with more streams than that is waited for without polling each.
+constexpr std::size_t kStreamsPolledMax = 16;
+
+// Tells the client what it wants to know of a context that is current on this thread.
+template <class Reply>
+void describe(Request request, CUcontext context) {
+  const driver::Table& driver = request.driver();
+  Reply reply;
+  std::array<std::uint64_t, CU_LIMIT_MAX> limits{};
+  std::array<std::uint8_t, CU_LIMIT_MAX> known{};
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    std::size_t value = 0;
+    if (driver.cuCtxGetLimit(&value, static_cast<CUlimit>(i)) != CUDA_SUCCESS) continue;
+    limits[i] = value;
+    known[i] = 1;
+  }
+  CUresult result = driver.cuCtxGetApiVersion(context, &reply.api_version);
+  if (result == CUDA_SUCCESS) {
+    result = driver.cuCtxGetStreamPriorityRange(&reply.least_priority, &reply.greatest_priority);
+  }
+  reply.limits = wire::List<std::uint64_t>(std::span<const std::uint64_t>(limits));
+  reply.known = wire::List<std::uint8_t>(std::span<const std::uint8_t>(known));
+  request.reply(result, reply);
+}
+
+// Puts a new context into the table and describes it; it is current on this thread.
+template <class Reply>
+void adopt(Request request, CUcontext client, CUcontext native) {
+  if (!request.adopt(wire::HandleKind::kContext, client, native)) return;
+  describe<Reply>(std::move(request), native);
+}
+
+// Makes the context current on this worker and lets go of what dies with it.
+bool let_go(Request& request, CUcontext client, CUcontext& native) {
+  native = client;
+  if (!request.resolve(native)) return false;
+  request.driver().cuCtxSetCurrent(native);
+  request.session().contexts().let_go(client);
+  return true;
+}
+
+// What a wait for a whole context looks at: the streams that the client can have work in.
+std::vector<std::shared_ptr<StreamOwner>> streams_of(Session& session, std::uint32_t context) {
+  std::vector<std::shared_ptr<StreamOwner>> streams;
+  for (const auto& entry : session.handles().all(wire::HandleKind::kStream)) {
+    auto stream = std::static_pointer_cast<StreamOwner>(entry.attachment);
+    if (stream != nullptr && stream->context() == context) streams.push_back(std::move(stream));
+  }
+  return streams;
+}
+
+}  // namespace
+
+void retain_primary(Request request, const commands::RetainPrimary& command) {
+  const driver::Table& driver = request.driver();
+  using Reply = commands::RetainPrimary::Reply;
+  // Refused where it is active already, by a warm server for example; only a preference.
+  driver.cuDevicePrimaryCtxSetFlags_v2(command.device, command.flags & kFlagsKept);
+  CUcontext native = nullptr;
+  CUresult result = driver.cuDevicePrimaryCtxRetain(&native, command.device);
+  if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
+  request.session().contexts().count_retained(command.device);
+  result = driver.cuCtxSetCurrent(native);
+  if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
+  adopt<Reply>(std::move(request), command.context, native);
+}
+
+CUresult release_primary(Request& request, const commands::ReleasePrimary& command) {
+  CUcontext native = nullptr;
+  let_go(request, command.context, native);
+  CUresult result = CUDA_SUCCESS;
+  for (int count = request.session().contexts().take_retained(command.device); count > 0; --count) {
+    result = request.driver().cuDevicePrimaryCtxRelease_v2(command.device);
+  }
+  return result;
+}
+
+CUresult reset_primary(Request& request, const commands::ResetPrimary& command) {
+  CUcontext native = nullptr;
+  if (!let_go(request, command.context, native)) return CUDA_ERROR_INVALID_CONTEXT;
+  return request.driver().cuDevicePrimaryCtxReset_v2(command.device);
+}
+
+CUresult set_primary_flags(Request& request, const commands::SetPrimaryFlags& command) {
+  return request.driver().cuDevicePrimaryCtxSetFlags_v2(command.device, command.flags & kFlagsKept);
+}
+
+void create_context(Request request, const commands::CreateContext& command) {
+  const driver::Table& driver = request.driver();
+  using Reply = commands::CreateContext::Reply;
+  const unsigned int flags = command.flags & kFlagsKept;
+  CUcontext native = nullptr;
+  CUexecAffinityParam affinity{};
+  affinity.type = CU_EXEC_AFFINITY_TYPE_SM_COUNT;
+  affinity.param.smCount.val = command.sm_count;
+  const CUresult result =
+      command.sm_count == 0
+          ? driver.cuCtxCreate_v2(&native, flags, command.device)
+          : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
+  if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
+  adopt<Reply>(std::move(request), command.context, native);
+}
+
+CUresult destroy_context(Request& request, const commands::DestroyContext& command) {
+  CUcontext native = nullptr;
+  if (!let_go(request, command.context, native)) return CUDA_ERROR_INVALID_CONTEXT;
+  return request.driver().cuCtxDestroy_v2(native);
+}
+
+CUresult set_context_flags(Request& request, const commands::SetContextFlags& command) {
+  return request.driver().cuCtxSetFlags(command.flags & kFlagsKept);
+}
+
+CUresult set_context_limit(Request& request, const commands::SetContextLimit& command,
+                           commands::SetContextLimit::Reply& reply) {
+  const auto limit = static_cast<CUlimit>(command.limit);
+  CUresult result = request.driver().cuCtxSetLimit(limit, command.value);
+  std::size_t value = 0;
+  if (result == CUDA_SUCCESS) result = request.driver().cuCtxGetLimit(&value, limit);
+  reply.value = value;
+  return result;
+}
+
+CUresult set_context_cache(Request& request, const commands::SetContextCache& command) {
+  return request.driver().cuCtxSetCacheConfig(static_cast<CUfunc_cache>(command.config));
+}
+
+void synchronize_context(Request request, const commands::SynchronizeContext& command) {
+  CUcontext native = command.context;
+  if (!request.resolve(native)) return request.reply(CUDA_ERROR_INVALID_CONTEXT);
+  Session& session = request.session();
+  const driver::Table& driver = session.driver();
+  const std::uint32_t index = wire::Handle{address_of(command.context)}.index();
+  auto answer = std::make_shared<Request>(std::move(request));
+  Completion wait;
+  wait.context = index;
+  auto streams = streams_of(session, index);
+  if (streams.size() <= kStreamsPolledMax) {
+    wait.poll = [&driver, streams = std::move(streams)]() -> CUresult {
+      CUresult result = driver.cuStreamQuery(CU_STREAM_LEGACY);
+      for (const auto& stream : streams) {
+        if (result != CUDA_SUCCESS) return result;
+        result = driver.cuStreamQuery(stream->stream());
+      }
+      return result == CUDA_SUCCESS ? driver.cuCtxSynchronize() : result;
+    };
+  }
+  wait.block = [&driver] { return driver.cuCtxSynchronize(); };
+  wait.finish = [answer](CUresult result) { answer->reply(result); };
+  session.completions().add(std::move(wait));
+}
+
+CUresult context_affinity(Request& request, const commands::ContextAffinity& command,
+                          commands::ContextAffinity::Reply& reply) {
+  CUexecAffinityParam affinity{};
+  const CUresult result = request.driver().cuCtxGetExecAffinity(
+      &affinity, static_cast<CUexecAffinityType>(command.kind));
+  reply.sm_count = affinity.param.smCount.val;
+  return result;
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,193 @@
+// Libraries and kernels: code that no context owns.
+#include "server/hooks_library.h"
+
+#include <memory>
+#include <string>
+
+#include "cuda/image.h"
+#include "server/code_subjects.h"
+#include "server/function_facts.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+constexpr std::size_t kNamesBytesMax = 983040;
+
+std::shared_ptr<CodeOrigin> of_library(CUlibrary library, std::uint32_t context) {
+  auto origin = std::make_shared<CodeOrigin>();
+  origin->library = address_of(library);
+  origin->context = context;
+  return origin;
+}
+
+void collect_kernel_attributes(const driver::Table& driver, CUkernel kernel, CUdevice device,
+                               FunctionFacts& facts) {
+  collect_attributes(facts, [&](int* value, CUfunction_attribute attribute) {
+    return driver.cuKernelGetAttribute(value, attribute, kernel, device);
+  });
+}
+
+}  // namespace
+
+void load_library(Request request, const commands::LoadLibrary& command) {
+  commands::LoadLibrary::Reply reply;
+  CodeSubjects& code = request.session().code();
+  auto image = code.take_upload(command.upload);
+  JitArguments jit;
+  if (!image || !jit.take(command.options, command.values)) {
+    return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
+  }
+  const Bytes bytes = Bytes(*image).first(image->size() - 1);
+  if (!cuda::image_of(bytes)) return request.reply(CUDA_ERROR_INVALID_IMAGE, reply);
+  code.note_code(bytes);
+  CUlibrary native = nullptr;
+  const CUresult result =
+      request.driver().cuLibraryLoadData(&native, image->data(), jit.options(), jit.values(),
+                                         jit.count(), nullptr, nullptr, 0);
+  if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kLibrary, command.library, native,
+                                               of_library(command.library, 0))) {
+    return;
+  }
+  reply.wall_time = jit.wall_time();
+  reply.threads_per_block = jit.threads_per_block();
+  reply.info_log = jit.info_log();
+  reply.error_log = jit.error_log();
+  request.reply(result, reply);
+}
+
+CUresult unload_library(Request& request, const commands::UnloadLibrary& command) {
+  CUlibrary native = command.library;
+  if (!request.resolve(native)) return CUDA_ERROR_INVALID_HANDLE;
+  request.session().code().on_library_unload(address_of(command.library));
+  return request.driver().cuLibraryUnload(native);
+}
+
+void get_kernel(Request request, const commands::GetKernel& command) {
+  const driver::Table& driver = request.driver();
+  commands::GetKernel::Reply reply;
+  CUlibrary library = command.library;
+  if (!request.resolve(library)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  CUkernel native = nullptr;
+  const CUresult result =
+      driver.cuLibraryGetKernel(&native, library, std::string(command.name).c_str());
+  if (result != CUDA_SUCCESS) return request.reply(result, reply);
+  CUfunction function = nullptr;
+  // Loaded here on a worker, so that its first launch does not hold up the main thread.
+  if (request.context() != 0 && driver.cuKernelGetFunction(&function, native) == CUDA_SUCCESS) {
+    driver.cuFuncLoad(function);
+  }
+  FunctionFacts facts;
+  collect_kernel_attributes(driver, native, command.device, facts);
+  collect_parameters(facts, [&](std::size_t index, std::size_t* offset, std::size_t* size) {
+    return driver.cuKernelGetParamInfo(native, index, offset, size);
+  });
+  if (!request.adopt(wire::HandleKind::kKernel, command.kernel, native,
+                     of_library(command.library, 0))) {
+    return;
+  }
+  facts.fill_attributes(reply);
+  facts.fill_parameters(reply);
+  request.reply(result, reply);
+}
+
+void describe_kernel(Request request, const commands::DescribeKernel& command) {
+  commands::DescribeKernel::Reply reply;
+  CUkernel kernel = command.kernel;
+  if (!request.resolve(kernel)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  FunctionFacts facts;
+  collect_kernel_attributes(request.driver(), kernel, command.device, facts);
+  facts.fill_attributes(reply);
+  request.reply(CUDA_SUCCESS, reply);
+}
+
+void library_kernel_names(Request request, const commands::LibraryKernelNames& command) {
+  const driver::Table& driver = request.driver();
+  commands::LibraryKernelNames::Reply reply;
+  CUlibrary library = command.library;
+  if (!request.resolve(library)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  unsigned int count = 0;
+  CUresult result = driver.cuLibraryGetKernelCount(&count, library);
+  std::vector<CUkernel> kernels(count);
+  if (result == CUDA_SUCCESS && count != 0) {
+    result = driver.cuLibraryEnumerateKernels(kernels.data(), count, library);
+  }
+  std::string names;
+  for (const CUkernel kernel : kernels) {
+    const char* name = nullptr;
+    if (result == CUDA_SUCCESS) result = driver.cuKernelGetName(&name, kernel);
+    if (result == CUDA_SUCCESS) names.append(name).push_back('\0');
+  }
+  if (names.size() > kNamesBytesMax) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_SUCCESS) reply.names = bytes_of(names);
+  request.reply(result, reply);
+}
+
+CUresult get_library_module(Request& request, const commands::GetLibraryModule& command) {
+  CUlibrary library = command.library;
+  if (!request.resolve(library)) return CUDA_ERROR_INVALID_HANDLE;
+  CUmodule native = nullptr;
+  const CUresult result = request.driver().cuLibraryGetModule(&native, library);
+  if (result == CUDA_SUCCESS) {
+    static_cast<void>(request.adopt(wire::HandleKind::kModule, command.module, native,
+                                    of_library(command.library, request.context())));
+  }
+  return result;
+}
+
+CUresult get_library_global(Request& request, const commands::GetLibraryGlobal& command,
+                            commands::GetLibraryGlobal::Reply& reply) {
+  const Handles::Entry library =
+      request.session().handles().entry(wire::HandleKind::kLibrary, address_of(command.library));
+  if (!library) return CUDA_ERROR_INVALID_HANDLE;
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  const CUresult result =
+      request.driver().cuLibraryGetGlobal(&address, &size, static_cast<CUlibrary>(library.native),
+                                          std::string(command.name).c_str());
+  if (result != CUDA_SUCCESS) return result;
+  reply.address = address;
+  reply.size = size;
+  auto& origin = static_cast<CodeOrigin&>(*library.attachment);
+  request.session().code().note_global(origin, address, size);
+  return result;
+}
+
+void get_kernel_function(Request request, const commands::GetKernelFunction& command) {
+  const driver::Table& driver = request.driver();
+  commands::GetKernelFunction::Reply reply;
+  const Handles::Entry kernel =
+      request.session().handles().entry(wire::HandleKind::kKernel, address_of(command.kernel));
+  if (!kernel) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  CUfunction native = nullptr;
+  const CUresult result =
+      driver.cuKernelGetFunction(&native, static_cast<CUkernel>(kernel.native));
+  if (result != CUDA_SUCCESS) return request.reply(result, reply);
+  driver.cuFuncLoad(native);
+  FunctionFacts facts;
+  collect_attributes(facts, [&](int* value, CUfunction_attribute attribute) {
+    return driver.cuFuncGetAttribute(value, attribute, native);
+  });
+  auto origin = std::make_shared<CodeOrigin>();
+  origin->context = request.context();
+  origin->library = static_cast<const CodeOrigin&>(*kernel.attachment).library;
+  if (!request.adopt(wire::HandleKind::kFunction, command.function, native, origin)) return;
+  facts.fill_attributes(reply);
+  request.reply(result, reply);
+}
+
+CUresult set_kernel_attribute(Request& request, const commands::SetKernelAttribute& command) {
+  CUkernel kernel = command.kernel;
+  if (!request.resolve(kernel)) return CUDA_ERROR_INVALID_HANDLE;
+  return request.driver().cuKernelSetAttribute(static_cast<CUfunction_attribute>(command.attribute),
+                                               command.value, kernel, command.device);
+}
+
+CUresult set_kernel_cache(Request& request, const commands::SetKernelCache& command) {
+  CUkernel kernel = command.kernel;
+  if (!request.resolve(kernel)) return CUDA_ERROR_INVALID_HANDLE;
+  return request.driver().cuKernelSetCacheConfig(
+      kernel, static_cast<CUfunc_cache>(command.config), command.device);
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,136 @@
+// Modules: code loaded into one context.
+#include "server/hooks_module.h"
+
+#include <memory>
+#include <string>
+
+#include "cuda/image.h"
+#include "server/code_subjects.h"
+#include "server/function_facts.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+constexpr std::size_t kNamesBytesMax = 983040;
+
+std::shared_ptr<CodeOrigin> in_context(const Request& request) {
+  auto origin = std::make_shared<CodeOrigin>();
+  origin->context = request.context();
+  return origin;
+}
+
+}  // namespace
+
+CUresult upload(Request& request, const commands::Upload& command) {
+  CodeSubjects& code = request.session().code();
+  if (!code.add_piece(command.upload, command.total, command.offset, command.data)) {
+    request.session().end("an upload out of order or beyond its limits");
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult drop_upload(Request& request, const commands::DropUpload& command) {
+  request.session().code().take_upload(command.upload);
+  return CUDA_SUCCESS;
+}
+
+void load_module(Request request, const commands::LoadModule& command) {
+  commands::LoadModule::Reply reply;
+  CodeSubjects& code = request.session().code();
+  auto image = code.take_upload(command.upload);
+  JitArguments jit;
+  if (!image || !jit.take(command.options, command.values)) {
+    return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
+  }
+  const Bytes bytes = Bytes(*image).first(image->size() - 1);
+  if (!cuda::image_of(bytes)) return request.reply(CUDA_ERROR_INVALID_IMAGE, reply);
+  code.note_code(bytes);
+  CUmodule native = nullptr;
+  const CUresult result = request.driver().cuModuleLoadDataEx(&native, image->data(), jit.count(),
+                                                              jit.options(), jit.values());
+  if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kModule, command.module, native,
+                                               in_context(request))) {
+    return;
+  }
+  reply.wall_time = jit.wall_time();
+  reply.threads_per_block = jit.threads_per_block();
+  reply.info_log = jit.info_log();
+  reply.error_log = jit.error_log();
+  request.reply(result, reply);
+}
+
+CUresult unload_module(Request& request, const commands::UnloadModule& command) {
+  CUmodule native = command.module;
+  if (!request.resolve(native)) return CUDA_ERROR_INVALID_HANDLE;
+  request.session().code().on_module_unload(address_of(command.module));
+  return request.driver().cuModuleUnload(native);
+}
+
+void get_function(Request request, const commands::GetFunction& command) {
+  const driver::Table& driver = request.driver();
+  commands::GetFunction::Reply reply;
+  CUmodule module = command.module;
+  if (!request.resolve(module)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  CUfunction native = nullptr;
+  const CUresult result =
+      driver.cuModuleGetFunction(&native, module, std::string(command.name).c_str());
+  if (result != CUDA_SUCCESS) return request.reply(result, reply);
+  // Loaded here on a worker, so that its first launch does not hold up the main thread.
+  driver.cuFuncLoad(native);
+  FunctionFacts facts;
+  collect_attributes(facts, [&](int* value, CUfunction_attribute attribute) {
+    return driver.cuFuncGetAttribute(value, attribute, native);
+  });
+  collect_parameters(facts, [&](std::size_t index, std::size_t* offset, std::size_t* size) {
+    return driver.cuFuncGetParamInfo(native, index, offset, size);
+  });
+  auto origin = in_context(request);
+  origin->module = address_of(command.module);
+  if (!request.adopt(wire::HandleKind::kFunction, command.function, native, origin)) return;
+  facts.fill_attributes(reply);
+  facts.fill_parameters(reply);
+  request.reply(result, reply);
+}
+
+void module_function_names(Request request, const commands::ModuleFunctionNames& command) {
+  const driver::Table& driver = request.driver();
+  commands::ModuleFunctionNames::Reply reply;
+  CUmodule module = command.module;
+  if (!request.resolve(module)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  unsigned int count = 0;
+  CUresult result = driver.cuModuleGetFunctionCount(&count, module);
+  std::vector<CUfunction> functions(count);
+  if (result == CUDA_SUCCESS && count != 0) {
+    result = driver.cuModuleEnumerateFunctions(functions.data(), count, module);
+  }
+  std::string names;
+  for (const CUfunction function : functions) {
+    const char* name = nullptr;
+    if (result == CUDA_SUCCESS) result = driver.cuFuncGetName(&name, function);
+    if (result == CUDA_SUCCESS) names.append(name).push_back('\0');
+  }
+  if (names.size() > kNamesBytesMax) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_SUCCESS) reply.names = bytes_of(names);
+  request.reply(result, reply);
+}
+
+CUresult get_global(Request& request, const commands::GetGlobal& command,
+                    commands::GetGlobal::Reply& reply) {
+  const Handles::Entry module =
+      request.session().handles().entry(wire::HandleKind::kModule, address_of(command.module));
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  const CUresult result =
+      request.driver().cuModuleGetGlobal_v2(&address, &size, static_cast<CUmodule>(module.native),
+                                            std::string(command.name).c_str());
+  if (result != CUDA_SUCCESS) return result;
+  reply.address = address;
+  reply.size = size;
+  auto& origin = static_cast<CodeOrigin&>(*module.attachment);
+  request.session().code().note_global(origin, address, size);
+  return result;
+}
+
+}  // namespace flyt::server::hooks

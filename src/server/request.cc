@@ -1,0 +1,108 @@
+#include "server/request.h"
+
+#include <string>
+#include <utility>
+
+#include "server/session.h"
+
+namespace flyt::server {
+
+Request::Request(Session& session, const rpc::Command& command)
+    : session_(&session),
+      header_(command.header),
+      payload_(command.payload),
+      chunk_(command.chunk) {}
+
+Request::Request(Request&& other) noexcept
+    : session_(other.session_),
+      header_(other.header_),
+      payload_(other.payload_),
+      chunk_(std::move(other.chunk_)),
+      answered_(std::exchange(other.answered_, true)) {}
+
+Request::~Request() {
+  if (!answered_) send(CUDA_ERROR_UNKNOWN, {});
+}
+
+const driver::Table& Request::driver() const { return session_->driver(); }
+
+template <class Native>
+bool Request::resolve_as(wire::HandleKind kind, Native& handle) const {
+  handle = static_cast<Native>(session_->handles().find(kind, address_of(handle)));
+  return handle != nullptr;
+}
+
+template <class Native>
+bool Request::take_as(wire::HandleKind kind, Native& handle) {
+  handle = static_cast<Native>(session_->handles().drop(kind, address_of(handle)).native);
+  return handle != nullptr;
+}
+
+bool Request::resolve(CUcontext& handle) const {
+  return resolve_as(wire::HandleKind::kContext, handle);
+}
+bool Request::resolve(CUmodule& handle) const {
+  return resolve_as(wire::HandleKind::kModule, handle);
+}
+bool Request::resolve(CUlibrary& handle) const {
+  return resolve_as(wire::HandleKind::kLibrary, handle);
+}
+bool Request::resolve(CUfunction& handle) const {
+  const bool kernel = wire::Handle{address_of(handle)}.kind() == wire::HandleKind::kKernel;
+  return resolve_as(kernel ? wire::HandleKind::kKernel : wire::HandleKind::kFunction, handle);
+}
+bool Request::resolve(CUkernel& handle) const {
+  return resolve_as(wire::HandleKind::kKernel, handle);
+}
+bool Request::resolve(CUevent& handle) const {
+  return resolve_as(wire::HandleKind::kEvent, handle);
+}
+bool Request::resolve(CUstream& handle) const {
+  switch (address_of(handle)) {
+    case wire::kStreamNull:
+    case wire::kStreamLegacy:
+      handle = CU_STREAM_LEGACY;
+      return true;
+    case wire::kStreamPerThread:
+      handle = session_->thread_stream(context(), thread());
+      return handle != nullptr;
+    default:
+      return resolve_as(wire::HandleKind::kStream, handle);
+  }
+}
+
+bool Request::take(CUstream& handle) { return take_as(wire::HandleKind::kStream, handle); }
+bool Request::take(CUevent& handle) { return take_as(wire::HandleKind::kEvent, handle); }
+
+bool Request::adopt(CUstream client, CUstream native) {
+  return adopt(wire::HandleKind::kStream, client, native);
+}
+bool Request::adopt(CUevent client, CUevent native) {
+  return adopt(wire::HandleKind::kEvent, client, native);
+}
+bool Request::adopt(wire::HandleKind kind, const void* client, void* native,
+                    std::shared_ptr<Attachment> attachment) {
+  if (session_->handles().put(kind, address_of(client), native, std::move(attachment))) {
+    return true;
+  }
+  answered_ = true;
+  session_->end("bad handle for a new " + std::string(wire::to_string(kind)));
+  return false;
+}
+
+void Request::send(CUresult result, Bytes fields) {
+  answered_ = true;
+  if (waits()) {
+    session_->flush_before_reply();
+    session_->endpoint().reply(header_.sequence, static_cast<std::uint32_t>(result), fields);
+  } else if (result != CUDA_SUCCESS) {
+    session_->endpoint().post_failed(header_.sequence, static_cast<std::uint32_t>(result));
+  }
+}
+
+void Request::end_malformed(std::string_view command) {
+  answered_ = true;
+  session_->end("malformed " + std::string(command));
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,114 @@
+#include "server/session.h"
+
+#include "commands/ops.h"
+#include "server/code_subjects.h"
+#include "server/context_subjects.h"
+#include "server/handlers.h"
+#include "server/memory_subjects.h"
+
+namespace flyt::server {
+namespace {
+
+// How often an idle session looks after what it has put off.
+constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
+constexpr Duration kQuietTurn = std::chrono::seconds(1);
+
+}  // namespace
+
+Session::Session(const SessionParts& parts)
+    : parts_(parts), main_thread_(std::this_thread::get_id()) {
+  contexts_ = std::make_unique<ContextSubjects>(*this);
+  code_ = std::make_unique<CodeSubjects>(*this);
+  memory_ = std::make_unique<MemorySubjects>(*this);
+}
+
+Session::~Session() { workers_.stop(); }
+
+std::string Session::run() {
+  main_thread_ = std::this_thread::get_id();
+  int quiet_turns = 0;
+  while (true) {
+    const bool polling = completions_.poll();
+    memory_->poll();
+    // After a while without commands nothing is left to look after.
+    const Duration turn = quiet_turns > 50 ? kQuietTurn : kIdleTurn;
+    const Instant deadline = polling ? Instant{0} : clock().now() + turn;
+    switch (endpoint().receive(*this, deadline)) {
+      case rpc::Received::kCommands:
+        quiet_turns = 0;
+        break;
+      case rpc::Received::kNothing:
+        ++quiet_turns;
+        break;
+      case rpc::Received::kWoken:
+        break;
+      case rpc::Received::kNoChunk:
+        memory_->reclaim();
+        break;
+      case rpc::Received::kClosed:
+        memory_->release_all();
+        return endpoint().closed_in_order() ? std::string("client left")
+                                            : endpoint().error().message;
+    }
+  }
+}
+
+Status Session::on_command(const rpc::Command& command) {
+  const HandlerRow* row = find_handler(command.header.op);
+  if (row == nullptr || row->run == nullptr) {
+    return Error{ErrorCode::kInvalid, "unknown command " + std::to_string(command.header.op)};
+  }
+  if (row->waits != command.wants_reply()) {
+    return Error{ErrorCode::kInvalid, std::string(row->name) + " with the wrong kind of answer"};
+  }
+  ++(row->waits ? counters_.waited : counters_.posted);
+  Request request(*this, command);
+  if (row->slow) {
+    run_slow(std::move(request), row->run);
+    return {};
+  }
+  const CUresult entered = enter(command.header.context);
+  if (entered != CUDA_SUCCESS) {
+    request.reply(entered);
+  } else {
+    row->run(std::move(request));
+  }
+  return {};
+}
+
+void Session::run_slow(Request request, std::function<void(Request)> work) {
+  auto shared = std::make_shared<Request>(std::move(request));
+  workers_.run([this, shared, work = std::move(work)] {
+    const CUresult entered = enter(shared->context());
+    if (entered != CUDA_SUCCESS) {
+      shared->reply(entered);
+    } else {
+      work(std::move(*shared));
+    }
+  });
+}
+
+CUresult Session::enter(std::uint32_t context) {
+  if (context == 0) return CUDA_SUCCESS;
+  void* native = handles_.find_index(wire::HandleKind::kContext, context);
+  if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const bool main = std::this_thread::get_id() == main_thread_;
+  if (main && entered_.load(std::memory_order_relaxed) == native) return CUDA_SUCCESS;
+  const CUresult result = driver().cuCtxSetCurrent(static_cast<CUcontext>(native));
+  if (main) entered_.store(result == CUDA_SUCCESS ? native : nullptr, std::memory_order_relaxed);
+  return result;
+}
+
+CUstream Session::thread_stream(std::uint32_t context, std::uint32_t thread) {
+  return contexts_->thread_stream(context, thread);
+}
+
+void Session::end(std::string_view reason) {
+  endpoint().end(wire::EndedCode::kProtocolViolation, reason);
+}
+
+void Session::flush_before_reply() {
+  for (const auto& flush : flushes_) flush();
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,180 @@
+#include "server/session_process.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "commands/ops.h"
+#include "server/code_subjects.h"
+#include "server/output_worker.h"
+#include "server/pinned_memory.h"
+#include "server/session.h"
+#include "server/watchdog.h"
+#include "server/windows.h"
+
+namespace flyt::server {
+namespace {
+
+constexpr Duration kHelloTime = std::chrono::seconds(10);
+// From accepting a client to its welcome; a driver may start slowly.
+constexpr Duration kWelcomeTime = std::chrono::seconds(30);
+
+std::string result_text(const driver::Table& driver, CUresult result) {
+  const char* name = nullptr;
+  if (driver.cuGetErrorName(result, &name) == CUDA_SUCCESS && name != nullptr) return name;
+  return "result " + std::to_string(static_cast<int>(result));
+}
+
+Result<ReadyDriver> start_driver(std::string_view path, std::string_view kind) {
+  auto loaded = driver::load(path);
+  if (!loaded) return std::move(loaded).error();
+  ReadyDriver ready{.driver = std::move(loaded).value(), .kind = std::string(kind)};
+  const driver::Table& table = ready.driver.table;
+  CUresult result = table.cuInit(0);
+  if (result == CUDA_SUCCESS) result = table.cuDeviceGetCount(&ready.devices);
+  if (result != CUDA_SUCCESS) {
+    return Error{ErrorCode::kUnsupported,
+                 ready.driver.path + " does not start: " + result_text(table, result)};
+  }
+  if (ready.devices == 0) {
+    return Error{ErrorCode::kUnsupported, ready.driver.path + " has no device"};
+  }
+  std::array<char, 256> name{};
+  if (table.cuDeviceGetName(name.data(), 256, 0) == CUDA_SUCCESS) ready.device_name = name.data();
+  return ready;
+}
+
+Result<ReadyDriver> choose_driver(const SessionOptions& options) {
+  if (options.driver == "soft") return start_driver(options.soft_path, "soft");
+  if (options.driver != "auto") return start_driver(options.driver, options.driver);
+  auto nvidia = start_driver("auto", "nvidia");
+  if (nvidia) return nvidia;
+  auto soft = start_driver(options.soft_path, "soft");
+  if (soft) return soft;
+  return Error{ErrorCode::kUnsupported,
+               nvidia.error().message + "; " + std::move(soft).error().message};
+}
+
+// What to tell a client before its session exists.
+wire::Welcome make_welcome(const ReadyDriver& driver, const wire::Limits& limits,
+                           const std::vector<wire::Window>& windows, std::uint16_t version) {
+  wire::Welcome welcome;
+  welcome.version = version;
+  welcome.name = "flyt-server";
+  welcome.process_id = static_cast<std::uint32_t>(::getpid());
+  welcome.driver = driver.kind;
+  int driver_version = 0;
+  driver.driver.table.cuDriverGetVersion(&driver_version);
+  welcome.driver_version = static_cast<std::uint32_t>(driver_version);
+  welcome.windows = windows;
+  welcome.limits = limits;
+  welcome.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
+  return welcome;
+}
+
+struct Greeted {
+  wire::ClientHello hello;
+  wire::Limits limits;
+  std::vector<wire::Window> windows;
+};
+
+Result<Greeted> greet(transport::Connection& connection, const ReadyDriver& driver) {
+  const Clock& clock = system_clock();
+  auto hello = rpc::receive_hello(connection, clock.now() + kHelloTime);
+  if (!hello) return std::move(hello).error();
+  const Instant deadline = clock.now() + kWelcomeTime;
+  const auto refuse = [&](wire::RefusalCode code, const Error& error) {
+    static_cast<void>(rpc::send_refusal(connection, {code, error.message}, deadline).ok());
+    return error;
+  };
+  const auto version = wire::common_version(hello->version_min, hello->version_max);
+  if (!version) return refuse(wire::RefusalCode::kVersion, version.error());
+  const auto limits = wire::common_limits(wire::Limits{}, hello->limits);
+  if (!limits) return refuse(wire::RefusalCode::kMalformed, limits.error());
+  Greeted greeted{std::move(*hello), *limits, take_windows(hello->windows, driver.driver.table)};
+  const auto welcome = make_welcome(driver, greeted.limits, greeted.windows, *version);
+  if (Status sent = rpc::send_welcome(connection, welcome, deadline); !sent) {
+    return std::move(sent).error();
+  }
+  return greeted;
+}
+
+// One line when a session ends, whoever ended it. Fields after `reason` are none: it is free text.
+class EndLine {
+ public:
+  EndLine(const Log& log, const wire::ClientHello& hello, const ReadyDriver& driver)
+      : log_(log), pid_(hello.process_id), device_(driver.device_name),
+        begun_(system_clock().now()) {}
+
+  void write(SessionCounters counters, std::string_view reason) const {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+        system_clock().now() - begun_).count();
+    std::string fraction = std::to_string(ms % 1000);
+    fraction.insert(0, 3 - fraction.size(), '0');
+    log_.info("session ended", {{"client_pid", pid_},
+                                {"device", device_},
+                                {"posted", counters.posted},
+                                {"waited", counters.waited},
+                                {"seconds", std::to_string(ms / 1000) + "." + fraction},
+                                {"reason", reason}});
+  }
+
+ private:
+  const Log& log_;
+  std::uint32_t pid_;
+  std::string_view device_;
+  Instant begun_;
+};
+
+}  // namespace
+
+Result<ReadyDriver> prepare_driver(const SessionOptions& options, bool retain) {
+  auto ready = choose_driver(options);
+  if (!ready || !retain) return ready;
+  CUcontext context = nullptr;
+  const CUresult result = ready->driver.table.cuDevicePrimaryCtxRetain(&context, 0);
+  if (result != CUDA_SUCCESS) {
+    return Error{ErrorCode::kUnsupported,
+                 "no primary context: " + result_text(ready->driver.table, result)};
+  }
+  return ready;
+}
+
+void serve_session(std::unique_ptr<transport::Connection> connection, const ReadyDriver& driver,
+                   const SessionOptions& options) {
+  const Log log("server", options.log_level);
+  const std::string peer = connection->peer();
+  auto greeted = greet(*connection, driver);
+  if (!greeted) {
+    log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
+    return;
+  }
+  log.info("session begun", {{"client_pid", greeted->hello.process_id},
+                             {"client", greeted->hello.name},
+                             {"peer", peer},
+                             {"driver", driver.kind},
+                             {"pid", ::getpid()}});
+  const EndLine end_line(log, greeted->hello, driver);
+  PinnedBufferPool pool(driver.driver.table);
+  rpc::Endpoint endpoint(std::move(connection), greeted->limits, pool);
+  Session session({.endpoint = endpoint,
+                   .driver = driver.driver.table,
+                   .log = log,
+                   .windows = greeted->windows});
+  auto output =
+      OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
+  if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});
+  session.before_replies([&] {
+    if (output && session.code().may_print()) output.value()->flush();
+  });
+  const Watchdog watchdog(endpoint, system_clock(), [&] {
+    end_line.write({}, "client gone while the driver was busy");
+    ::_exit(EXIT_SUCCESS);
+  });
+  const std::string reason = session.run();
+  end_line.write(session.counters(), reason);
+  // Whatever is left is freed by the end of the process, faster than one by one.
+  ::_exit(EXIT_SUCCESS);
+}
+
+}  // namespace flyt::server

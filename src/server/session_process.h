@@ -1,0 +1,38 @@
+// SessionProcess: a child of the server that serves one client and then ends.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "driver/load.h"
+#include "transport/transport.h"
+
+namespace flyt::server {
+
+struct SessionOptions {
+  std::string driver;    // A path, "auto" or "soft".
+  std::string soft_path;  // Where the software GPU is.
+  LogLevel log_level = LogLevel::kInfo;
+};
+
+// A driver that has been loaded and initialised in this process.
+struct ReadyDriver {
+  driver::Driver driver;
+  std::string kind;         // "nvidia", "soft" or the path: for the hello and the logs.
+  std::string device_name;  // Of the first device.
+  int devices = 0;
+};
+
+// Loads and initialises what `options` ask for: with "auto" NVIDIA's driver if it starts here and
+// has a device, else the software GPU. With `retain` also brings up the first device's primary
+// context, which is most of a session's start.
+Result<ReadyDriver> prepare_driver(const SessionOptions& options, bool retain);
+
+// Serves one client to its end and says so in the log. The process has nothing left to do after it.
+void serve_session(std::unique_ptr<transport::Connection> connection, const ReadyDriver& driver,
+                   const SessionOptions& options);
+
+}  // namespace flyt::server

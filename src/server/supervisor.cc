@@ -1,0 +1,272 @@
+#include "server/supervisor.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "server/handoff.h"
+
+namespace flyt::server {
+namespace {
+
+// After that many warm processes in a row that died before they got a client, none are made.
+constexpr unsigned kWarmFailuresMax = 3;
+constexpr Duration kEndGrace = std::chrono::milliseconds(500);
+
+sigset_t handled_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(SupervisorOptions options)
+    : options_(std::move(options)), log_("server", options_.session.log_level) {}
+
+Supervisor::~Supervisor() = default;
+
+// In a process of its own, because this one stays free of CUDA.
+Status Supervisor::check_driver() {
+  auto pair = make_pipe();
+  if (!pair) return std::move(pair).error();
+  const pid_t pid = ::fork();
+  if (pid < 0) return system_error("fork", errno);
+  if (pid == 0) {
+    pair->reading.close();
+    const auto ready = prepare_driver(options_.session, false);
+    const std::string text =
+        ready ? "+" + ready->kind + "\n" + ready->device_name + "\n" +
+                    std::to_string(ready->devices)
+              : "-" + ready.error().message;
+    write_all(pair->writing.get(), text);
+    ::_exit(EXIT_SUCCESS);
+  }
+  pair->writing.close();
+  const std::string answer = read_all(pair->reading.get());
+  ::waitpid(pid, nullptr, 0);
+  if (answer.empty()) return Error{ErrorCode::kUnsupported, "the driver crashed when started"};
+  if (answer[0] == '-') return Error{ErrorCode::kUnsupported, answer.substr(1)};
+  const std::size_t first = answer.find('\n');
+  const std::size_t second = answer.find('\n', first + 1);
+  log_.info("driver", {{"kind", answer.substr(1, first - 1)},
+                       {"device", answer.substr(first + 1, second - first - 1)},
+                       {"devices", answer.substr(second + 1)}});
+  return {};
+}
+
+Status Supervisor::start_listening() {
+  for (const std::string& text : options_.urls) {
+    const auto url = transport::parse_url(text);
+    if (!url) return url.error();
+    auto listener = transport::listen(*url);
+    if (!listener) return std::move(listener).error();
+    log_.info("listening", {{"url", transport::to_string((*listener)->url())}});
+    listeners_.push_back(std::move(listener).value());
+  }
+  return {};
+}
+
+Status Supervisor::run() {
+  const sigset_t set = handled_signals();
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.valid()) return system_error("signalfd", errno);
+  if (Status status = check_driver(); !status) return status;
+  if (Status status = start_listening(); !status) return status;
+  keep_warm();
+  if (options_.ready_fd >= 0) write_all(options_.ready_fd, "ready\n");
+  while (!finished()) {
+    if (Status status = wait_for_events(); !status) return status;
+  }
+  end_children(SIGKILL);
+  log_.info("stopped");
+  return {};
+}
+
+bool Supervisor::finished() const {
+  if (!stopping_) return false;
+  const bool sessions_left =
+      std::any_of(children_.begin(), children_.end(),
+                  [](const auto& child) { return child.second.kind == ChildKind::kSession; });
+  return !sessions_left || system_clock().now() >= stop_at_;
+}
+
+Status Supervisor::wait_for_events() {
+  std::vector<pollfd> wanted = {{signals_.get(), POLLIN, 0}};
+  for (const auto& listener : listeners_) wanted.push_back({listener->fd(), POLLIN, 0});
+  int timeout_ms = -1;
+  if (stopping_) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        stop_at_ - system_clock().now()).count();
+    timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 1000));
+  }
+  if (::poll(wanted.data(), wanted.size(), timeout_ms) < 0 && errno != EINTR) {
+    return system_error("poll", errno);
+  }
+  if (wanted[0].revents != 0) take_signals();
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {
+    if (wanted[i + 1].revents != 0) accept_from(*listeners_[i]);
+  }
+  return {};
+}
+
+void Supervisor::take_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo == SIGCHLD) {
+      reap();
+      continue;
+    }
+    const bool at_once = stopping_ || info.ssi_signo == SIGINT;
+    const Instant now = system_clock().now();
+    stop_at_ = at_once ? now : now + std::chrono::seconds(options_.drain_seconds);
+    stopping_ = true;
+    listeners_.clear();
+    log_.info("stopping", {{"sessions", children_.size()}, {"at_once", at_once}});
+  }
+}
+
+void Supervisor::accept_from(transport::Listener& listener) {
+  auto connection = listener.accept(system_clock().now(), nullptr);
+  if (!connection) return;
+  const auto sessions = std::count_if(
+      children_.begin(), children_.end(),
+      [](const auto& child) { return child.second.kind == ChildKind::kSession; });
+  if (static_cast<unsigned>(sessions) >= options_.sessions_max) {
+    log_.warn("client refused", {{"peer", (*connection)->peer()}, {"reason", "too many sessions"}});
+    refuse_full(**connection);
+    return;
+  }
+  give_to_child(std::move(connection).value());
+}
+
+void Supervisor::give_to_child(std::unique_ptr<transport::Connection> connection) {
+  if (give_to_warm_child(connection->fd())) {
+    // The child has the socket; this process's copy must go without ending the connection.
+    connection->abandon();
+  } else {
+    fork_session(std::move(connection));
+  }
+  keep_warm();
+}
+
+bool Supervisor::give_to_warm_child(int socket) {
+  for (auto& [pid, child] : children_) {
+    if (child.kind != ChildKind::kWarm || !child.channel.valid()) continue;
+    const Status sent = transport::send_fd(child.channel.get(), socket, "client");
+    child.channel.close();
+    child.kind = ChildKind::kSession;
+    if (sent) {
+      warm_failures_ = 0;
+      return true;
+    }
+  }
+  return false;
+}
+
+void Supervisor::become_child() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const sigset_t set = handled_signals();
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  // The parent's sockets must end with the parent.
+  for (auto& listener : listeners_) close_in_child(*listener);
+  for (auto& [pid, child] : children_) child.channel.close();
+  signals_.close();
+}
+
+void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection) {
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+    return;
+  }
+  if (pid != 0) {
+    children_.emplace(pid, Child{});
+    connection->abandon();
+    return;
+  }
+  become_child();
+  const auto ready = prepare_driver(options_.session, false);
+  if (!ready) {
+    refuse_without_driver(*connection, ready.error().message);
+    log_.error("no driver", {{"why", ready.error().message}});
+    ::_exit(EXIT_FAILURE);
+  }
+  serve_session(std::move(connection), *ready, options_.session);
+  ::_exit(EXIT_SUCCESS);
+}
+
+void Supervisor::keep_warm() {
+  if (stopping_ || warm_failures_ >= kWarmFailuresMax) return;
+  auto count = static_cast<unsigned>(
+      std::count_if(children_.begin(), children_.end(),
+                    [](const auto& child) { return child.second.kind == ChildKind::kWarm; }));
+  for (; count < options_.warm; ++count) fork_warm();
+}
+
+void Supervisor::fork_warm() {
+  auto pair = make_socket_pair();
+  if (!pair) return log_.error("no warm process", {{"why", pair.error().message}});
+  const pid_t pid = ::fork();
+  if (pid < 0) return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+  if (pid != 0) {
+    children_.emplace(pid, Child{ChildKind::kWarm, std::move(pair->writing)});
+    return;
+  }
+  pair->writing.close();
+  become_child();
+  run_warm_child(pair->reading.get());
+}
+
+void Supervisor::run_warm_child(int channel) {
+  const auto ready = prepare_driver(options_.session, true);
+  if (!ready) {
+    log_.error("no driver", {{"why", ready.error().message}});
+    ::_exit(EXIT_FAILURE);
+  }
+  auto received = transport::receive_fd(channel);
+  if (!received) ::_exit(EXIT_SUCCESS);
+  auto connection = transport::adopt(std::move(received->fd));
+  if (connection) {
+    serve_session(std::move(connection).value(), *ready, options_.session);
+  }
+  ::_exit(EXIT_SUCCESS);
+}
+
+void Supervisor::reap() {
+  int status = 0;
+  while (true) {
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) break;
+    const auto found = children_.find(pid);
+    if (found == children_.end()) continue;
+    if (WIFSIGNALED(status)) {
+      log_.warn("session process died", {{"pid", pid}, {"signal", WTERMSIG(status)}});
+    }
+    if (found->second.kind == ChildKind::kWarm) ++warm_failures_;
+    children_.erase(found);
+  }
+  keep_warm();
+}
+
+void Supervisor::end_children(int signal) {
+  for (const auto& [pid, child] : children_) ::kill(pid, signal);
+  const Instant last = system_clock().now() + kEndGrace;
+  while (!children_.empty() && system_clock().now() < last) {
+    const pid_t pid = ::waitpid(-1, nullptr, 0);
+    if (pid < 0) break;
+    children_.erase(pid);
+  }
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,51 @@
+#include "server/workers.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+
+namespace flyt::server {
+namespace {
+
+TEST(Workers, RunAllThatIsGiven) {
+  std::atomic<int> done{0};
+  std::latch all(100);
+  Workers workers;
+  for (int i = 0; i < 100; ++i) {
+    workers.run([&] {
+      done.fetch_add(1);
+      all.count_down();
+    });
+  }
+  all.wait();
+  EXPECT_EQ(done.load(), 100);
+}
+
+// Work that waits for other work would stop here if it kept the other from running.
+TEST(Workers, LetBlockedWorkWaitForOthers) {
+  std::latch release(1);
+  std::latch finished(10);
+  Workers workers;
+  for (int i = 0; i < 9; ++i) {
+    workers.run([&] {
+      release.wait();
+      finished.count_down();
+    });
+  }
+  workers.run([&] {
+    release.count_down();
+    finished.count_down();
+  });
+  finished.wait();
+}
+
+TEST(Workers, TakeNothingMoreOnceStopped) {
+  Workers workers;
+  workers.stop();
+  workers.run([] { FAIL() << "ran after stop()"; });
+  workers.stop();
+}
+
+}  // namespace
+}  // namespace flyt::server
