@@ -55,6 +55,7 @@ class Device {
   // The primary context's bookkeeping.
   struct Primary {
     std::uint64_t context = 0;  // Handle; 0: not active.
+    std::uint64_t last = 0;     // The handle it had, and will have again.
     unsigned retained = 0;
     unsigned flags = 0;
   };

@@ -30,9 +30,13 @@ Device* Driver::device(int number) const {
   return devices_[static_cast<std::size_t>(number)].get();
 }
 
-std::shared_ptr<Context> Driver::make_context(Device& device, unsigned flags, bool primary) {
+std::shared_ptr<Context> Driver::make_context(Device& device, unsigned flags, bool primary,
+                                              std::uint64_t handle) {
   auto context = std::make_shared<Context>(device, workers_, flags, primary, ++next_context_);
-  context->set_handle(contexts_.add(context));
+  if (handle == 0) handle = contexts_.reserve();
+  // Nobody finds it before it knows its own handle.
+  context->set_handle(handle);
+  contexts_.put(handle, context);
   return context;
 }
 
@@ -97,6 +101,7 @@ CUresult Driver::library_module(Context& context, Library& library,
   if (handle != 0 && *module != nullptr) return CUDA_SUCCESS;
   *module = Module::load(library.program(), context, *regions_);
   if (*module == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  (*module)->set_of_library();
   handle = modules_.add(*module);
   (*module)->set_handle(handle);
   return CUDA_SUCCESS;

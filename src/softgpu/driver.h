@@ -59,7 +59,9 @@ class Driver {
     return reservations_;
   }
 
-  std::shared_ptr<Context> make_context(Device& device, unsigned flags, bool primary);
+  // `handle`: one that an earlier context had, or 0.
+  std::shared_ptr<Context> make_context(Device& device, unsigned flags, bool primary,
+                                        std::uint64_t handle);
   // Ends a context that is in no table any more, and all that belongs to it.
   void end_context(Context& context);
 

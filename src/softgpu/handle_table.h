@@ -46,11 +46,21 @@ class HandleTable {
   explicit HandleTable(HandleKind kind)
       : base_(kHandleBase + (static_cast<std::uint64_t>(kind) << kHandleKindShift)), next_(base_) {}
 
+  // A handle for put().
+  std::uint64_t reserve() {
+    const std::unique_lock lock(mutex_);
+    return next_ += kHandleStep;
+  }
   std::uint64_t add(std::shared_ptr<T> object) {
     const std::unique_lock lock(mutex_);
     next_ += kHandleStep;
     objects_.emplace(next_, std::move(object));
     return next_;
+  }
+  // Gives an object the handle that an earlier one had, or that was reserved.
+  void put(std::uint64_t handle, std::shared_ptr<T> object) {
+    const std::unique_lock lock(mutex_);
+    objects_.insert_or_assign(handle, std::move(object));
   }
   // Null where there is no such handle.
   std::shared_ptr<T> find(std::uint64_t handle) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <utility>
 
 #include "base/annotations.h"
@@ -98,8 +99,37 @@ void work_together(Driver& driver, ptx::Grid& grid, std::uint64_t blocks) {
   shared->close();
 }
 
+// What cooperative_groups finds by %envreg1 and %envreg2: a size and a barrier.
+class Workspace {
+ public:
+  Workspace(Device& device, bool wanted) : device_(device) {
+    if (!wanted) return;
+    const auto address = device_.memory().allocate(kBytes);
+    if (!address) return;
+    address_ = *address;
+    std::memset(pointer_at(address_), 0, kBytes);
+    std::memcpy(pointer_at(address_), &kBytes, sizeof kBytes);
+    device_.map().add(address_, kBytes);
+  }
+  ~Workspace() {
+    if (address_ == 0) return;
+    device_.map().remove(address_, kBytes);
+    device_.memory().release(address_, kBytes);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  std::uint64_t address() const { return address_; }
+
+ private:
+  static constexpr std::uint32_t kBytes = 512;
+  Device& device_;
+  std::uint64_t address_ = 0;
+};
+
 void run(Driver& driver, Context& context, const Function& function, ptx::Launch launch) {
   const Module& module = *function.module();
+  const Workspace workspace(module.device(), launch.cooperative);
+  launch.workspace = workspace.address();
   const std::uint64_t blocks = product(launch.grid);
   KernelEnvironment environment(context, driver.output());
   auto grid = ptx::Grid::make(module.image(), function.kernel(), std::move(launch),

@@ -87,6 +87,9 @@ class Module {
   Device& device() const { return device_; }
   std::uint64_t handle() const { return handle_; }
   void set_handle(std::uint64_t handle) { handle_ = handle; }
+  // Modules of libraries go with their library only.
+  bool of_library() const { return of_library_; }
+  void set_of_library() { of_library_ = true; }
 
   struct Variable {
     std::uint64_t address = 0;
@@ -112,6 +115,7 @@ class Module {
   Regions& regions_;
   const std::uint64_t context_;
   std::uint64_t handle_ = 0;
+  bool of_library_ = false;
   std::vector<std::uint64_t> addresses_;  // By variable; 0: none.
   std::shared_ptr<const ptx::Image> image_;
   mutable Mutex mutex_;
@@ -121,8 +125,10 @@ class Module {
 // Code that no context owns; becomes a module in every context that uses it.
 class Library {
  public:
-  explicit Library(Program program) : program_(std::move(program)) {}
+  // `error`: why there is no program; told at the first use, as NVIDIA's driver does.
+  Library(Program program, CUresult error) : program_(std::move(program)), error_(error) {}
   const Program& program() const { return program_; }
+  CUresult error() const { return error_; }
   Mutex& mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
   // Module handles by context handle.
   std::map<std::uint64_t, std::uint64_t>& modules() REQUIRES(mutex_) { return modules_; }
@@ -131,6 +137,7 @@ class Library {
 
  private:
   const Program program_;
+  const CUresult error_;
   Mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> modules_ GUARDED_BY(mutex_);
   std::map<std::uint32_t, std::uint64_t> kernels_ GUARDED_BY(mutex_);
@@ -177,6 +184,7 @@ struct Linker {
   std::vector<std::shared_ptr<const ptx::Module>> parts GUARDED_BY(mutex);
   std::vector<std::string> texts GUARDED_BY(mutex);
   std::vector<std::byte> image GUARDED_BY(mutex);  // What cuLinkComplete hands out.
+  bool complete GUARDED_BY(mutex) = false;
 };
 
 // The settings of a function nobody has changed.

@@ -29,7 +29,7 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
     Device* device = driver.device(dev);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (!device->memory().usable()) return CUDA_ERROR_OUT_OF_MEMORY;
-    const auto context = driver.make_context(*device, flags, false);
+    const auto context = driver.make_context(*device, flags, false, 0);
     if (!context_stack().push(context->handle())) {
       driver.contexts().take(context->handle());
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -70,7 +70,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
     const Lock lock(device->primary_mutex());
     Device::Primary& primary = device->primary();
     if (primary.context == 0) {
-      primary.context = driver.make_context(*device, primary.flags, true)->handle();
+      primary.context = driver.make_context(*device, primary.flags, true, primary.last)->handle();
+      primary.last = primary.context;
     }
     ++primary.retained;
     *pctx = to_handle<CUcontext>(primary.context);
@@ -205,10 +206,10 @@ CUresult cuCtxPopCurrent(CUcontext* pctx) { return cuCtxPopCurrent_v2(pctx); }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
-    std::shared_ptr<Context> context;
-    if (ctx != nullptr) {
-      const CUresult bad = named_context(driver, ctx, context);
-      if (bad != CUDA_SUCCESS) return bad;
+    // One that is gone may become current; its use is what fails.
+    if (ctx != nullptr && driver.contexts().find(from_handle(ctx)) == nullptr &&
+        !driver.contexts().issued(from_handle(ctx))) {
+      return CUDA_ERROR_INVALID_CONTEXT;
     }
     return context_stack().set(from_handle(ctx)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   });

@@ -88,6 +88,10 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Event> event;
     if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
+    const auto context = driver.contexts().find(event->context());
+    if (context != nullptr && context->fate()->error() != CUDA_SUCCESS) {
+      return context->fate()->error();
+    }
     driver.events().take(from_handle(hEvent));
     return CUDA_SUCCESS;
   });

@@ -25,9 +25,7 @@ struct ExportDriver {
     }
     return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
   }
-  static cuda::ContextStorage& storage() {
-    return current_driver()->storage();
-  }
+  static cuda::ContextStorage& storage() { return current_driver()->storage(); }
   static std::uint32_t context_kind(CUcontext context) {
     Driver* driver = current_driver();
     if (driver == nullptr) return cuda::kContextKindNone;

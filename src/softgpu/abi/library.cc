@@ -16,9 +16,8 @@ CUresult load(CUlibrary* out, const void* code, CUjit_option* names, void** valu
     Program program;
     const CUresult result = load_program(code, driver.settings().capability, log, program);
     jit.write(log);
-    if (result != CUDA_SUCCESS) return result;
-    *out =
-        to_handle<CUlibrary>(driver.libraries().add(std::make_shared<Library>(std::move(program))));
+    *out = to_handle<CUlibrary>(
+        driver.libraries().add(std::make_shared<Library>(std::move(program), result)));
     return CUDA_SUCCESS;
   });
 }
@@ -28,6 +27,7 @@ CUresult with_library(CUlibrary handle, Body body) {
   return with_driver([&](Driver& driver) -> CUresult {
     const auto library = driver.libraries().find(from_handle(handle));
     if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (library->error() != CUDA_SUCCESS) return library->error();
     return body(driver, library);
   });
 }
@@ -98,6 +98,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
     return read_file(fileName, bytes);
   });
   if (result != CUDA_SUCCESS) return result;
+  // The file may be cut off: its own sizes are not to be trusted.
   if (!cuda::image_of(Bytes(bytes).first(bytes.size() - 1))) return CUDA_ERROR_INVALID_IMAGE;
   return load(library, bytes.data(), jitOptions, jitOptionsValues, numJitOptions);
 }
@@ -124,7 +125,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   return with_library(library, [&](Driver& driver, const auto& found) -> CUresult {
-    if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (pKernel == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
     const auto kernel = found->program().kernel(name);
     if (!kernel) return CUDA_ERROR_NOT_FOUND;
     *pKernel = kernel_handle(driver, found, library, *kernel);

@@ -20,6 +20,7 @@ CUresult with_linker(CUlinkState handle, Body body) {
 CUresult add(Context& context, Linker& linker, CUjitInputType type, Bytes bytes) {
   if (type >= CU_JIT_NUM_INPUT_TYPES || bytes.empty()) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(linker.mutex);
+  if (linker.complete) return CUDA_ERROR_INVALID_VALUE;
   if (linker.texts.size() == kInputsMax) return CUDA_ERROR_OUT_OF_MEMORY;
   if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY) {
     linker.log.error(0, "the software GPU links PTX and fat binaries only");
@@ -52,11 +53,13 @@ CUresult add(Context& context, Linker& linker, CUjitInputType type, Bytes bytes)
 
 CUresult complete(Context& context, Linker& linker, void** out, std::size_t* size) {
   const Lock lock(linker.mutex);
+  if (linker.complete) return CUDA_ERROR_INVALID_HANDLE;
   Program program;
   const CUresult result = make_program(linker.parts, linker.log, program);
   linker.options.write(linker.log);
   if (result != CUDA_SUCCESS) return result;
   linker.image = linked_image(linker.texts, context.device().settings().capability);
+  linker.complete = true;
   *out = linker.image.data();
   if (size != nullptr) *size = linker.image.size();
   return CUDA_SUCCESS;

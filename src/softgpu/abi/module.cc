@@ -74,6 +74,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
     const auto module = driver.modules().find(from_handle(hmod));
     if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (module->of_library()) return CUDA_ERROR_NOT_PERMITTED;
     const auto context = driver.contexts().find(module->context());
     const CUresult result = context == nullptr ? CUDA_SUCCESS : context->synchronize();
     driver.unload(*module);
@@ -90,7 +91,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   return with_module(hmod, [&](Driver& driver, const std::shared_ptr<Module>& module) -> CUresult {
-    if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
     const auto kernel = module->program().kernel(name);
     if (!kernel) return CUDA_ERROR_NOT_FOUND;
     *hfunc = to_handle<CUfunction>(driver.function_of(module, *kernel, nullptr));
