@@ -10,7 +10,7 @@ namespace {
 
 using CallbackTest = ContextTest;
 
-void CUDA_CB append(void* user) {
+void append(void* user) {
   auto* list = static_cast<std::pair<std::vector<int>*, int>*>(user);
   list->first->push_back(list->second);
 }
@@ -29,7 +29,7 @@ struct Seen {
   std::uint32_t value = 0;
 };
 
-void CUDA_CB look(void* user) {
+void look(void* user) {
   auto* seen = static_cast<Seen*>(user);
   seen->value = *seen->memory->as<volatile std::uint32_t>();
 }
@@ -54,7 +54,7 @@ struct Held {
   std::atomic<bool> release{false};
 };
 
-void CUDA_CB hold(void* user) {
+void hold(void* user) {
   auto* held = static_cast<Held*>(user);
   held->running = true;
   eventually([&] { return held->release.load(); });
@@ -82,7 +82,7 @@ struct Answers {
   CUresult create = CUDA_SUCCESS;
 };
 
-void CUDA_CB call_cuda(void* user) {
+void call_cuda(void* user) {
   const Unrecorded quiet;
   auto* answers = static_cast<Answers*>(user);
   CUdeviceptr address = 0;
@@ -108,7 +108,7 @@ struct Called {
   int times = 0;
 };
 
-void CUDA_CB called_back(CUstream stream, CUresult status, void* user) {
+void called_back(CUstream stream, CUresult status, void* user) {
   auto* called = static_cast<Called*>(user);
   called->stream = stream;
   called->status = status;
@@ -132,7 +132,7 @@ TEST_F(CallbackTest, ArgumentsAreChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamAddCallback(stream, called_back, nullptr, 1));
 }
 
-void CUDA_CB count(void* user) { ++*static_cast<std::atomic<int>*>(user); }
+void count(void* user) { ++*static_cast<std::atomic<int>*>(user); }
 
 TEST_F(CallbackTest, ManyHostFunctionsOnManyStreamsAllRun) {
   std::atomic<int> counter{0};

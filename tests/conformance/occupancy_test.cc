@@ -71,9 +71,7 @@ TEST_F(OccupancyTest, ThePotentialBlockSizeIsUsable) {
         cu().cuOccupancyMaxPotentialBlockSize(nullptr, &block, function, nullptr, 0, 0));
 }
 
-std::size_t CUDA_CB four_bytes_a_thread(int threads) {
-  return static_cast<std::size_t>(threads) * 4;
-}
+std::size_t four_bytes_a_thread(int threads) { return static_cast<std::size_t>(threads) * 4; }
 
 TEST_F(OccupancyTest, ASharedMemoryCallbackIsAsked) {
   int grid = 0;

@@ -1,4 +1,6 @@
 // Streams: creation, properties, order, and the waits on values.
+#include <thread>
+
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
 
@@ -136,6 +138,20 @@ TEST_F(StreamTest, ADestroyedStreamFinishesItsWork) {
   }
   CU_OK(cu().cuCtxSynchronize());
   EXPECT_EQ(8u, out.read<std::uint32_t>()[0]);
+}
+
+TEST_F(StreamTest, AnExplicitStreamNeedsNoCurrentContext) {
+  const Stream stream;
+  const DeviceMemory memory(4);
+  const PinnedMemory word(4);
+  *word.as<std::uint32_t>() = 6;
+  std::thread([&] {
+    CU_IS(CUDA_SUCCESS, cu().cuStreamQuery(stream));
+    CU_IS(CUDA_SUCCESS, cu().cuMemcpyHtoDAsync_v2(memory, word.data(), 4, stream));
+    CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+    CU_IS(CUDA_ERROR_INVALID_CONTEXT, cu().cuStreamSynchronize(nullptr));
+  }).join();
+  EXPECT_EQ(6u, memory.read<std::uint32_t>()[0]);
 }
 
 TEST_F(StreamTest, ContextSynchronizeWaitsForEveryStream) {
