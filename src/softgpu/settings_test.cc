@@ -1,0 +1,56 @@
+#include "softgpu/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace flyt::softgpu {
+namespace {
+
+class SettingsTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    for (const char* name : kNames) ::unsetenv(name);
+  }
+  static constexpr const char* kNames[] = {"FLYT_SOFTGPU_DEVICES", "FLYT_SOFTGPU_SMS",
+                                           "FLYT_SOFTGPU_MEMORY", "FLYT_SOFTGPU_COMPUTE_CAPABILITY",
+                                           "FLYT_SOFTGPU_KERNEL_TIMEOUT_MS"};
+};
+
+TEST_F(SettingsTest, HaveDefaults) {
+  const Settings settings = Settings::from_environment();
+  EXPECT_EQ(settings.devices, 1u);
+  EXPECT_EQ(settings.multiprocessors, 16u);
+  EXPECT_EQ(settings.memory_bytes, 2 * kGiB);
+  EXPECT_EQ(settings.capability.number(), 90u);
+  EXPECT_GE(settings.threads, 1u);
+}
+
+TEST_F(SettingsTest, ComeFromTheEnvironment) {
+  ::setenv("FLYT_SOFTGPU_DEVICES", "3", 1);
+  ::setenv("FLYT_SOFTGPU_SMS", "132", 1);
+  ::setenv("FLYT_SOFTGPU_MEMORY", "512M", 1);
+  ::setenv("FLYT_SOFTGPU_COMPUTE_CAPABILITY", "8.6", 1);
+  ::setenv("FLYT_SOFTGPU_KERNEL_TIMEOUT_MS", "250", 1);
+  const Settings settings = Settings::from_environment();
+  EXPECT_EQ(settings.devices, 3u);
+  EXPECT_EQ(settings.multiprocessors, 132u);
+  EXPECT_EQ(settings.memory_bytes, 512 * kMiB);
+  EXPECT_EQ(settings.capability.number(), 86u);
+  EXPECT_EQ(settings.kernel_timeout_ns, 250'000'000u);
+}
+
+TEST_F(SettingsTest, KeepTheirDefaultsForNonsense) {
+  ::setenv("FLYT_SOFTGPU_DEVICES", "many", 1);
+  ::setenv("FLYT_SOFTGPU_SMS", "0", 1);
+  ::setenv("FLYT_SOFTGPU_MEMORY", "99999999999G", 1);
+  ::setenv("FLYT_SOFTGPU_COMPUTE_CAPABILITY", "9", 1);
+  const Settings settings = Settings::from_environment();
+  EXPECT_EQ(settings.devices, 1u);
+  EXPECT_EQ(settings.multiprocessors, 16u);
+  EXPECT_EQ(settings.memory_bytes, 2 * kGiB);
+  EXPECT_EQ(settings.capability.number(), 90u);
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
