@@ -1,6 +1,7 @@
 #include "client/private_tables.h"
 
-#include <string>
+#include <cstring>
+#include <vector>
 
 #include "client/call.h"
 #include "client/code_state.h"
@@ -62,9 +63,12 @@ struct RemoteDriver {
     return identities;
   }
   static CUresult refused_slot(cuda::PrivateTable table, unsigned slot) {
-    const std::string name =
-        "private table " + std::string(cuda::name_of(table)) + " slot " + std::to_string(slot);
-    return refused(name.c_str(), "nobody was seen to need it");
+    // Libraries try slots that they can do without, so this is no warning.
+    if (current_session() != nullptr) {
+      session().log().info("private table slot not served",
+                           {{"table", cuda::name_of(table)}, {"slot", slot}});
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
 
  private:
