@@ -7,6 +7,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "driver/table.h"
 
 namespace flyt::server {
 
@@ -19,42 +20,45 @@ class HostCalls {
  public:
   enum class Kind : std::uint32_t { kFunction = 0, kCallback = 1 };
 
-  explicit HostCalls(Session& session) : session_(session) {}
-  // Lets every waiting stream go on.
+  explicit HostCalls(Session& session);
+  // Lets every waiting stream go on. The driver may come to the others later.
   ~HostCalls() { release_all(); }
   HostCalls(const HostCalls&) = delete;
   HostCalls& operator=(const HostCalls&) = delete;
 
   // Puts one into `stream`, whose context is current.
-  CUresult enqueue(CUstream stream, Kind kind, std::uint64_t token, std::uint64_t sequence)
-      EXCLUDES(mutex_);
+  CUresult enqueue(CUstream stream, Kind kind, std::uint64_t token, std::uint64_t sequence);
   // The client's function has run. False if it was not running.
-  bool done(std::uint64_t token) EXCLUDES(mutex_);
+  bool done(std::uint64_t token);
   // Some stream waits, or will wait, for the client.
-  bool any() const EXCLUDES(mutex_);
+  bool any() const;
   // The session ends: nothing waits for the client any more, now and later.
-  void release_all() EXCLUDES(mutex_);
+  void release_all();
 
  private:
+  // What the driver's threads see; it may outlive this object.
+  struct Shared {
+    mutable Mutex mutex;
+    Condition changed;
+    Session* session GUARDED_BY(mutex) = nullptr;  // Null: released.
+    // Calls in streams: whether they are running, that is, wait for the client.
+    std::map<std::uint64_t, bool> calls GUARDED_BY(mutex);
+  };
+  // Owned by the driver until it runs it.
   struct Entry {
-    HostCalls* owner = nullptr;
+    std::shared_ptr<Shared> shared;
     std::uint64_t token = 0;
     std::uint64_t sequence = 0;
-    CUresult status = CUDA_SUCCESS;
-    bool running = false;
-    bool done = false;
   };
 
   static void run_function(void* entry);
   static void run_callback(CUstream stream, CUresult status, void* entry);
-  void reached(Entry& entry) EXCLUDES(mutex_);
-  void tell_client(std::uint64_t token, std::uint64_t sequence, CUresult status);
+  static void reached(const Entry& entry, CUresult status);
+  static void tell_client(Session& session, std::uint64_t token, std::uint64_t sequence,
+                          CUresult status);
 
-  Session& session_;
-  mutable Mutex mutex_;
-  Condition changed_;
-  std::map<std::uint64_t, std::unique_ptr<Entry>> entries_ GUARDED_BY(mutex_);
-  bool released_ GUARDED_BY(mutex_) = false;
+  const driver::Table& driver_;
+  const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace flyt::server
