@@ -19,19 +19,22 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>& context) {
   return context->fate()->error();
 }
 
-CUresult find_stream(Driver& driver, Context& context, CUstream handle, StreamOfCall& out) {
+CUresult find_stream(Driver& driver, CUstream handle, StreamOfCall& out) {
   handle = cuda::resolve_default(handle);
   const std::uint64_t value = from_handle(handle);
   if (value <= kPerThreadStream) {
-    out.context = driver.contexts().find(context.handle());
-    if (out.context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    out.stream = value == kPerThreadStream ? context.per_thread(thread_number()) : context.legacy();
+    if (const CUresult bad = current_context(driver, out.context); bad != CUDA_SUCCESS) return bad;
+    out.stream = value == kPerThreadStream ? out.context->per_thread(thread_number())
+                                           : out.context->legacy();
     return CUDA_SUCCESS;
   }
   out.stream = driver.streams().find(value);
-  if (out.stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (out.stream == nullptr) {
+    const CUresult bad = current_context(driver, out.context);
+    return bad != CUDA_SUCCESS ? bad : CUDA_ERROR_INVALID_HANDLE;
+  }
   out.context = driver.contexts().find(out.stream->context());
-  return out.context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+  return out.context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : out.context->fate()->error();
 }
 
 CUresult find_event(Driver& driver, CUevent handle, std::shared_ptr<Event>& out) {

@@ -48,18 +48,17 @@ struct StreamOfCall {
   }
 };
 
-// Resolves 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD to those of `context`.
-CUresult find_stream(Driver& driver, Context& context, CUstream handle, StreamOfCall& out);
+// Default streams are those of the current context, which must be without error. An explicit
+// stream brings its own context, and needs no current one.
+CUresult find_stream(Driver& driver, CUstream handle, StreamOfCall& out);
 
 // Calls body(driver, context, stream).
 template <class Body>
 CUresult with_stream(CUstream handle, Body body) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     StreamOfCall stream;
-    if (const CUresult bad = find_stream(driver, context, handle, stream); bad != CUDA_SUCCESS) {
-      return bad;
-    }
-    return body(driver, context, stream);
+    if (const CUresult bad = find_stream(driver, handle, stream); bad != CUDA_SUCCESS) return bad;
+    return body(driver, *stream.context, stream);
   });
 }
 

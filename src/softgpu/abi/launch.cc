@@ -48,27 +48,25 @@ CUresult pack_extra(const ptx::Function& code, void** extra, std::vector<std::by
 
 CUresult launch(CUfunction handle, LaunchRequest request, CUstream stream_handle, void** pointers,
                 void** extra, bool packed = false) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
-    std::shared_ptr<Function> function;
-    CUresult bad = find_function(driver, context, handle, true, function);
-    if (bad != CUDA_SUCCESS) return bad;
-    StreamOfCall stream;
-    bad = find_stream(driver, context, stream_handle, stream);
-    if (bad != CUDA_SUCCESS) return bad;
-    if (function->module()->context() != stream.context->handle()) {
-      return CUDA_ERROR_INVALID_HANDLE;
-    }
-    bad = check_launch(*function, request);
-    if (bad != CUDA_SUCCESS) return bad;
-    if (pointers != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!packed) {
-      bad = extra != nullptr ? pack_extra(function->code(), extra, request.parameters)
-                             : pack(function->code(), pointers, request.parameters);
-      if (bad != CUDA_SUCCESS) return bad;
-    }
-    submit_launch(driver, stream.context, stream.stream, function, std::move(request));
-    return CUDA_SUCCESS;
-  });
+  return with_stream(
+      stream_handle, [&](Driver& driver, Context& context, const StreamOfCall& stream) -> CUresult {
+        std::shared_ptr<Function> function;
+        CUresult bad = find_function(driver, context, handle, true, function);
+        if (bad != CUDA_SUCCESS) return bad;
+        if (function->module()->context() != stream.context->handle()) {
+          return CUDA_ERROR_INVALID_HANDLE;
+        }
+        bad = check_launch(*function, request);
+        if (bad != CUDA_SUCCESS) return bad;
+        if (pointers != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+        if (!packed) {
+          bad = extra != nullptr ? pack_extra(function->code(), extra, request.parameters)
+                                 : pack(function->code(), pointers, request.parameters);
+          if (bad != CUDA_SUCCESS) return bad;
+        }
+        submit_launch(driver, stream.context, stream.stream, function, std::move(request));
+        return CUDA_SUCCESS;
+      });
 }
 
 // Attributes that change what runs; the others are hints, or need what is refused elsewhere.

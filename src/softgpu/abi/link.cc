@@ -55,7 +55,9 @@ CUresult complete(Context& context, Linker& linker, void** out, std::size_t* siz
   const Lock lock(linker.mutex);
   if (linker.complete) return CUDA_ERROR_INVALID_HANDLE;
   Program program;
-  const CUresult result = make_program(linker.parts, linker.log, program);
+  auto whole = ptx::link(linker.parts, &linker.log);
+  CUresult result = CUDA_ERROR_UNKNOWN;  // As NVIDIA's driver says of symbols that are missing.
+  if (whole) result = make_program({&*whole, 1}, linker.log, program);
   linker.options.write(linker.log);
   if (result != CUDA_SUCCESS) return result;
   linker.image = linked_image(linker.texts, context.device().settings().capability);

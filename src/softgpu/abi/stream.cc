@@ -155,9 +155,9 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned 
 }
 
 CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
-  return with_stream(dstStream, [&](Driver& driver, Context& context, const StreamOfCall& to) {
+  return with_stream(dstStream, [&](Driver& driver, Context&, const StreamOfCall& to) {
     StreamOfCall from;
-    const CUresult bad = find_stream(driver, context, srcStream, from);
+    const CUresult bad = find_stream(driver, srcStream, from);
     if (bad == CUDA_SUCCESS) to.stream->set_attributes(from.stream->attributes());
     return bad;
   });

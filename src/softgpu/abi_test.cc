@@ -1,0 +1,213 @@
+// The library as its users see it: two devices, and kernels that may run for 300 ms.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.h"
+#include "cuda/functions.h"
+
+namespace flyt::softgpu {
+namespace {
+
+constexpr char kPtx[] = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 p, .param .u32 v) {
+  .reg .b64 %rd<3>; .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v];
+  cvta.to.global.u64 %rd2, %rd1; st.global.u32 [%rd2], %r1;
+  ret;
+}
+.visible .entry spin() {
+  LOOP: bra LOOP;
+}
+.visible .entry die() { trap; }
+)";
+
+#define OK(call) ASSERT_EQ(call, CUDA_SUCCESS)
+
+class AbiTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    OK(cuInit(0));
+    for (int i = 0; i < 2; ++i) OK(cuDevicePrimaryCtxRetain(&contexts_[i], i));
+    OK(cuCtxSetCurrent(contexts_[0]));
+  }
+  void TearDown() override {
+    for (int i = 0; i < 2; ++i) cuDevicePrimaryCtxReset_v2(i);
+    cuCtxSetCurrent(nullptr);
+  }
+  CUresult store(CUdeviceptr address, std::uint32_t value, CUstream stream = nullptr) {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    if (const CUresult bad = cuModuleLoadData(&module, kPtx); bad != CUDA_SUCCESS) return bad;
+    cuModuleGetFunction(&function, module, "store");
+    void* parameters[] = {&address, &value};
+    const CUresult result =
+        cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
+    if (result != CUDA_SUCCESS) return result;
+    return cuCtxSynchronize();
+  }
+  CUresult run(const char* name) {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    cuModuleLoadData(&module, kPtx);
+    cuModuleGetFunction(&function, module, name);
+    const CUresult result =
+        cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+    if (result != CUDA_SUCCESS) return result;
+    return cuCtxSynchronize();
+  }
+  std::array<CUcontext, 2> contexts_{};
+};
+
+TEST_F(AbiTest, AKernelTouchesAnotherDeviceOnlyWithPeerAccess) {
+  CUdeviceptr far = 0;
+  OK(cuCtxSetCurrent(contexts_[1]));
+  OK(cuMemAlloc_v2(&far, 4096));
+  OK(cuCtxSetCurrent(contexts_[0]));
+  OK(cuCtxEnablePeerAccess(contexts_[1], 0));
+  EXPECT_EQ(cuCtxEnablePeerAccess(contexts_[1], 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  EXPECT_EQ(store(far, 7), CUDA_SUCCESS);
+  std::uint32_t value = 0;
+  OK(cuMemcpyDtoH_v2(&value, far, sizeof value));
+  EXPECT_EQ(value, 7u);
+  OK(cuCtxDisablePeerAccess(contexts_[1]));
+  EXPECT_EQ(store(far, 8), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(AbiTest, CopiesGoBetweenDevices) {
+  CUdeviceptr near = 0;
+  CUdeviceptr far = 0;
+  OK(cuMemAlloc_v2(&near, 64));
+  OK(cuMemsetD8_v2(near, 9, 64));
+  OK(cuCtxSetCurrent(contexts_[1]));
+  OK(cuMemAlloc_v2(&far, 64));
+  OK(cuMemcpyPeer(far, contexts_[1], near, contexts_[0], 64));
+  std::array<std::uint8_t, 64> bytes{};
+  OK(cuMemcpyDtoH_v2(bytes.data(), far, bytes.size()));
+  EXPECT_EQ(bytes[63], 9);
+}
+
+TEST_F(AbiTest, AnEndlessKernelEndsAtItsTimeLimit) {
+  EXPECT_EQ(run("spin"), CUDA_ERROR_LAUNCH_TIMEOUT);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&address, 4), CUDA_ERROR_LAUNCH_TIMEOUT);
+  // The other device has nothing to do with it.
+  OK(cuCtxSetCurrent(contexts_[1]));
+  EXPECT_EQ(cuMemAlloc_v2(&address, 4), CUDA_SUCCESS);
+}
+
+TEST_F(AbiTest, AResetEndsWhatRunsAndHealsTheContext) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  OK(cuModuleLoadData(&module, kPtx));
+  OK(cuModuleGetFunction(&function, module, "spin"));
+  OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  OK(cuDevicePrimaryCtxReset_v2(0));
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  CUcontext again = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&again, 0));
+  EXPECT_EQ(again, contexts_[0]);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(run("die"), CUDA_ERROR_LAUNCH_FAILED);
+}
+
+TEST_F(AbiTest, AnExportedAllocationOutlivesItsHandle) {
+  constexpr std::size_t kSize = 4 * kMiB;
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle made = 0;
+  OK(cuMemCreate(&made, kSize, &prop, 0));
+  CUdeviceptr address = 0;
+  OK(cuMemAddressReserve(&address, kSize, 0, 0x340000000000, 0));
+  EXPECT_EQ(address, 0x340000000000u);
+  CUmemAccessDesc access{};
+  access.location = prop.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  OK(cuMemMap(address, kSize, 0, made, 0));
+  OK(cuMemSetAccess(address, kSize, &access, 1));
+  EXPECT_EQ(store(address + kSize - 4, 77), CUDA_SUCCESS);
+  int fd = -1;
+  OK(cuMemExportToShareableHandle(&fd, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  OK(cuMemUnmap(address, kSize));
+  OK(cuMemRelease(made));
+  CUmemGenericAllocationHandle again = 0;
+  OK(cuMemImportFromShareableHandle(&again, pointer_at(static_cast<std::uint64_t>(fd)),
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  ::close(fd);
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  OK(cuMemMap(address, kSize, 0, again, 0));
+  OK(cuMemSetAccess(address, kSize, &access, 1));
+  std::uint32_t value = 0;
+  OK(cuMemcpyDtoH_v2(&value, address + kSize - 4, sizeof value));
+  EXPECT_EQ(value, 77u);
+  EXPECT_EQ(store(address, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+  OK(cuMemUnmap(address, kSize));
+  OK(cuMemRelease(again));
+  OK(cuMemAddressFree(address, kSize));
+}
+
+TEST_F(AbiTest, MemoryIsBoundedAndAccountedFor) {
+  std::size_t before = 0;
+  std::size_t total = 0;
+  OK(cuMemGetInfo_v2(&before, &total));
+  CUdeviceptr address = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&address, total + 1), CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuMemAlloc_v2(&address, total / 2));
+  std::size_t now = 0;
+  OK(cuMemGetInfo_v2(&now, &total));
+  EXPECT_EQ(before - now, total / 2);
+  OK(cuMemFree_v2(address));
+  OK(cuMemGetInfo_v2(&now, &total));
+  EXPECT_EQ(now, before);
+}
+
+TEST_F(AbiTest, MemoryFreedInStreamOrderServesTheNextAllocation) {
+  std::size_t total = 0;
+  std::size_t before = 0;
+  OK(cuMemGetInfo_v2(&before, &total));
+  const std::size_t size = total / 3 * 2;
+  for (int i = 0; i < 10; ++i) {
+    CUdeviceptr address = 0;
+    OK(cuMemAllocAsync(&address, size, nullptr));
+    OK(cuMemsetD8Async(address, 1, 4096, nullptr));
+    OK(cuMemFreeAsync(address, nullptr));
+  }
+  OK(cuCtxSynchronize());
+}
+
+TEST_F(AbiTest, ThreadsMayCreateAndDestroyAllTheTime) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this] {
+      cuCtxSetCurrent(contexts_[0]);
+      for (int i = 0; i < 100; ++i) {
+        CUstream stream = nullptr;
+        CUevent event = nullptr;
+        CUdeviceptr address = 0;
+        EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+        EXPECT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+        EXPECT_EQ(cuMemAllocAsync(&address, 1000, stream), CUDA_SUCCESS);
+        EXPECT_EQ(cuMemsetD8Async(address, 3, 1000, stream), CUDA_SUCCESS);
+        EXPECT_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
+        EXPECT_EQ(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+        EXPECT_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+        EXPECT_EQ(cuEventDestroy_v2(event), CUDA_SUCCESS);
+        EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
