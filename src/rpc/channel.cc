@@ -1,5 +1,7 @@
 #include "rpc/channel.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "rpc/channel_core.h"
@@ -43,6 +45,15 @@ Delivery::~Delivery() {
 
 bool Delivery::complete() const { return core_->deliveries_.complete(id_); }
 
+namespace {
+
+// Spinning for what another thread does is in vain where that thread has no core to run on.
+Duration spin_of(Duration wished) {
+  return ::sysconf(_SC_NPROCESSORS_ONLN) > 1 ? wished : Duration{0};
+}
+
+}  // namespace
+
 ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire::Welcome welcome,
                          const wire::Limits& limits, PushHandler& pushes,
                          const ChannelOptions& options)
@@ -52,8 +63,9 @@ ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire
       clock_(*options.clock),
       loss_(*connection_, pushes),
       ledger_(limits),
-      inbox_(*connection_, ledger_, deliveries_, pushes, loss_, clock_, options.reply_spin),
-      outbox_(*connection_, ledger_, inbox_, loss_, clock_, options.sender_spin,
+      inbox_(*connection_, ledger_, deliveries_, pushes, loss_, clock_,
+             spin_of(options.reply_spin)),
+      outbox_(*connection_, ledger_, inbox_, loss_, clock_, spin_of(options.sender_spin),
               options.send_buffer_bytes),
       background_(*connection_, inbox_, deliveries_, loss_, clock_) {}
 

@@ -2,6 +2,8 @@
 #include "rpc/channel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -264,6 +266,38 @@ TEST_P(ChannelOver, HoldsPostersBackWhileTheServerIsBehindAndGoesOnAfterwards) {
   ASSERT_TRUE(session.channel->close(soon()).ok());
   session.server.stop();
   EXPECT_EQ(session.server.notes.size(), static_cast<std::size_t>(kPosts));
+}
+
+TEST_P(ChannelOver, EndsAPostedCopyOfNoBytesToo) {
+  const std::uint64_t id = session.channel->expect_detached(Destination::flat(nullptr, 0));
+  Post post = session.channel->begin(kOpCopyOutPosted, 16, 0);
+  post.writer().write(id);
+  post.writer().write(std::uint64_t{0});
+  post.commit();
+  while (session.pushes.delivered.load() != id) std::this_thread::yield();
+}
+
+TEST_P(ChannelOver, BelongsToTheParentAfterAFork) {
+  ASSERT_TRUE(echo(*session.channel, "before").ok());
+  session.channel->expect_pushes(1);
+  std::thread busy([&] {
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(echo(*session.channel, "busy").ok());
+  });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    session.channel->abandon_after_fork();
+    const bool refused = !session.channel->begin(kOpNote, 0, 0) &&
+                         !echo(*session.channel, "x").ok() &&
+                         !session.channel->post_bulk(kOpBulk, 0, {}, Bytes{}).ok() &&
+                         session.channel->lost() && !session.channel->error().message.empty();
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  busy.join();
+  EXPECT_TRUE(echo(*session.channel, "after").ok());
+  session.channel->expect_pushes(-1);
 }
 
 TEST_P(ChannelOver, MovesBulkBothWaysAtOnceWithoutADeadlock) {

@@ -22,6 +22,11 @@ constexpr Duration kSendPatience = std::chrono::milliseconds(50);
 // connection closed with unread bytes may take the last frame with it.
 constexpr Duration kLingerMax = std::chrono::milliseconds(200);
 constexpr std::size_t kPiecesPerFrame = 3;
+// Host data is sent in frames of this size, between which replies to other threads get through.
+constexpr std::size_t kDeliveryPieceBytes = 512 * kKiB;
+static_assert(kDeliveryPieceBytes <= wire::kHostDataBytesMax);
+constexpr Duration kTurn = std::chrono::microseconds(10);
+constexpr int kTurnsMax = 10;
 
 wire::EndedCode ended_code(ErrorCode code) {
   switch (code) {
@@ -104,15 +109,21 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
   }
   const MutableBytes room = chunk_->bytes().subspan(end_);
   const MutableBytes into = room.first(std::min(room.size(), kReadBytesMax));
+  // A client that has just been answered takes a while to send again: trying to read before that
+  // is a system call in vain.
+  bool sleep_first = replied_.exchange(false, std::memory_order_relaxed) && deadline.ns > 0;
   while (true) {
-    Result<std::size_t> got = connection_->read({&into, 1}, Patience::kNow);
-    if (!got) {
-      close_with(std::move(got).error(), false);
-      outcome = Received::kClosed;
-      return false;
+    if (!sleep_first) {
+      Result<std::size_t> got = connection_->read({&into, 1}, Patience::kNow);
+      if (!got) {
+        close_with(std::move(got).error(), false);
+        outcome = Received::kClosed;
+        return false;
+      }
+      end_ += *got;
+      if (*got > 0) return true;
     }
-    end_ += *got;
-    if (*got > 0) return true;
+    sleep_first = false;
     outcome = sleep(deadline);
     if (outcome != Received::kCommands) return false;
   }
@@ -256,6 +267,7 @@ void Endpoint::reply(std::uint64_t sequence, std::uint32_t result, Bytes fields)
   wire::encode(prefix, writer);
   const std::array<Bytes, 2> pieces{prefix_bytes, fields};
   send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kReply), .sequence = sequence}, pieces);
+  replied_.store(true, std::memory_order_relaxed);
 }
 
 void Endpoint::post_failed(std::uint64_t sequence, std::uint32_t result) {
@@ -266,14 +278,22 @@ void Endpoint::post_failed(std::uint64_t sequence, std::uint32_t result) {
 }
 
 void Endpoint::deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data) {
-  while (!data.empty()) {
-    const Bytes part = data.first(std::min<std::size_t>(data.size(), wire::kHostDataBytesMax));
+  do {
+    const Bytes part = data.first(std::min(data.size(), kDeliveryPieceBytes));
     send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kHostData),
           .sequence = delivery,
           .argument = offset},
          {&part, 1});
     offset += part.size();
     data = data.subspan(part.size());
+    if (!data.empty()) let_others_send();
+  } while (!data.empty() && !closed());
+}
+
+// A lock that is given up and taken again at once hardly ever changes hands by itself.
+void Endpoint::let_others_send() {
+  for (int i = 0; i < kTurnsMax && senders_waiting_.load(std::memory_order_relaxed) > 0; ++i) {
+    clock_.sleep_for(kTurn);
   }
 }
 
@@ -316,7 +336,9 @@ void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload) {
   std::array<Bytes, kPiecesPerFrame> pieces{Bytes(header_bytes)};
   std::copy(payload.begin(), payload.end(), pieces.begin() + 1);
 
+  senders_waiting_.fetch_add(1, std::memory_order_relaxed);
   const Lock lock(send_mutex_);
+  senders_waiting_.fetch_sub(1, std::memory_order_relaxed);
   if (closed()) return;
   send_locked(pieces);
 }

@@ -93,9 +93,10 @@ class Endpoint {
   // Notes that a posted command failed; the next reply tells.
   void post_failed(std::uint64_t sequence, std::uint32_t result);
 
-  // Sends data for a delivery that the client announced, in frames of at most kHostDataBytesMax,
-  // straight from `data`, which may be overwritten when it returns. Deliveries sent before a reply
-  // arrive before it.
+  // Sends data for a delivery that the client announced, in several frames if it is long, straight
+  // from `data`, which may be overwritten when it returns. The offsets of one delivery rise without
+  // gaps from 0, so its pieces belong to one thread at a time; one of no bytes is sent, too. What
+  // is sent before a reply arrives before it.
   void deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data);
   // Nothing (more) will come for this delivery.
   void drop_delivery(std::uint64_t delivery);
@@ -141,6 +142,7 @@ class Endpoint {
   bool flush_locked(bool all) REQUIRES(send_mutex_);
   bool wait_for_room() REQUIRES(send_mutex_);
   void flush_backlog() EXCLUDES(send_mutex_);
+  void let_others_send();
   bool backlog_empty() const { return !backlogged_.load(std::memory_order_acquire); }
 
   void violation(std::string reason);
@@ -167,8 +169,10 @@ class Endpoint {
   std::atomic<bool> closed_{false};
   std::atomic<bool> in_order_{false};
   std::atomic<bool> woken_{false};
-  std::atomic<bool> linger_{false};  // `ended` was sent and the peer may still be sending.
+  std::atomic<bool> replied_{false};  // Since the main thread read last.
+  std::atomic<bool> linger_{false};   // `ended` was sent and the peer may still be sending.
 
+  std::atomic<int> senders_waiting_{0};
   // What the socket did not take yet.
   Mutex send_mutex_;
   std::vector<std::byte> backlog_ GUARDED_BY(send_mutex_);

@@ -86,6 +86,9 @@ void set_blocking(int fd, bool blocking);
 // No delay, keepalive, user timeout. Harmless on other sockets.
 void set_tcp_options(int fd);
 
+// Room for a whole bulk command.
+void set_unix_options(int fd);
+
 // "tcp://1.2.3.4:56" or "unix, process 7, user 0".
 std::string describe_peer(int fd);
 

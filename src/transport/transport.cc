@@ -87,7 +87,11 @@ Result<std::unique_ptr<Connection>> adopt(Fd socket) {
     return Error{ErrorCode::kInvalid, "not a socket of a kind that carries sessions"};
   }
   set_blocking(socket.get(), true);
-  if (family != AF_UNIX) set_tcp_options(socket.get());
+  if (family == AF_UNIX) {
+    set_unix_options(socket.get());
+  } else {
+    set_tcp_options(socket.get());
+  }
   std::string peer = describe_peer(socket.get());
   return std::unique_ptr<Connection>(
       std::make_unique<SocketConnection>(std::move(socket), std::move(peer)));
