@@ -134,9 +134,9 @@ def apply(api, path):
     api.commands.sort(key=lambda command: command.op)
 
 
-def write(path, lines):
+def write(path, lines, keep_mark=True):
     mark = f"{UNRELEASED}: numbers may still change; remove this line to fix them\n"
-    head = HEADER + (mark if os.path.exists(path) and unreleased(path) else "")
+    head = HEADER + (mark if keep_mark and os.path.exists(path) and unreleased(path) else "")
     with open(path, "w", encoding="utf-8") as file:
         file.write(head + "".join(line + "\n" for line in lines))
 
@@ -162,10 +162,15 @@ def append(api, path):
     write(path, lines)
 
 
-def renew(api, path):
+def renew(api, path, keep_mark=True):
     """Numbers everything afresh: only before a first release."""
     write(path, [f"{number} {command.name} {shape(api, command)}"
-                 for number, command in enumerate(api.commands, OP_MIN)])
+                 for number, command in enumerate(api.commands, OP_MIN)], keep_mark)
+
+
+def freeze(api, path):
+    """Numbers everything a last time; from now on the lock is append-only."""
+    renew(api, path, keep_mark=False)
 
 
 def unnumbered(root):
@@ -185,10 +190,13 @@ def main():
     action.add_argument("--append", action="store_true",
                         help="number new commands, retire the lines of changed and gone ones")
     action.add_argument("--renew", action="store_true", help="renumber all (before a release only)")
+    action.add_argument("--freeze", action="store_true",
+                        help="renumber a last time and end the unreleased state")
     options = parser.parse_args()
     path = os.path.join(options.root, "api", "api.lock")
     try:
-        (append if options.append else renew)(unnumbered(options.root), path)
+        action = append if options.append else freeze if options.freeze else renew
+        action(unnumbered(options.root), path)
     except ApiError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

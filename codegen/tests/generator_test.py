@@ -147,6 +147,18 @@ class Lock(unittest.TestCase):
             file.write(f"{last} other post()\n")
         self.refused(copy, f"number {last} is not above {last}")
 
+    def test_before_a_release_numbers_follow_the_description_until_they_are_frozen(self):
+        copy = Copy(self)
+        with open(copy.path("api.lock"), "a", encoding="utf-8") as file:
+            file.write(lock.UNRELEASED + "\n")
+        copy.edit("cuda/sample.api", "bytes<=64", "bytes<=65")
+        copy.edit("cuda/sample.api", "post command", "post command other()\npost command")
+        numbers = {command.name: command.op for command in copy.load().commands}
+        lock.freeze(lock.unnumbered(copy.root), copy.path("api.lock"))
+        self.assertEqual({command.name: command.op for command in copy.load().commands}, numbers)
+        copy.edit("cuda/sample.api", "bytes<=65", "bytes<=66")
+        self.refused(copy, "set_weights changed its shape")
+
     def test_appending_keeps_old_numbers_and_retires_old_shapes(self):
         copy = Copy(self)
         before = {command.name: command.op for command in copy.load().commands}
