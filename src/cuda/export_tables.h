@@ -137,10 +137,22 @@ class ExportTables {
     std::size_t bytes = sizeof(Closed);
     std::array<Refused, slots> refused = refuse<table, 1, slots>();
   };
-  static constexpr Closed<PrivateTable::kToolsTls, 2> kTls = {};
   static constexpr Closed<PrivateTable::kUnknownF8cf, 2> kF8cf = {};
   static constexpr Closed<PrivateTable::kNvrtc, 6> kNvrtc = {};
-  static_assert(sizeof(kTls) == 24 && sizeof(kF8cf) == 24 && sizeof(kNvrtc) == 56);
+  static_assert(sizeof(kF8cf) == 24 && sizeof(kNvrtc) == 56);
+
+  // Tools' thread-local storage: cuBLASLt asks it which context is current.
+  static CUresult current(CUcontext* context) {
+    *context = nullptr;
+    return Driver::storage_context(context);
+  }
+  struct Tls {
+    std::size_t bytes;
+    Refused slot_1;
+    CUresult (*current)(CUcontext*);
+  };
+  static_assert(sizeof(Tls) == 24);
+  static constexpr Tls kTls = {sizeof(Tls), &refused<PrivateTable::kToolsTls, 1>, &current};
 
   // Tools' callback hooks: scratch memory.
   static CUresult large_scratch(void** buffer, std::size_t* bytes) {
