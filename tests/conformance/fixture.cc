@@ -83,6 +83,8 @@ void DeviceMemory::read_into(void* out, std::size_t bytes) const {
 void DeviceMemory::write_from(const void* in, std::size_t bytes) const {
   const Unrecorded quiet;
   expect_ok(cu().cuMemcpyHtoD_v2(address_, in, bytes), "cuMemcpyHtoD");
+  // From pageable memory it may return before the bytes have arrived; other streams do not wait.
+  expect_ok(cu().cuStreamSynchronize(CU_STREAM_LEGACY), "cuStreamSynchronize");
 }
 
 PinnedMemory::PinnedMemory(std::size_t bytes, unsigned flags) {

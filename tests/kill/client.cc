@@ -90,7 +90,8 @@ class Program {
   // Counts in device memory and compares.
   bool check_round(std::uint32_t rounds) {
     std::uint32_t words[32] = {};
-    bool good = cu_.cuMemcpyHtoD_v2(memory_, words, sizeof(words)) == CUDA_SUCCESS;
+    // In the launches' own stream: a copy from pageable memory may return before it has arrived.
+    bool good = cu_.cuMemcpyHtoDAsync_v2(memory_, words, sizeof(words), stream_) == CUDA_SUCCESS;
     for (std::uint32_t i = 0; i < rounds; ++i) good = launch() == CUDA_SUCCESS && good;
     good = cu_.cuStreamSynchronize(stream_) == CUDA_SUCCESS && good;
     good = cu_.cuMemcpyDtoH_v2(words, memory_, sizeof(words)) == CUDA_SUCCESS && good;

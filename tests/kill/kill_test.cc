@@ -17,8 +17,9 @@
 namespace flyt::kill {
 namespace {
 
-constexpr double kSlow = 20;  // Seconds that nothing here may take.
-constexpr double kGone = 1;   // Seconds until all traces of a dead client are gone.
+constexpr double kSlow = 20;    // Seconds that nothing here may take.
+constexpr double kStopped = 3;  // Seconds for an orderly end.
+constexpr double kGone = 1;     // Seconds until all traces of a dead client are gone.
 
 int kills() {
   const char* given = std::getenv("FLYT_KILLS");
@@ -61,6 +62,10 @@ class KillTest : public ::testing::TestWithParam<const char*> {
   bool children_are(std::size_t count) const {
     return tests::eventually(kGone, [&] { return server->children().size() == count; });
   }
+  static std::string said(Child& child) {
+    child.wrote("\n\n", 0.1);
+    return "the witness said: " + child.output();
+  }
   std::size_t free_memory() {
     auto info = client("info");
     EXPECT_EQ(0, info->wait(kSlow));
@@ -87,7 +92,7 @@ TEST_P(KillTest, ClientsKilledAtRandomMomentsLeaveNothingBehind) {
     victim->kill();
     ASSERT_TRUE(children_are(1)) << "kill " << i << ": " << server->children().size()
                                  << " processes are left\n"
-                                 << server->log();
+                                 << server->log() << said(*witness);
   }
   EXPECT_TRUE(server->zombies().empty());
   EXPECT_EQ(descriptors, server->open_descriptors());
@@ -125,7 +130,7 @@ TEST_P(KillTest, AClientWhoseSessionProcessDiesGetsErrorsForEver) {
     }
     judge(*bereaved, i);
     if (HasFatalFailure()) return;
-    ASSERT_TRUE(children_are(others.size())) << server->log();
+    ASSERT_TRUE(children_are(others.size())) << server->log() << said(*witness);
   }
   EXPECT_TRUE(server->zombies().empty());
   witness->close_stdin();
@@ -150,7 +155,7 @@ TEST_P(KillTest, AStoppedServerEndsItsSessionsAndItself) {
   auto bereaved = client("bereaved");
   ASSERT_TRUE(bereaved->wrote("ready", kSlow)) << bereaved->output() << server->log();
   const std::vector<pid_t> processes = server->children();
-  EXPECT_EQ(0, server->terminate(kSlow)) << server->log();
+  EXPECT_EQ(0, server->terminate(kStopped)) << server->log();
   judge(*bereaved, 0);
   for (const pid_t process : processes) {
     EXPECT_TRUE(tests::eventually(kGone, [&] { return ::kill(process, 0) != 0; }));

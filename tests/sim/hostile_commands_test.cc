@@ -158,7 +158,7 @@ TEST_F(HostileCommands, TruncatedCommandsEndTheSession) {
     bytes.pop_back();
     Peer peer = attacker();
     EXPECT_TRUE(peer.send_command(Command::kOp, bytes, Command::kWaits).ok());
-    const auto ending = peer.ending();
+    const auto ending = peer.ended();
     EXPECT_TRUE(ending.in_order) << Command::kName << ": " << ending.reason;
   });
 }
@@ -171,7 +171,7 @@ TEST_F(HostileCommands, CommandsWithTooManyBytesEndTheSession) {
     bytes.push_back(std::byte{1});
     Peer peer = attacker();
     EXPECT_TRUE(peer.send_command(Command::kOp, bytes, Command::kWaits).ok());
-    const auto ending = peer.ending();
+    const auto ending = peer.ended();
     EXPECT_TRUE(ending.in_order) << Command::kName << ": " << ending.reason;
   });
 }

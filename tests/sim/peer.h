@@ -61,6 +61,8 @@ class Peer {
     std::string reason;
   };
   Ending ending();
+  // Only the first half: the frame, without waiting for the close.
+  Ending ended();
 
   std::uint64_t next_sequence() const { return sequence_ + 1; }
   const wire::Welcome& welcome() const { return welcome_; }
