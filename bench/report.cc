@@ -32,17 +32,18 @@ std::string line(const std::string& label, const std::string& native, const std:
 
 double ratio(double a, double b) { return a > 0 && b > 0 ? a / b : 0; }
 
-// A figure where `raw` (may be empty) names what raw sockets need for the like; `scale` turns the
-// stored unit into the shown one.
+// A figure where `raw` (may be empty) names what raw sockets need for the like: what remoting adds
+// to the driver's own time is compared with it. `scale` turns the stored unit into the shown one.
 std::string row(const Measured& m, const std::string& label, const std::string& name,
                 const std::string& raw, const char* format, double scale = 1) {
   const double native = get(m.native, name);
   const double one = get(m.unix_remote, name);
   const double other = get(m.tcp_remote, name);
   return line(label, cell(native * scale, format), cell(one * scale, format),
-              cell(ratio(one, native), "%.2f"), cell(ratio(one, get(m.unix_raw, raw)), "%.2f"),
-              cell(other * scale, format), cell(ratio(other, native), "%.2f"),
-              cell(ratio(other, get(m.tcp_raw, raw)), "%.2f"));
+              cell(ratio(one, native), "%.2f"),
+              cell(ratio(one - native, get(m.unix_raw, raw)), "%.2f"), cell(other * scale, format),
+              cell(ratio(other, native), "%.2f"),
+              cell(ratio(other - native, get(m.tcp_raw, raw)), "%.2f"));
 }
 
 // Copies are shown as rates when they are long enough for a rate to mean something; ratios are of
@@ -76,7 +77,10 @@ void write_object(std::ofstream& file, const char* name, const Figures& figures,
 }  // namespace
 
 std::string table_of(const Measured& m) {
-  std::string text = m.date + "  " + m.machine + "\nnative driver: " + m.driver + "\n\n";
+  std::string text = m.date + "  " + m.machine + "\nnative driver: " + m.driver + "\n" +
+                     "times: /native = remote / native; /raw = (remote - native) / the same bytes"
+                     " over a raw socket and back\n"
+                     "rates: /native and /raw are shares of the native and the raw rate\n\n";
   text += line("", "native", "unix", "/native", "/raw", "tcp", "/native", "/raw");
   text += row(m, "posted launch, ns", "post_ns", "", "%.0f");
   text += row(m, "launches, 1000/s", "launches_per_s", "", "%.1f", 1e-3);

@@ -1,7 +1,10 @@
 // What the rpc layer costs beside bare sockets, in one run: ns per post, a waiting call against a
 // ping-pong, bulk against a bare stream. The server is another process and does nothing else.
 //
-//   flyt-rpc-bench [unix|tcp]...
+//   flyt-rpc-bench [unix|tcp|poll|spin]...
+//
+// poll: the server looks for commands for a while before it sleeps. spin: a waiting call looks for
+// its reply for a while before it sleeps.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,10 +49,9 @@ double median(std::vector<double> values) {
 
 class BenchServer final : public rpc::CommandHandler {
  public:
-  explicit BenchServer(std::unique_ptr<transport::Connection> connection)
-      : endpoint_(std::move(connection), {}, pool_), data_(kCopyOutBytes) {}
+  BenchServer(std::unique_ptr<transport::Connection> connection, bool polls)
+      : endpoint_(std::move(connection), {}, pool_), data_(kCopyOutBytes), polls_(polls) {}
 
-  // The loop of a real server: polls for a while after work, then sleeps.
   void run() {
     constexpr Duration kPolling = std::chrono::microseconds(50);
     Instant polling_until{};
@@ -72,10 +74,10 @@ class BenchServer final : public rpc::CommandHandler {
   }
 
  private:
-  static constexpr bool polls_ = false;
   rpc::HeapBufferPool pool_;
   rpc::Endpoint endpoint_;
   std::vector<std::byte> data_;
+  const bool polls_;
 };
 
 class NoPushes final : public rpc::PushHandler {
@@ -100,11 +102,11 @@ std::unique_ptr<transport::Connection> with_child(transport::Listener& listener,
   return std::move(*connection);
 }
 
-void serve_rpc(std::unique_ptr<transport::Connection> connection) {
+void serve_rpc(std::unique_ptr<transport::Connection> connection, bool polls) {
   const Instant deadline = system_clock().now() + std::chrono::seconds(5);
   if (!rpc::receive_hello(*connection, deadline)) return;
   if (!rpc::send_welcome(*connection, {}, deadline)) return;
-  BenchServer(std::move(connection)).run();
+  BenchServer(std::move(connection), polls).run();
 }
 
 // The bare peer: each request is 'p' + 40 bytes answered by 40 bytes, 'r' + u64 bytes that follow,
@@ -260,13 +262,18 @@ void measure(rpc::Channel& channel, RawClient& raw, Figures& figures) {
   figures.out.push_back(out / seconds_of([&] { copy_out(channel, memory); }));
 }
 
-void run(const transport::Url& url) {
+void run(const transport::Url& url, bool polls, bool spins) {
   auto listener = transport::listen(url);
   FLYT_ASSERT(listener.ok());
   NoPushes pushes;
   RawClient raw(with_child(**listener, serve_raw));
-  auto channel = rpc::Channel::open(with_child(**listener, serve_rpc), wire::ClientHello{},
-                                    system_clock().now() + std::chrono::seconds(5), pushes);
+  auto channel =
+      rpc::Channel::open(with_child(**listener,
+                                    [polls](std::unique_ptr<transport::Connection> connection) {
+                                      serve_rpc(std::move(connection), polls);
+                                    }),
+                         wire::ClientHello{}, system_clock().now() + std::chrono::seconds(5),
+                         pushes, {.reply_spin = std::chrono::microseconds(spins ? 50 : 0)});
   FLYT_ASSERT(channel.ok());
   Figures figures;
   for (int round = 0; round < kRounds; ++round) measure(**channel, raw, figures);
@@ -301,13 +308,15 @@ void run(const transport::Url& url) {
 }  // namespace flyt
 
 int main(int argc, char** argv) {
-  const std::vector<std::string_view> wanted(argv + 1, argv + argc);
-  const auto chosen = [&wanted](std::string_view kind) {
-    return wanted.empty() || std::find(wanted.begin(), wanted.end(), kind) != wanted.end();
-  };
   using flyt::transport::Kind;
-  if (chosen("unix"))
-    flyt::run({Kind::kUnix, "@flyt-rpc-bench-" + std::to_string(::getpid()), {}, 0});
-  if (chosen("tcp")) flyt::run({Kind::kTcp, {}, "127.0.0.1", 0});
+  const std::vector<std::string_view> wanted(argv + 1, argv + argc);
+  const auto given = [&wanted](std::string_view word) {
+    return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
+  };
+  const bool both = given("unix") == given("tcp");
+  const std::string name = "@flyt-rpc-bench-" + std::to_string(::getpid());
+  if (both || given("unix")) flyt::run({Kind::kUnix, name, {}, 0}, given("poll"), given("spin"));
+  if (both || given("tcp"))
+    flyt::run({Kind::kTcp, {}, "127.0.0.1", 0}, given("poll"), given("spin"));
   return 0;
 }

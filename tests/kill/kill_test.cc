@@ -46,9 +46,10 @@ class KillTest : public ::testing::TestWithParam<const char*> {
   }
   static unsigned long long seed() { return first_seed(); }
 
-  void start() {
+  void start(const std::vector<std::string>& arguments = {}) {
     server = std::make_unique<tests::ServerProcess>();
     tests::ServerOptions options;
+    options.arguments = arguments;
     options.program = tests::server_program();
     options.listen = GetParam();
     const char* driver = std::getenv("FLYT_KILL_DRIVER");
@@ -160,6 +161,23 @@ TEST_P(KillTest, AStoppedServerEndsItsSessionsAndItself) {
   for (const pid_t process : processes) {
     EXPECT_TRUE(tests::eventually(kGone, [&] { return ::kill(process, 0) != 0; }));
   }
+}
+
+TEST_P(KillTest, AServerWithWarmSessionsServesKillsAndReplacesThem) {
+  start({"--warm", "2"});
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(children_are(2)) << server->log();
+  for (int i = 0; i < std::max(1, kills() / 4); ++i) {
+    auto witness = client("witness");
+    ASSERT_TRUE(witness->wrote("ready", kSlow)) << witness->output() << server->log();
+    // Those that wait for a client are killed too.
+    const std::vector<pid_t> processes = server->children();
+    ::kill(processes[random.below(processes.size())], SIGKILL);
+    witness->kill();
+    ASSERT_TRUE(tests::eventually(kSlow, [&] { return server->children().size() == 2; }))
+        << server->log();
+  }
+  EXPECT_TRUE(server->zombies().empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Unix, KillTest, ::testing::Values(""));
