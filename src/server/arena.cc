@@ -55,6 +55,7 @@ CUresult Arena::allocate(const Wanted& wanted, Allocation& out) {
   BlockState state;
   state.slab = wanted.bytes < kSlabAllocationBytesMax;
   state.block.device = wanted.device;
+  state.block.home = home(wanted);
   state.block.bytes = round_up(wanted.bytes, kBlockBytes);
   {
     const Lock lock(mutex_);
@@ -87,7 +88,10 @@ std::optional<Arena::Allocation> Arena::take_locked(const Wanted& wanted) {
   if (wanted.bytes == 0) return std::nullopt;
   const bool slab = wanted.bytes < kSlabAllocationBytesMax;
   for (auto& [address, state] : blocks_) {
-    if (state.block.device != wanted.device || state.slab != slab) continue;
+    if (state.block.device != wanted.device || state.slab != slab ||
+        state.block.home != home(wanted)) {
+      continue;
+    }
     if (slab) {
       if (auto taken = take_from_slab(state, wanted)) return taken;
     } else if (state.live == 0 && state.retired == 0 &&
@@ -137,9 +141,10 @@ void Arena::recycle(const Allocation& retired) {
   {
     const Lock lock(mutex_);
     const auto found = blocks_.find(retired.block_address);
-    FLYT_ASSERT(found != blocks_.end() && found->second.id == retired.block_id &&
-                found->second.retired > 0);
+    // It may have died with its context meanwhile.
+    if (found == blocks_.end() || found->second.id != retired.block_id) return;
     BlockState& block = found->second;
+    FLYT_ASSERT(block.retired > 0);
     --block.retired;
     if (block.slab) {
       insert_range(block.holes, retired.address, round_up(retired.bytes, kAlignment));
@@ -196,13 +201,31 @@ std::optional<Arena::Allocation> Arena::find(std::uint64_t address) const {
   return allocation;
 }
 
-std::vector<Arena::Allocation> Arena::owned_by(std::uint32_t owner) const {
-  const Lock lock(mutex_);
+std::vector<Arena::Allocation> Arena::drop_context(std::uint32_t context) {
   std::vector<Allocation> owned;
-  for (const auto& [address, allocation] : allocations_) {
-    if (allocation.owner == owner) owned.push_back(allocation);
+  std::vector<Allocation> lost;
+  {
+    const Lock lock(mutex_);
+    for (auto at = blocks_.begin(); at != blocks_.end();) {
+      const auto next = std::next(at);
+      if (at->second.block.home == context && context != 0) detach(at);
+      at = next;
+    }
+    for (auto at = allocations_.begin(); at != allocations_.end();) {
+      const Allocation allocation = at->second;
+      const auto block = blocks_.find(allocation.block_address);
+      const bool gone = block == blocks_.end() || block->second.id != allocation.block_id;
+      if (gone && allocation.owner == kPoolOwner) lost.push_back(allocation);
+      if (!gone && allocation.owner == context) {
+        --block->second.live;
+        ++block->second.retired;
+        owned.push_back(allocation);
+      }
+      at = gone || allocation.owner == context ? allocations_.erase(at) : std::next(at);
+    }
   }
-  return owned;
+  for (const Allocation& allocation : owned) recycle(allocation);
+  return lost;
 }
 
 Arena::Usage Arena::usage(CUdevice device) const {

@@ -19,6 +19,9 @@ struct Block {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   CUmemGenericAllocationHandle handle = 0;  // 0: the driver maps by itself (no VMM).
+  // Where the driver chooses addresses its memory dies with the context it was made in: that
+  // context's handle index, else 0.
+  std::uint32_t home = 0;
 };
 
 // Where an Arena gets physical memory from. Safe from any thread.
@@ -67,6 +70,7 @@ class Arena {
     CUdevice device = 0;
     std::uint64_t bytes = 0;
     std::uint32_t owner = 0;
+    std::uint32_t context = 0;  // The one that is current.
   };
   struct Usage {
     std::uint64_t allocated_bytes = 0;  // As asked for.
@@ -93,8 +97,9 @@ class Arena {
 
   // The live allocation around an address.
   std::optional<Allocation> find(std::uint64_t address) const EXCLUDES(mutex_);
-  // What a context owns, when it dies.
-  std::vector<Allocation> owned_by(std::uint32_t owner) const EXCLUDES(mutex_);
+  // A context whose work is done dies, and with it what it owns. Returns what else is lost: the
+  // allocations of pools in blocks that the driver takes back by itself.
+  std::vector<Allocation> drop_context(std::uint32_t context) EXCLUDES(mutex_);
   Usage usage(CUdevice device) const EXCLUDES(mutex_);
 
  private:
@@ -115,6 +120,9 @@ class Arena {
   bool take_addresses(std::uint64_t bytes, std::uint64_t& address) REQUIRES(mutex_);
   void give_addresses(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
   std::uint64_t idle_bytes(CUdevice device) const REQUIRES(mutex_);
+  std::uint32_t home(const Wanted& wanted) const {
+    return source_.fixed_addresses() ? 0 : wanted.context;
+  }
   // Takes a block out of the books; the caller unmaps it without the lock and then gives the
   // addresses back.
   Block detach(Blocks::iterator block) REQUIRES(mutex_);

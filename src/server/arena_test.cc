@@ -39,6 +39,13 @@ class CountingSource final : public BlockSource {
     mapped_ -= block.bytes;
   }
 
+  // As a dying context does.
+  void forget(std::uint64_t address) {
+    const Lock lock(mutex_);
+    mapped_ -= at_.at(address);
+    at_.erase(address);
+  }
+
   std::uint64_t mapped() {
     const Lock lock(mutex_);
     return mapped_;
@@ -163,13 +170,14 @@ TEST_F(ArenaTest, RegionsCoverMappedBlocksAndNothingElse) {
   EXPECT_FALSE(regions.allowed(address, 1));
 }
 
-TEST_F(ArenaTest, AContextsMemoryCanBeListed) {
+TEST_F(ArenaTest, AContextsMemoryDiesWithItAndItsBlocksStay) {
   Arena::Allocation allocation;
-  ASSERT_EQ(arena.allocate({0, 16, 5}, allocation), CUDA_SUCCESS);
-  allocate(16);
-  const auto owned = arena.owned_by(5);
-  ASSERT_EQ(owned.size(), 1U);
-  EXPECT_EQ(owned[0].address, allocation.address);
+  ASSERT_EQ(arena.allocate({0, 16, 5, 5}, allocation), CUDA_SUCCESS);
+  const std::uint64_t other = allocate(16);
+  EXPECT_TRUE(arena.drop_context(5).empty());
+  EXPECT_FALSE(arena.find(allocation.address).has_value());
+  EXPECT_TRUE(arena.find(other).has_value());
+  EXPECT_EQ(allocate(16), allocation.address);
 }
 
 TEST_F(ArenaTest, DevicesShareNoBlocks) {
@@ -208,6 +216,28 @@ TEST(Arena, TakesWhateverAddressesADriverWithoutVmmChooses) {
   EXPECT_TRUE(regions.allowed(first.address, 100));
   EXPECT_TRUE(regions.allowed(second.address, 5 * kMiB));
   EXPECT_EQ(arena.find(second.address + 5)->address, second.address);
+}
+
+TEST(Arena, BlocksThatTheDriverTakesBackWithAContextAreForgotten) {
+  CountingSource source(256 * kMiB, false);
+  Regions regions;
+  Arena arena(source, regions, {});
+  Arena::Allocation small;
+  Arena::Allocation chunk;
+  Arena::Allocation other;
+  ASSERT_EQ(arena.allocate({0, 100, 5, 5}, small), CUDA_SUCCESS);
+  ASSERT_EQ(arena.allocate({0, 4 * kMiB, Arena::kPoolOwner, 5}, chunk), CUDA_SUCCESS);
+  ASSERT_EQ(arena.allocate({0, 100, 6, 6}, other), CUDA_SUCCESS);
+  EXPECT_NE(other.block_address, small.block_address);
+  const auto retired = arena.retire(small.address);
+  const auto lost = arena.drop_context(5);
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].address, chunk.address);
+  EXPECT_FALSE(regions.allowed(small.address, 1));
+  arena.recycle(*retired);
+  EXPECT_TRUE(arena.find(other.address).has_value());
+  source.forget(small.block_address);
+  source.forget(chunk.block_address);
 }
 
 TEST(Arena, RandomUseNeverOverlapsAndGivesEverythingBack) {

@@ -62,9 +62,7 @@ void MemorySubjects::on_context_destroy(std::uint32_t context, CUcontext) {
     }
   }
   events.drop_context(context);
-  for (const Arena::Allocation& owned : arena.owned_by(context)) {
-    if (const auto retired = arena.retire(owned.address)) arena.recycle(*retired);
-  }
+  pools.forget_chunks(arena.drop_context(context));
 }
 
 bool MemorySubjects::free_later(std::uint64_t address, std::uint32_t context) {

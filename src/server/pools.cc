@@ -74,7 +74,7 @@ CUresult Pools::allocate(std::uint64_t pool, std::uint64_t bytes, const StreamPl
                          Allocation& out) {
   CUresult result = take(pool, bytes, place, out);
   if (result != CUDA_ERROR_NOT_READY) return result;
-  result = grow(pool, bytes);
+  result = grow(pool, bytes, place.context);
   const Lock lock(mutex_);
   Pool* found = find(pool);
   if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -134,7 +134,7 @@ void Pools::use(Pool& pool, std::map<std::uint64_t, Freed>::iterator freed, std:
   pool_of_[address] = name->first;
 }
 
-CUresult Pools::grow(std::uint64_t pool_name, std::uint64_t bytes) {
+CUresult Pools::grow(std::uint64_t pool_name, std::uint64_t bytes, std::uint32_t context) {
   if (bytes > ~std::uint64_t{0} - kChunkBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t wanted = round_up(bytes, kChunkBytes);
   CUdevice device = 0;
@@ -148,11 +148,12 @@ CUresult Pools::grow(std::uint64_t pool_name, std::uint64_t bytes) {
     device = pool->device;
   }
   Arena::Allocation chunk;
-  CUresult result = arena_.allocate({device, wanted, Arena::kPoolOwner}, chunk);
+  Arena::Wanted chunk_wanted{device, wanted, Arena::kPoolOwner, context};
+  CUresult result = arena_.allocate(chunk_wanted, chunk);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && wanted > round_up(bytes, Arena::kBlockBytes)) {
     // The last of a full device is not to be lost to rounding.
-    result =
-        arena_.allocate({device, round_up(bytes, Arena::kBlockBytes), Arena::kPoolOwner}, chunk);
+    chunk_wanted.bytes = round_up(bytes, Arena::kBlockBytes);
+    result = arena_.allocate(chunk_wanted, chunk);
   }
   if (result != CUDA_SUCCESS) return result;
   const Lock lock(mutex_);
@@ -202,8 +203,14 @@ std::optional<Pools::Retired> Pools::retire_locked(std::uint64_t address) {
 
 void Pools::recycle_locked(const Retired& retired, const StreamPlace& place,
                            std::shared_ptr<Fence> fence) {
-  // The pool stays as long as any of its chunks has no free range of its whole size.
-  Pool& pool = pools_.at(retired.pool);
+  const auto found = pools_.find(retired.pool);
+  if (found == pools_.end()) return;
+  Pool& pool = found->second;
+  // Its chunk may have died with a context meanwhile.
+  const auto behind = pool.chunks.upper_bound(retired.address);
+  if (behind == pool.chunks.begin()) return;
+  const Arena::Allocation& chunk = std::prev(behind)->second;
+  if (retired.address - chunk.address >= chunk.block_bytes) return;
   insert(pool, retired.address, Freed{retired.footprint, place, std::move(fence)});
   if (pool.reserved > pool.release_threshold) maybe_excess_.store(true);
 }
@@ -333,6 +340,27 @@ std::vector<Arena::Allocation> Pools::shed(Pool& pool, std::uint64_t bytes_to_ke
 void Pools::give_back(const std::vector<Arena::Allocation>& chunks) {
   for (const Arena::Allocation& chunk : chunks) {
     if (const auto retired = arena_.retire(chunk.address)) arena_.recycle(*retired);
+  }
+}
+
+void Pools::forget_chunks(const std::vector<Arena::Allocation>& chunks) {
+  const Lock lock(mutex_);
+  const auto erase_range = [](auto& ranges, std::uint64_t begin, std::uint64_t end) {
+    ranges.erase(ranges.lower_bound(begin), ranges.lower_bound(end));
+  };
+  for (const Arena::Allocation& chunk : chunks) {
+    const std::uint64_t end = chunk.address + chunk.block_bytes;
+    for (auto& [name, pool] : pools_) {
+      if (pool.chunks.erase(chunk.address) == 0) continue;
+      pool.reserved -= chunk.block_bytes;
+      for (auto live = pool.live.lower_bound(chunk.address);
+           live != pool.live.end() && live->first < end; ++live) {
+        pool.used -= live->second.bytes;
+      }
+      erase_range(pool.freed, chunk.address, end);
+      erase_range(pool.live, chunk.address, end);
+    }
+    erase_range(pool_of_, chunk.address, end);
   }
 }
 

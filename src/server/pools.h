@@ -73,6 +73,8 @@ class Pools {
       EXCLUDES(mutex_);
   CUresult trim(std::uint64_t pool, std::uint64_t bytes_to_keep) EXCLUDES(mutex_);
 
+  // The driver has taken these back.
+  void forget_chunks(const std::vector<Arena::Allocation>& chunks) EXCLUDES(mutex_);
   // A stream dies: its address may come back as another one's.
   void forget_stream(CUstream stream) EXCLUDES(mutex_);
   // After a wait of the client: whether release_excess() has something to give back.
@@ -116,7 +118,8 @@ class Pools {
   std::optional<Retired> retire_locked(std::uint64_t address) REQUIRES(mutex_);
   void recycle_locked(const Retired& retired, const StreamPlace& place,
                       std::shared_ptr<Fence> fence) REQUIRES(mutex_);
-  CUresult grow(std::uint64_t pool_name, std::uint64_t bytes) EXCLUDES(mutex_);
+  CUresult grow(std::uint64_t pool_name, std::uint64_t bytes, std::uint32_t context)
+      EXCLUDES(mutex_);
   // Turns freed ranges that the GPU has passed into ones without a fence, and joins neighbours.
   void settle(Pool& pool) REQUIRES(mutex_);
   void insert(Pool& pool, std::uint64_t address, Freed freed) REQUIRES(mutex_);

@@ -37,7 +37,7 @@ CUresult allocate(MemorySubjects& memory, const Arena::Wanted& wanted,
 
 void mem_alloc(Request request, const commands::MemAlloc& command) {
   MemorySubjects& memory = request.session().memory();
-  Arena::Wanted wanted{0, command.bytes, request.context()};
+  Arena::Wanted wanted{0, command.bytes, request.context(), request.context()};
   const CUresult result = request.driver().cuCtxGetDevice(&wanted.device);
   if (result != CUDA_SUCCESS) return request.reply(result, commands::MemAlloc::Reply{});
   if (const auto taken = memory.arena.take(wanted)) return answer(request, *taken);
