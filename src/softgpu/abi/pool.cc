@@ -26,6 +26,8 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t bytes, const CUmemoryPool* pool
           *dptr = 0;
           return CUDA_SUCCESS;
         }
+        *dptr = pool->reuse(bytes, stream.stream.get());
+        if (*dptr != 0) return CUDA_SUCCESS;
         const CUresult result = pool->allocate(bytes, stream.context->handle(), dptr);
         if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
         // Memory that streams are about to give back may suffice.
@@ -36,16 +38,19 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t bytes, const CUmemoryPool* pool
 
 // Gives memory back when the stream comes to it.
 void free_in_order(Driver& driver, const StreamOfCall& stream, const Region& region) {
+  const auto pool = driver.pools().find(region.pool);
+  const std::uint64_t token = pool == nullptr ? 0 : pool->pending_free(region, stream.stream.get());
   stream.submit(
-      Operation{[&driver, region](CUresult) {
+      Operation{[&driver, pool, region, token](CUresult) {
+                  if (pool != nullptr && !pool->finish_free(region.base, token)) return;
                   const auto removed = driver.regions().remove(region.base, region.kind);
                   if (!removed) return;
-                  if (region.kind == RegionKind::kDevice) {
-                    driver.device(region.device)->memory().release(region.base, region.size);
-                  } else if (const auto pool = driver.pools().find(region.pool)) {
+                  if (pool != nullptr) {
                     pool->release(*removed);
+                  } else if (region.kind == RegionKind::kDevice) {
+                    driver.device(region.device)->memory().release(region.base, region.size);
                   } else {
-                    // Its pool went before it.
+                    // Its pool went before it, and its part of the budget with the pool.
                     driver.device(region.device)
                         ->memory()
                         .unplace(region.base, allocation_bytes(region.size));

@@ -80,6 +80,36 @@ CUresult Pool::allocate(std::uint64_t bytes, std::uint64_t context, CUdeviceptr*
   return CUDA_SUCCESS;
 }
 
+std::uint64_t Pool::pending_free(const Region& region, const void* stream) {
+  const Lock lock(mutex_);
+  pending_[region.base] = {stream, ++next_token_, region.size};
+  return next_token_;
+}
+
+CUdeviceptr Pool::reuse(std::uint64_t bytes, const void* stream) {
+  const Lock lock(mutex_);
+  const auto found =
+      std::find_if(pending_.begin(), pending_.end(), [bytes, stream](const auto& entry) {
+        return entry.second.stream == stream &&
+               allocation_bytes(entry.second.bytes) == allocation_bytes(bytes);
+      });
+  if (found == pending_.end()) return 0;
+  const CUdeviceptr address = found->first;
+  used_ += bytes - found->second.bytes;
+  used_high_ = std::max(used_high_, used_);
+  pending_.erase(found);
+  regions_.revive(address, bytes);
+  return address;
+}
+
+bool Pool::finish_free(std::uint64_t base, std::uint64_t token) {
+  const Lock lock(mutex_);
+  const auto found = pending_.find(base);
+  if (found == pending_.end() || found->second.token != token) return false;
+  pending_.erase(found);
+  return true;
+}
+
 void Pool::release(const Region& region) {
   const std::uint64_t size = allocation_bytes(region.size);
   device_.memory().unplace(region.base, size);

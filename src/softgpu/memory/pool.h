@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 
 #include "base/annotations.h"
 #include "cuda/types.h"
@@ -30,6 +31,13 @@ class Pool {
   const CUmemPoolProps& props() const { return props_; }
 
   CUresult allocate(std::uint64_t bytes, std::uint64_t context, CUdeviceptr* out);
+  // Memory that `stream` frees when it comes to it serves the stream's next allocation at once:
+  // pending_free() tells of it, reuse() takes it back (0: there is none), and finish_free() is
+  // false for one that was taken back.
+  std::uint64_t pending_free(const Region& region, const void* stream);
+  CUdeviceptr reuse(std::uint64_t bytes, const void* stream);
+  bool finish_free(std::uint64_t base, std::uint64_t token);
+
   // Gives back the memory of a region that was one of this pool's, and is no longer known.
   void release(const Region& region);
   void trim(std::uint64_t keep);
@@ -45,6 +53,12 @@ class Pool {
   static DeviceSet device_set_of(const Device& device);
   bool reserve(std::uint64_t bytes) REQUIRES(mutex_);
 
+  struct PendingFree {
+    const void* stream = nullptr;
+    std::uint64_t token = 0;
+    std::uint64_t bytes = 0;
+  };
+
   Device& device_;
   Regions& regions_;
   const CUmemPoolProps props_;
@@ -59,6 +73,8 @@ class Pool {
   int follow_events_ GUARDED_BY(mutex_) = 1;
   int opportunistic_ GUARDED_BY(mutex_) = 1;
   int internal_dependencies_ GUARDED_BY(mutex_) = 1;
+  std::map<std::uint64_t, PendingFree> pending_ GUARDED_BY(mutex_);  // By address.
+  std::uint64_t next_token_ GUARDED_BY(mutex_) = 0;
   DeviceSet readers_ GUARDED_BY(mutex_);
   DeviceSet writers_ GUARDED_BY(mutex_);
 };

@@ -115,6 +115,18 @@ bool Regions::mark_freed(std::uint64_t base) {
   return true;
 }
 
+void Regions::revive(std::uint64_t base, std::uint64_t size) {
+  const std::unique_lock lock(mutex_);
+  const auto found = regions_.find(base);
+  if (found == regions_.end()) return;
+  Region& region = found->second;
+  hide(region);
+  region.freed = false;
+  region.size = size;
+  region.id = ++next_id_;
+  show(region);
+}
+
 void Regions::set_sync_memops(std::uint64_t address, bool value) {
   const std::unique_lock lock(mutex_);
   auto at = regions_.upper_bound(address);

@@ -76,6 +76,8 @@ class Regions {
   void set_access(std::uint64_t base, DeviceSet devices, bool read, bool write);
   // Marks memory of a pool as freed; false where it is none, or was freed before.
   bool mark_freed(std::uint64_t base);
+  // Memory that was marked as freed is in use again, by somebody who asked for `size` bytes.
+  void revive(std::uint64_t base, std::uint64_t size);
   void set_sync_memops(std::uint64_t address, bool value);
 
   // Whether all of [address, address + size) is memory that a copy may touch. Neighbouring mapped
