@@ -48,8 +48,8 @@ bool Delivery::complete() const { return core_->deliveries_.complete(id_); }
 namespace {
 
 // Spinning for what another thread does is in vain where that thread has no core to run on.
-Duration spin_of(Duration wished) {
-  return ::sysconf(_SC_NPROCESSORS_ONLN) > 1 ? wished : Duration{0};
+Duration spin_on(long cores, Duration wished) {
+  return ::sysconf(_SC_NPROCESSORS_ONLN) >= cores ? wished : Duration{0};
 }
 
 }  // namespace
@@ -64,8 +64,8 @@ ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire
       loss_(*connection_, pushes),
       ledger_(limits),
       inbox_(*connection_, ledger_, deliveries_, pushes, loss_, clock_,
-             spin_of(options.reply_spin)),
-      outbox_(*connection_, ledger_, inbox_, loss_, clock_, spin_of(options.sender_spin),
+             spin_on(4, options.reply_spin)),
+      outbox_(*connection_, ledger_, inbox_, loss_, clock_, spin_on(2, options.sender_spin),
               options.send_buffer_bytes),
       background_(*connection_, inbox_, deliveries_, loss_, clock_) {}
 
