@@ -131,9 +131,9 @@ void ServerProcess::kill() {
   pid_ = -1;
 }
 
-int ServerProcess::terminate(double seconds) {
+int ServerProcess::stop(int signal, double seconds) {
   if (pid_ <= 0) return -1000;
-  ::kill(pid_, SIGTERM);
+  ::kill(pid_, signal);
   int status = 0;
   const bool ended = eventually(seconds, [&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
   if (!ended) return -1000;

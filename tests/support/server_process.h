@@ -36,8 +36,8 @@ class ServerProcess {
   Status start(const ServerOptions& options);
   // SIGKILL to the parent process; sessions' processes follow by themselves.
   void kill();
-  // SIGTERM, then waits; the exit status, or minus the signal; -1000 when it does not end.
-  int terminate(double seconds);
+  // Signals, then waits: the exit status, or minus the signal; -1000 when it does not end.
+  int stop(int signal, double seconds);
 
   pid_t pid() const { return pid_; }
   bool running() const;
