@@ -1,5 +1,6 @@
 // The library as its users see it: two devices, and kernels that may run for 300 ms.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -154,6 +155,19 @@ TEST_F(AbiTest, AnExportedAllocationOutlivesItsHandle) {
   OK(cuMemUnmap(address, kSize));
   OK(cuMemRelease(again));
   OK(cuMemAddressFree(address, kSize));
+}
+
+TEST_F(AbiTest, AForkedChildHasNoDriver) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int count = 0;
+    const bool good = cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
+    ::_exit(good ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(AbiTest, MemoryIsBoundedAndAccountedFor) {

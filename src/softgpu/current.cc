@@ -1,5 +1,7 @@
 #include "softgpu/current.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <memory>
 
@@ -18,6 +20,17 @@ constinit thread_local bool in_host_function = false;
 
 }  // namespace
 
+namespace {
+
+// A forked child has none of the threads that its parent's driver works with: for it, CUDA is not
+// initialised.
+void forget_driver() {
+  driver.store(nullptr, std::memory_order_release);
+  stack = ContextStack();
+}
+
+}  // namespace
+
 Driver* current_driver() { return driver.load(std::memory_order_acquire); }
 
 CUresult start_driver() {
@@ -26,6 +39,8 @@ CUresult start_driver() {
   if (current_driver() != nullptr) return CUDA_SUCCESS;
   const Settings settings = Settings::from_environment();
   if (settings.devices == 0) return CUDA_ERROR_NO_DEVICE;
+  static const int registered = ::pthread_atfork(nullptr, nullptr, &forget_driver);
+  if (registered != 0) return CUDA_ERROR_OPERATING_SYSTEM;
   // Lives until the process ends: atexit handlers of programs still call.
   driver.store(std::make_unique<Driver>(settings).release(), std::memory_order_release);
   return CUDA_SUCCESS;
