@@ -7,7 +7,7 @@ __global__ void wild() { *reinterpret_cast<volatile int*>(16) = 1; }
 int main() {
   bool right = true;
   nothing<<<1, 2048>>>();
-  right = right && cudaGetLastError() == cudaErrorInvalidConfiguration;
+  right = right && cudaGetLastError() == cudaErrorInvalidValue;
   right = right && cudaGetLastError() == cudaSuccess;
   void* pointer = nullptr;
   right = right && cudaMalloc(&pointer, ~size_t{0} / 2) == cudaErrorMemoryAllocation;
