@@ -61,6 +61,7 @@ bool JitArguments::take(const wire::List<std::int32_t>& options,
 }
 
 std::string_view JitArguments::text(const std::vector<char>& log) {
+  if (log.empty()) return {};
   return {log.data(), ::strnlen(log.data(), log.size())};
 }
 
