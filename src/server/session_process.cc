@@ -91,7 +91,8 @@ Result<Greeted> greet(transport::Connection& connection, const ReadyDriver& driv
   if (!version) return refuse(wire::RefusalCode::kVersion, version.error());
   const auto limits = wire::common_limits(wire::Limits{}, hello->limits);
   if (!limits) return refuse(wire::RefusalCode::kMalformed, limits.error());
-  Greeted greeted{std::move(*hello), *limits, take_windows(hello->windows, driver.driver.table)};
+  auto windows = take_windows(hello->windows, driver.driver.table);
+  Greeted greeted{std::move(*hello), *limits, std::move(windows)};
   const auto welcome = make_welcome(driver, greeted.limits, greeted.windows, *version);
   if (Status sent = rpc::send_welcome(connection, welcome, deadline); !sent) {
     return std::move(sent).error();
@@ -103,12 +104,15 @@ Result<Greeted> greet(transport::Connection& connection, const ReadyDriver& driv
 class EndLine {
  public:
   EndLine(const Log& log, const wire::ClientHello& hello, const ReadyDriver& driver)
-      : log_(log), pid_(hello.process_id), device_(driver.device_name),
+      : log_(log),
+        pid_(hello.process_id),
+        device_(driver.device_name),
         begun_(system_clock().now()) {}
 
   void write(SessionCounters counters, std::string_view reason) const {
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-        system_clock().now() - begun_).count();
+    const auto ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(system_clock().now() - begun_)
+            .count();
     std::string fraction = std::to_string(ms % 1000);
     fraction.insert(0, 3 - fraction.size(), '0');
     log_.info("session ended", {{"client_pid", pid_},
@@ -149,7 +153,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection, const Read
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
   }
-  log.info("session begun", {{"client_pid", greeted->hello.process_id},
+  log.info("session started", {{"client_pid", greeted->hello.process_id},
                              {"client", greeted->hello.name},
                              {"peer", peer},
                              {"driver", driver.kind},
@@ -161,8 +165,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection, const Read
                    .driver = driver.driver.table,
                    .log = log,
                    .windows = greeted->windows});
-  auto output =
-      OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
+  auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});
   session.before_replies([&] {
     if (output && session.code().may_print()) output.value()->flush();
