@@ -39,6 +39,16 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   });
 }
 
+// The device whose primary context has, or had, that handle; -1 for none.
+int primary_of(const Driver& driver, std::uint64_t handle) {
+  for (int i = 0; i < driver.device_count(); ++i) {
+    Device& device = *driver.device(i);
+    const Lock lock(device.primary_mutex());
+    if (device.primary().last == handle) return i;
+  }
+  return -1;
+}
+
 // Ends the primary context; what it was retained for is void.
 void reset_primary(Driver& driver, Device& device) {
   std::shared_ptr<Context> context;
@@ -226,9 +236,14 @@ CUresult cuCtxGetCurrent(CUcontext* pctx) {
 CUresult cuCtxGetDevice(CUdevice* device) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
-    if (const CUresult bad = living_context(driver, context); bad != CUDA_SUCCESS) return bad;
+    const CUresult bad = living_context(driver, context);
+    if (bad == CUDA_ERROR_INVALID_CONTEXT) return bad;
     if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *device = context->device().number();
+    // A primary context that was reset still tells whose it is.
+    const int number =
+        context != nullptr ? context->device().number() : primary_of(driver, context_stack().top());
+    if (number < 0) return bad;
+    *device = number;
     return CUDA_SUCCESS;
   });
 }

@@ -69,10 +69,11 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 }
 
 CUresult cuEventQuery(CUevent hEvent) {
-  return with_event(hEvent, [](Driver&, Context&, const Event& event) {
+  return with_event(hEvent, [](Driver& driver, Context& context, const Event& event) {
     const auto recording = event.recording();
-    return recording == nullptr || recording->ticket.reached() ? CUDA_SUCCESS
-                                                               : CUDA_ERROR_NOT_READY;
+    if (recording != nullptr && !recording->ticket.reached()) return CUDA_ERROR_NOT_READY;
+    driver.output().flush();
+    return context.fate()->error();
   });
 }
 

@@ -104,9 +104,11 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 }
 
 CUresult cuStreamQuery(CUstream hStream) {
-  return with_stream(hStream, [](Driver&, Context&, const StreamOfCall& stream) {
-    if (const CUresult bad = stream.context->fate()->error(); bad != CUDA_SUCCESS) return bad;
-    return stream.context->idle(*stream.stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return with_stream(hStream, [](Driver& driver, Context&, const StreamOfCall& stream) {
+    if (!stream.context->idle(*stream.stream)) return CUDA_ERROR_NOT_READY;
+    // Who learns that a kernel is done sees what it printed.
+    driver.output().flush();
+    return stream.context->fate()->error();
   });
 }
 
