@@ -9,6 +9,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAMS = ('flyt_sim', 'flyt_hostile')
 
 
 def main():
@@ -21,7 +22,8 @@ def main():
                       check=False).returncode != 0:
         return 1
     built = glob.glob(os.path.join(ROOT, 'build', arguments.preset, 'tests', '*'))
-    programs = sorted(p for p in built if 'sim' in os.path.basename(p) and os.access(p, os.X_OK))
+    programs = sorted(p for p in built
+                      if os.path.basename(p) in PROGRAMS and os.access(p, os.X_OK))
     if not programs:
         print('sim: no simulation was built', file=sys.stderr)
         return 1

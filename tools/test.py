@@ -107,11 +107,14 @@ def check_release(totals):
     """What only the optimised build can show: the library that goes into other people's
     processes, whole programs through a server, and the archive."""
     for name, command in (
-            ('client library', ['tools/lint.py', '--library', 'build/release', 'README.md']),
-            ('demo', ['tools/demo.py', '--prefix', 'build/release']),
-            ('bundle', ['packaging/bundle.py'])):
+            ('client library', ['python3', 'tools/lint.py', '--library', 'build/release',
+                                'README.md']),
+            ('200 kills', ['build/release/tests/flyt_kill', '--gtest_filter=Unix/*',
+                           '--gtest_brief=1']),
+            ('demo', ['python3', 'tools/demo.py', '--prefix', 'build/release']),
+            ('bundle', ['python3', 'packaging/bundle.py'])):
         say(f'== release: {name}')
-        totals.add(f'release: {name}', run(['python3', *command]) == 0)
+        totals.add(f'release: {name}', run(command, env=dict(os.environ, FLYT_KILLS='200')) == 0)
 
 
 def main():
