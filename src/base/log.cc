@@ -67,8 +67,8 @@ void append_value(std::string& line, std::string_view value) {
 }  // namespace
 
 LogLevel log_level_of(std::string_view text, LogLevel otherwise) {
-  for (const LogLevel level : {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn,
-                               LogLevel::kError, LogLevel::kOff}) {
+  for (const LogLevel level :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}) {
     if (text == name_of(level)) return level;
   }
   return otherwise;
