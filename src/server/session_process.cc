@@ -154,10 +154,10 @@ void serve_session(std::unique_ptr<transport::Connection> connection, const Read
     return;
   }
   log.info("session started", {{"client_pid", greeted->hello.process_id},
-                             {"client", greeted->hello.name},
-                             {"peer", peer},
-                             {"driver", driver.kind},
-                             {"pid", ::getpid()}});
+                               {"client", greeted->hello.name},
+                               {"peer", peer},
+                               {"driver", driver.kind},
+                               {"pid", ::getpid()}});
   const EndLine end_line(log, greeted->hello, driver);
   PinnedBufferPool pool(driver.driver.table);
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, pool);
