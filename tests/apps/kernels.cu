@@ -174,8 +174,7 @@ __global__ void jacobi(const float* from, float* to, int width, int height) {
   if (x >= width || y >= height) return;
   const int i = y * width + x;
   const bool edge = x == 0 || y == 0 || x == width - 1 || y == height - 1;
-  to[i] = edge ? from[i]
-               : 0.25f * (from[i - 1] + from[i + 1] + from[i - width] + from[i + width]);
+  to[i] = edge ? from[i] : 0.25f * (from[i - 1] + from[i + 1] + from[i - width] + from[i + width]);
 }
 
 __global__ void count_up(unsigned* counter) { atomicAdd(counter, 1u); }
