@@ -36,8 +36,8 @@ int main() {
   int least = 0;
   cudaMemcpyFromSymbol(&sum, total, sizeof(sum));
   cudaMemcpyFromSymbol(&least, smallest, sizeof(least));
-  const bool right = cudaGetLastError() == cudaSuccess && sum == wanted && least == 5 &&
-                     properties.warpSize == 32;
+  const bool right =
+      cudaGetLastError() == cudaSuccess && sum == wanted && least == 5 && properties.warpSize == 32;
   std::printf("rt_constant: %s %llu on %s\n", right ? "verified" : "WRONG", sum, properties.name);
   return right ? 0 : 1;
 }
