@@ -1,7 +1,5 @@
 #include "rpc/channel.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 #include "rpc/channel_core.h"
@@ -44,15 +42,6 @@ Delivery::~Delivery() {
 }
 
 bool Delivery::complete() const { return core_->deliveries_.complete(id_); }
-
-namespace {
-
-// Spinning for what another thread does is in vain where that thread has no core to run on.
-Duration spin_on(long cores, Duration wished) {
-  return ::sysconf(_SC_NPROCESSORS_ONLN) >= cores ? wished : Duration{0};
-}
-
-}  // namespace
 
 ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire::Welcome welcome,
                          const wire::Limits& limits, PushHandler& pushes,

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "rpc/futex.h"
+
 namespace flyt::rpc {
 namespace {
 
@@ -22,6 +24,8 @@ constexpr Duration kSendPatience = std::chrono::milliseconds(50);
 // connection closed with unread bytes may take the last frame with it.
 constexpr Duration kLingerMax = std::chrono::milliseconds(200);
 constexpr std::size_t kPiecesPerFrame = 3;
+// How long receive() looks for commands after the last ones before it sleeps.
+constexpr Duration kReceiveSpin = std::chrono::microseconds(50);
 // Host data is sent in frames of this size, between which replies to other threads get through.
 constexpr std::size_t kDeliveryPieceBytes = 512 * kKiB;
 static_assert(kDeliveryPieceBytes <= wire::kHostDataBytesMax);
@@ -64,7 +68,11 @@ void drop_front(std::span<Bytes> pieces, std::size_t size) {
 
 Endpoint::Endpoint(std::unique_ptr<transport::Connection> connection, const wire::Limits& limits,
                    BufferPool& pool, const Clock& clock)
-    : connection_(std::move(connection)), limits_(limits), pool_(pool), clock_(clock) {}
+    : connection_(std::move(connection)),
+      limits_(limits),
+      pool_(pool),
+      clock_(clock),
+      spin_(spin_on(4, kReceiveSpin)) {}
 
 Endpoint::~Endpoint() {
   linger();
@@ -111,7 +119,8 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
   const MutableBytes into = room.first(std::min(room.size(), kReadBytesMax));
   // A client that has just been answered takes a while to send again: trying to read before that
   // is a system call in vain.
-  bool sleep_first = replied_.exchange(false, std::memory_order_relaxed) && deadline.ns > 0;
+  bool sleep_first =
+      replied_.exchange(false, std::memory_order_relaxed) && deadline.ns > 0 && spin_.count() == 0;
   while (true) {
     if (!sleep_first) {
       Result<std::size_t> got = connection_->read({&into, 1}, Patience::kNow);
@@ -121,12 +130,26 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
         return false;
       }
       end_ += *got;
-      if (*got > 0) return true;
+      if (*got > 0) {
+        if (spin_.count() > 0) look_until_ = clock_.now() + spin_;
+        return true;
+      }
+      if (worth_looking_again(deadline)) continue;
     }
     sleep_first = false;
     outcome = sleep(deadline);
     if (outcome != Received::kCommands) return false;
   }
+}
+
+// Commands come in bursts: for a while after the last one, looking is quicker than being woken.
+bool Endpoint::worth_looking_again(Instant deadline) const {
+  if (spin_.count() == 0 || woken_.load(std::memory_order_relaxed) || !backlog_empty() ||
+      closed()) {
+    return false;
+  }
+  relax();
+  return clock_.now() < std::min(look_until_, deadline);
 }
 
 // kCommands: it is worth reading again.

@@ -80,7 +80,8 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
 
   // Reads what is there and runs up to kCommandsPerReceiveMax commands through `handler`; sleeps
-  // until `deadline` if nothing is there. A deadline in the past ({0}) polls.
+  // until `deadline` if nothing is there (on machines with cores to spare it keeps looking for a
+  // short while after the last commands before it does). A deadline in the past ({0}) polls.
   Received receive(CommandHandler& handler, Instant deadline);
 
   // Makes a receive() that sleeps, or the next one that would, return kWoken.
@@ -126,6 +127,7 @@ class Endpoint {
  private:
   // Main thread only.
   bool fill(Instant deadline, Received& outcome);
+  bool worth_looking_again(Instant deadline) const;
   Received sleep(Instant deadline);
   bool make_room();
   bool take_header(wire::CommandHeader& header);
@@ -153,12 +155,14 @@ class Endpoint {
   const wire::Limits limits_;
   BufferPool& pool_;
   const Clock& clock_;
+  const Duration spin_;
   const transport::Wakeup wakeup_;
 
   // Main thread only: the chunk being filled; [begin_, end_) was received and not yet run.
   ChunkRef chunk_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  Instant look_until_{};
   std::uint64_t next_sequence_ = 1;
   std::uint64_t received_bytes_ = 0;  // Frame bytes of all commands handed to the handler.
   std::uint64_t acked_sequence_ = 0;

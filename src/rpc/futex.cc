@@ -16,6 +16,10 @@ void futex_wake_one(const std::atomic<std::uint32_t>* word) {
   ::syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
+Duration spin_on(long cores, Duration wished) {
+  return ::sysconf(_SC_NPROCESSORS_ONLN) >= cores ? wished : Duration{0};
+}
+
 void Role::take_slowly() {
   // What the role guards takes well under a microsecond as a rule.
   constexpr int kSpins = 100;

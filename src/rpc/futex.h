@@ -24,6 +24,10 @@ inline void relax() {
 #endif
 }
 
+// `wished` on a machine with at least `cores` cores, else 0: spinning for what another thread does
+// is in vain where that thread has no core to run on.
+Duration spin_on(long cores, Duration wished);
+
 // A lock whose operations are all sequentially consistent: who publishes something and then fails
 // to try_take() may rely on the holder to see it after give(). Safe from any thread.
 class CAPABILITY("mutex") Role {
