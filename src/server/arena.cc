@@ -137,6 +137,7 @@ std::optional<Arena::Allocation> Arena::retire(std::uint64_t address) {
 }
 
 void Arena::recycle(const Allocation& retired) {
+  const Lock unmapping(unmapping_);
   Block dropped;
   {
     const Lock lock(mutex_);
@@ -158,6 +159,7 @@ void Arena::recycle(const Allocation& retired) {
 }
 
 std::uint64_t Arena::trim(CUdevice device) {
+  const Lock unmapping(unmapping_);
   std::vector<Block> dropped;
   {
     const Lock lock(mutex_);

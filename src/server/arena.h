@@ -91,9 +91,9 @@ class Arena {
   // The allocation that starts at `address`, which is unknown from now on; nothing if none does.
   std::optional<Allocation> retire(std::uint64_t address) EXCLUDES(mutex_);
   // The GPU has passed everything that used a retired allocation.
-  void recycle(const Allocation& retired) EXCLUDES(mutex_);
+  void recycle(const Allocation& retired) EXCLUDES(mutex_, unmapping_);
   // Unmaps every idle block; returns how many bytes that freed.
-  std::uint64_t trim(CUdevice device) EXCLUDES(mutex_);
+  std::uint64_t trim(CUdevice device) EXCLUDES(mutex_, unmapping_);
 
   // The live allocation around an address.
   std::optional<Allocation> find(std::uint64_t address) const EXCLUDES(mutex_);
@@ -101,6 +101,12 @@ class Arena {
   // allocations of pools in blocks that the driver takes back by itself.
   std::vector<Allocation> drop_context(std::uint32_t context) EXCLUDES(mutex_);
   Usage usage(CUdevice device) const EXCLUDES(mutex_);
+  // Runs `ask`, which asks the driver what is free, while nothing is on its way back to it.
+  template <class Ask>
+  CUresult while_settled(Ask&& ask) EXCLUDES(unmapping_) {
+    const Lock lock(unmapping_);
+    return ask();
+  }
 
  private:
   struct BlockState {
@@ -130,6 +136,8 @@ class Arena {
 
   BlockSource& source_;
   Regions& regions_;
+  // Held while idle blocks leave the books and go back to the driver.
+  Mutex unmapping_;
   mutable Mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> free_addresses_ GUARDED_BY(mutex_);
   Blocks blocks_ GUARDED_BY(mutex_);

@@ -57,15 +57,18 @@ CUresult mem_free(Request& request, const commands::MemFree& command) {
 
 CUresult mem_info(Request& request, const commands::MemInfo&, commands::MemInfo::Reply& reply) {
   CUdevice device = 0;
-  CUresult result = request.driver().cuCtxGetDevice(&device);
+  const CUresult result = request.driver().cuCtxGetDevice(&device);
   if (result != CUDA_SUCCESS) return result;
-  std::size_t free = 0;
-  std::size_t total = 0;
-  result = request.driver().cuMemGetInfo_v2(&free, &total);
-  // What we keep mapped for the next allocation is free as far as the program can tell.
-  reply.free = free + request.session().memory().arena.usage(device).idle_bytes;
-  reply.total = total;
-  return result;
+  const Arena& arena = request.session().memory().arena;
+  return request.session().memory().arena.while_settled([&] {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    const CUresult asked = request.driver().cuMemGetInfo_v2(&free, &total);
+    // What we keep mapped for the next allocation is free as far as the program can tell.
+    reply.free = free + arena.usage(device).idle_bytes;
+    reply.total = total;
+    return asked;
+  });
 }
 
 }  // namespace flyt::server::hooks
