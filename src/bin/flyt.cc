@@ -5,7 +5,7 @@
 
 #include "control/cli/completion.h"
 #include "control/cli/launcher.h"
-#include "control/cli/server_info.h"
+#include "control/client/server_info.h"
 
 namespace {
 
@@ -22,9 +22,9 @@ int fail(const flyt::Error& error, int status) {
 }
 
 int server_info(const std::string& url, bool json) {
-  const auto welcome = flyt::cli::greet(url);
-  if (!welcome) return fail(welcome.error(), EXIT_FAILURE);
-  std::cout << flyt::cli::describe(url, *welcome, json);
+  const auto info = flyt::control::greet(url);
+  if (!info) return fail(info.error(), EXIT_FAILURE);
+  std::cout << flyt::control::describe(*info, json);
   return EXIT_SUCCESS;
 }
 

@@ -29,12 +29,10 @@ void CodeState::on_context_destroyed(const ContextState& context) {
   });
   const std::lock_guard lock(mutex);
   const auto of_context = [&](const auto& entry) { return entry.first == &context; };
-  kernels.for_each([&](std::uint64_t, KernelState& kernel) {
-    std::erase_if(kernel.functions, of_context);
-  });
-  libraries.for_each([&](std::uint64_t, LibraryState& library) {
-    std::erase_if(library.modules, of_context);
-  });
+  kernels.for_each(
+      [&](std::uint64_t, KernelState& kernel) { std::erase_if(kernel.functions, of_context); });
+  libraries.for_each(
+      [&](std::uint64_t, LibraryState& library) { std::erase_if(library.modules, of_context); });
 }
 
 }  // namespace flyt::client

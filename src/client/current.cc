@@ -54,8 +54,9 @@ CUresult open_session() {
   const Log log("flyt", level);
   const std::string_view url = environment("FLYT_SERVER");
   if (url.empty()) {
-    log.warn("no GPU server: set FLYT_SERVER to unix:///PATH or tcp://HOST:PORT, or start the"
-             " program with `flyt run --server URL -- PROGRAM`");
+    log.warn(
+        "no GPU server: set FLYT_SERVER to unix:///PATH or tcp://HOST:PORT, or start the"
+        " program with `flyt run --server URL -- PROGRAM`");
     return CUDA_ERROR_NO_DEVICE;
   }
   SessionOptions options;
@@ -92,9 +93,7 @@ CUresult start_session() {
   return result;
 }
 
-SessionScope::SessionScope(Session* session) : before_(scoped_session) {
-  scoped_session = session;
-}
+SessionScope::SessionScope(Session* session) : before_(scoped_session) { scoped_session = session; }
 
 SessionScope::~SessionScope() { scoped_session = before_; }
 

@@ -27,8 +27,8 @@ template <class Command>
 [[nodiscard]] bool exchange(rpc::Channel& channel, std::uint32_t context, const Command& command,
                             typename Command::Reply& reply, rpc::Reply& answer) {
   static_assert(Command::kWaits);
-  rpc::Post post = channel.begin(Command::kOp, wire::encoded_size(command), context,
-                                 rpc::Answer::kReply);
+  rpc::Post post =
+      channel.begin(Command::kOp, wire::encoded_size(command), context, rpc::Answer::kReply);
   if (!post) return false;
   wire::encode(post.writer(), command);
   if (!channel.call(std::move(post), answer)) return false;

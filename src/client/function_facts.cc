@@ -7,8 +7,8 @@ namespace flyt::client {
 CUresult kernel_facts(KernelState& kernel, CUdevice device, FunctionFacts*& out) {
   out = &kernel.facts[static_cast<std::size_t>(device)];
   if (out->described.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  const commands::DescribeKernel command{
-      .kernel = static_cast<CUkernel>(pointer_at(kernel.handle)), .device = device};
+  const commands::DescribeKernel command{.kernel = static_cast<CUkernel>(pointer_at(kernel.handle)),
+                                         .device = device};
   commands::DescribeKernel::Reply reply;
   rpc::Reply answer;
   const CUresult result = ask(command, reply, answer);

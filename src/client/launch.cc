@@ -26,7 +26,8 @@ std::uint64_t verdict_key(const LaunchShape& shape, const PackedParameters& para
   if (!attributes.empty()) {
     for (const std::uint32_t dimension : shape.grid) key = mix(key, dimension);
     Reader reader(attributes);
-    while (reader.remaining() >= sizeof(std::uint64_t)) key = mix(key, reader.take<std::uint64_t>());
+    while (reader.remaining() >= sizeof(std::uint64_t))
+      key = mix(key, reader.take<std::uint64_t>());
   }
   return key == 0 ? 1 : key;
 }
@@ -60,8 +61,8 @@ Command make_command(CUfunction function, const LaunchShape& shape, Bytes parame
 
 CUresult ask_for_verdict(CUfunction function, const LaunchShape& shape,
                          const PackedParameters& parameters, Bytes attributes) {
-  return ask(make_command<commands::TryLaunchKernel>(function, shape, parameters.bytes(),
-                                                     attributes));
+  return ask(
+      make_command<commands::TryLaunchKernel>(function, shape, parameters.bytes(), attributes));
 }
 
 }  // namespace
@@ -148,8 +149,8 @@ CUresult launch(CUfunction function, const LaunchShape& shape, void** parameters
   }
   const std::uint64_t key = verdict_key(shape, packed, attributes);
   if (callable.facts->accepted.contains(key)) {
-    return post(make_command<commands::LaunchKernel>(function, resolved, packed.bytes(),
-                                                     attributes));
+    return post(
+        make_command<commands::LaunchKernel>(function, resolved, packed.bytes(), attributes));
   }
   const CUresult verdict = ask_for_verdict(function, resolved, packed, attributes);
   if (verdict == CUDA_SUCCESS) callable.facts->accepted.add(key);

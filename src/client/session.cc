@@ -102,8 +102,8 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   return session;
 }
 
-Result<std::unique_ptr<Session>> Session::open(
-    std::unique_ptr<transport::Connection> connection, const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<transport::Connection> connection,
+                                               const SessionOptions& options) {
   const Instant deadline = options.channel.clock->now() + options.connect_timeout;
   std::unique_ptr<Session> session(new Session(options));
   if (Status status = session->start(std::move(connection), options, deadline); !status) {
@@ -114,8 +114,8 @@ Result<std::unique_ptr<Session>> Session::open(
 
 Status Session::start(std::unique_ptr<transport::Connection> connection,
                       const SessionOptions& options, Instant deadline) {
-  auto channel = rpc::Channel::open(std::move(connection), hello(), deadline, *pushes_,
-                                    options.channel);
+  auto channel =
+      rpc::Channel::open(std::move(connection), hello(), deadline, *pushes_, options.channel);
   if (!channel) return std::move(channel).error();
   channel_ = std::move(channel).value();
   auto devices = DeviceCache::fetch(*channel_);

@@ -26,7 +26,8 @@ inline constexpr std::uint64_t kUploadsBytesMax = 2 * kGiB;  // Of all uploads t
 struct CodeOrigin : Attachment {
   std::uint32_t context = 0;  // Handle index; 0: of no context.
   std::uint64_t module = 0;   // Handle of the module that a function is of.
-  std::uint64_t library = 0;  // Handle of the library that a kernel, its functions and modules are of.
+  std::uint64_t library =
+      0;  // Handle of the library that a kernel, its functions and modules are of.
   // Addresses of variables that the client was told.
   Mutex mutex;
   std::vector<std::uint64_t> globals GUARDED_BY(mutex);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/code_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -27,6 +28,8 @@ bool Completions::advance(Waiting& waiting) {
     CUresult result = session_.enter(completion.context);
     if (result == CUDA_SUCCESS) result = completion.poll();
     if (result != CUDA_ERROR_NOT_READY) {
+      // A driver hands out what kernels printed when it is waited for, not when it is asked.
+      if (result == CUDA_SUCCESS && session_.code().may_print()) result = completion.block();
       completion.finish(result);
       return true;
     }

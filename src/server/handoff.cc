@@ -31,7 +31,7 @@ Result<Ends> make_pipe() {
 
 Result<Ends> make_socket_pair() {
   std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return system_error("socketpair", errno);
   }
   return Ends{Fd(ends[0]), Fd(ends[1])};

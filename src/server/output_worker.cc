@@ -40,8 +40,7 @@ OutputWorker::~OutputWorker() {
 
 void OutputWorker::loop() {
   while (true) {
-    std::array<pollfd, 2> wanted = {pollfd{pipe_.get(), POLLIN, 0},
-                                    pollfd{stop_.get(), POLLIN, 0}};
+    std::array<pollfd, 2> wanted = {pollfd{pipe_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
     if (::poll(wanted.data(), wanted.size(), -1) < 0 && errno != EINTR) return;
     if (wanted[1].revents != 0) return;
     drain();

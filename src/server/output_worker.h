@@ -1,8 +1,8 @@
 // OutputWorker: what the driver prints (printf in kernels) goes to the client instead.
 #pragma once
 
-#include <memory>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "base/annotations.h"

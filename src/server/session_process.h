@@ -13,7 +13,7 @@
 namespace flyt::server {
 
 struct SessionOptions {
-  std::string driver;    // A path, "auto" or "soft".
+  std::string driver;     // A path, "auto" or "soft".
   std::string soft_path;  // Where the software GPU is.
   LogLevel log_level = LogLevel::kInfo;
 };

@@ -43,10 +43,9 @@ Status Supervisor::check_driver() {
   if (pid == 0) {
     pair->reading.close();
     const auto ready = prepare_driver(options_.session, false);
-    const std::string text =
-        ready ? "+" + ready->kind + "\n" + ready->device_name + "\n" +
-                    std::to_string(ready->devices)
-              : "-" + ready.error().message;
+    const std::string text = ready ? "+" + ready->kind + "\n" + ready->device_name + "\n" +
+                                         std::to_string(ready->devices)
+                                   : "-" + ready.error().message;
     write_all(pair->writing.get(), text);
     ::_exit(EXIT_SUCCESS);
   }
@@ -95,9 +94,9 @@ Status Supervisor::run() {
 
 bool Supervisor::finished() const {
   if (!stopping_) return false;
-  const bool sessions_left =
-      std::any_of(children_.begin(), children_.end(),
-                  [](const auto& child) { return child.second.kind == ChildKind::kSession; });
+  const bool sessions_left = std::any_of(children_.begin(), children_.end(), [](const auto& child) {
+    return child.second.kind == ChildKind::kSession;
+  });
   return !sessions_left || system_clock().now() >= stop_at_;
 }
 
@@ -106,8 +105,9 @@ Status Supervisor::wait_for_events() {
   for (const auto& listener : listeners_) wanted.push_back({listener->fd(), POLLIN, 0});
   int timeout_ms = -1;
   if (stopping_) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        stop_at_ - system_clock().now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(stop_at_ - system_clock().now())
+            .count();
     timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 1000));
   }
   if (::poll(wanted.data(), wanted.size(), timeout_ms) < 0 && errno != EINTR) {
@@ -139,9 +139,9 @@ void Supervisor::take_signals() {
 void Supervisor::accept_from(transport::Listener& listener) {
   auto connection = listener.accept(system_clock().now(), nullptr);
   if (!connection) return;
-  const auto sessions = std::count_if(
-      children_.begin(), children_.end(),
-      [](const auto& child) { return child.second.kind == ChildKind::kSession; });
+  const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
+    return child.second.kind == ChildKind::kSession;
+  });
   if (static_cast<unsigned>(sessions) >= options_.sessions_max) {
     log_.warn("client refused", {{"peer", (*connection)->peer()}, {"reason", "too many sessions"}});
     refuse_full(**connection);
@@ -235,7 +235,12 @@ void Supervisor::run_warm_child(int channel) {
     ::_exit(EXIT_FAILURE);
   }
   auto received = transport::receive_fd(channel);
-  if (!received) ::_exit(EXIT_SUCCESS);
+  if (!received) {
+    if (received.error().code != ErrorCode::kLost) {
+      log_.error("no client came", {{"why", received.error().message}});
+    }
+    ::_exit(EXIT_SUCCESS);
+  }
   auto connection = transport::adopt(std::move(received->fd));
   if (connection) {
     serve_session(std::move(connection).value(), *ready, options_.session);
@@ -251,7 +256,8 @@ void Supervisor::reap() {
     const auto found = children_.find(pid);
     if (found == children_.end()) continue;
     if (WIFSIGNALED(status)) {
-      log_.warn("session process died", {{"pid", pid}, {"signal", WTERMSIG(status)}});
+      log_.warn("session ended",
+                {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
     if (found->second.kind == ChildKind::kWarm) ++warm_failures_;
     children_.erase(found);

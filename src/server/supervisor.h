@@ -20,7 +20,7 @@ namespace flyt::server {
 struct SupervisorOptions {
   std::vector<std::string> urls;
   SessionOptions session;
-  unsigned warm = 0;           // Processes kept ready, with the driver started.
+  unsigned warm = 0;  // Processes kept ready, with the driver started.
   unsigned sessions_max = 256;
   unsigned drain_seconds = 10;  // How long sessions may go on after SIGTERM.
   int ready_fd = -1;            // Gets "ready\n" once clients can connect; -1: none.

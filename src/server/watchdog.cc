@@ -9,8 +9,7 @@ constexpr Duration kGraceTurn = std::chrono::milliseconds(10);
 
 }  // namespace
 
-Watchdog::Watchdog(const rpc::Endpoint& endpoint, const Clock& clock,
-                   std::function<void()> expired)
+Watchdog::Watchdog(const rpc::Endpoint& endpoint, const Clock& clock, std::function<void()> expired)
     : endpoint_(endpoint), clock_(clock), expired_(std::move(expired)) {
   thread_ = std::thread([this] { loop(); });
 }

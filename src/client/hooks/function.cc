@@ -44,8 +44,8 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return post(commands::SetFunctionCache{.function = hfunc,
-                                         .config = static_cast<std::int32_t>(config)});
+  return post(
+      commands::SetFunctionCache{.function = hfunc, .config = static_cast<std::int32_t>(config)});
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {

@@ -265,8 +265,7 @@ CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
-                            const char* name) {
+CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUmodule module = nullptr;
@@ -279,8 +278,17 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   });
 }
 
-CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
-                              CUdevice dev) {
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                             const char* name) {
+  if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = check(library); no != CUDA_SUCCESS) return no;
+  if (std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
+  const CUresult result = ask(commands::FindManaged{.library = library, .name = name});
+  if (result != CUDA_SUCCESS) return result;
+  return refused("cuLibraryGetManaged", "managed memory is not remoted yet");
+}
+
+CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
   KernelState* state = session().code().kernels.find(address_of(kernel));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
@@ -295,8 +303,7 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
   return CUDA_SUCCESS;
 }
 
-CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
-                              CUdevice dev) {
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   CodeState& code = session().code();
   KernelState* state = code.kernels.find(address_of(kernel));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;

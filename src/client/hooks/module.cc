@@ -173,9 +173,9 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
   ModuleState* module = session().code().modules.find(address_of(hmod));
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   using Reply = commands::GetGlobal::Reply;
-  return find_global<Reply>(module->globals, *module->context, name, dptr, bytes, [&](Reply& reply) {
-    return ask(commands::GetGlobal{.module = hmod, .name = name}, reply);
-  });
+  return find_global<Reply>(
+      module->globals, *module->context, name, dptr, bytes,
+      [&](Reply& reply) { return ask(commands::GetGlobal{.module = hmod, .name = name}, reply); });
 }
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {

@@ -99,8 +99,7 @@ CUresult clusters(CUfunction function, const CUlaunchConfig* config, std::uint8_
 }  // namespace
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
-                                                              int blockSize,
-                                                              size_t dynamicSMemSize,
+                                                              int blockSize, size_t dynamicSMemSize,
                                                               unsigned int flags) {
   if (numBlocks == nullptr || blockSize <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -112,8 +111,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
   return result;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func,
-                                                     int blockSize, size_t dynamicSMemSize) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
                                                               dynamicSMemSize, 0);
 }

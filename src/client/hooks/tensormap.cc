@@ -63,18 +63,17 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
       boxDim == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return encode(
-      commands::EncodeTensorMapTiled{.type = number(tensorDataType),
-                                     .address = address_of(globalAddress),
-                                     .dimensions = list64(globalDim, tensorRank),
-                                     .strides = list64(globalStrides, tensorRank - 1),
-                                     .box = list(boxDim, tensorRank),
-                                     .element_strides = list(elementStrides, tensorRank),
-                                     .interleave = number(interleave),
-                                     .swizzle = number(swizzle),
-                                     .promotion = number(l2Promotion),
-                                     .fill = number(oobFill)},
-      tensorMap);
+  return encode(commands::EncodeTensorMapTiled{.type = number(tensorDataType),
+                                               .address = address_of(globalAddress),
+                                               .dimensions = list64(globalDim, tensorRank),
+                                               .strides = list64(globalStrides, tensorRank - 1),
+                                               .box = list(boxDim, tensorRank),
+                                               .element_strides = list(elementStrides, tensorRank),
+                                               .interleave = number(interleave),
+                                               .swizzle = number(swizzle),
+                                               .promotion = number(l2Promotion),
+                                               .fill = number(oobFill)},
+                tensorMap);
 }
 
 CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
@@ -82,41 +81,36 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
                                  const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
                                  const int* pixelBoxLowerCorner, const int* pixelBoxUpperCorner,
                                  cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
-                                 const cuuint32_t* elementStrides,
-                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-                                 CUtensorMapL2promotion l2Promotion,
+                                 const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                  CUtensorMapFloatOOBfill oobFill) {
   if (!complete(tensorMap, tensorRank, globalDim, globalStrides, elementStrides) ||
       tensorRank < 3 || pixelBoxLowerCorner == nullptr || pixelBoxUpperCorner == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return encode(
-      commands::EncodeTensorMapIm2col{.type = number(tensorDataType),
-                                      .address = address_of(globalAddress),
-                                      .dimensions = list64(globalDim, tensorRank),
-                                      .strides = list64(globalStrides, tensorRank - 1),
-                                      .lower = list(pixelBoxLowerCorner, tensorRank - 2),
-                                      .upper = list(pixelBoxUpperCorner, tensorRank - 2),
-                                      .channels = channelsPerPixel,
-                                      .pixels = pixelsPerColumn,
-                                      .element_strides = list(elementStrides, tensorRank),
-                                      .interleave = number(interleave),
-                                      .swizzle = number(swizzle),
-                                      .promotion = number(l2Promotion),
-                                      .fill = number(oobFill)},
-      tensorMap);
+  return encode(commands::EncodeTensorMapIm2col{.type = number(tensorDataType),
+                                                .address = address_of(globalAddress),
+                                                .dimensions = list64(globalDim, tensorRank),
+                                                .strides = list64(globalStrides, tensorRank - 1),
+                                                .lower = list(pixelBoxLowerCorner, tensorRank - 2),
+                                                .upper = list(pixelBoxUpperCorner, tensorRank - 2),
+                                                .channels = channelsPerPixel,
+                                                .pixels = pixelsPerColumn,
+                                                .element_strides = list(elementStrides, tensorRank),
+                                                .interleave = number(interleave),
+                                                .swizzle = number(swizzle),
+                                                .promotion = number(l2Promotion),
+                                                .fill = number(oobFill)},
+                tensorMap);
 }
 
-CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
-                                     cuuint32_t tensorRank, void* globalAddress,
-                                     const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
-                                     int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth,
-                                     cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
-                                     const cuuint32_t* elementStrides,
-                                     CUtensorMapInterleave interleave,
-                                     CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle,
-                                     CUtensorMapL2promotion l2Promotion,
-                                     CUtensorMapFloatOOBfill oobFill) {
+CUresult cuTensorMapEncodeIm2colWide(
+    CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
+    void* globalAddress, const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+    int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel,
+    cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
+    CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
+    CUtensorMapFloatOOBfill oobFill) {
   if (!complete(tensorMap, tensorRank, globalDim, globalStrides, elementStrides)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

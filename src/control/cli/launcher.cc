@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "control/cli/server_info.h"
+#include "control/client/server_info.h"
 
 namespace flyt::cli {
 namespace {
@@ -26,9 +26,8 @@ Result<std::string> client_library_folder() {
   if (error) return Error{ErrorCode::kSystem, "cannot find this program: " + error.message()};
   const auto folder = self.parent_path().parent_path() / "lib" / "client";
   if (!std::filesystem::exists(folder / "libcuda.so.1", error)) {
-    return Error{ErrorCode::kNotFound,
-                 "the client library is not where it should be: " +
-                     (folder / "libcuda.so.1").string()};
+    return Error{ErrorCode::kNotFound, "the client library is not where it should be: " +
+                                           (folder / "libcuda.so.1").string()};
   }
   return folder.string();
 }
@@ -40,8 +39,8 @@ Error run(const RunOptions& options) {
   }
   auto folder = client_library_folder();
   if (!folder) return std::move(folder).error();
-  const auto welcome = greet(server);
-  if (!welcome) return welcome.error();
+  const auto info = control::greet(server);
+  if (!info) return info.error();
   const std::string path = environment("LD_LIBRARY_PATH");
   const std::string libraries = path.empty() ? *folder : *folder + ":" + path;
   ::setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
@@ -51,7 +50,7 @@ Error run(const RunOptions& options) {
     Log("flyt", LogLevel::kInfo)
         .info("running", {{"program", options.command.front()},
                           {"server", server},
-                          {"driver", welcome->driver},
+                          {"driver", info->driver},
                           {"libraries", *folder}});
   }
   std::vector<char*> arguments;

@@ -110,10 +110,9 @@ void create_context(Request request, const commands::CreateContext& command) {
   CUexecAffinityParam affinity{};
   affinity.type = CU_EXEC_AFFINITY_TYPE_SM_COUNT;
   affinity.param.smCount.val = command.sm_count;
-  const CUresult result =
-      command.sm_count == 0
-          ? driver.cuCtxCreate_v2(&native, flags, command.device)
-          : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
+  const CUresult result = command.sm_count == 0
+                              ? driver.cuCtxCreate_v2(&native, flags, command.device)
+                              : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
   adopt<Reply>(std::move(request), command.context, native);
 }

@@ -42,9 +42,8 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   if (!cuda::image_of(bytes)) return request.reply(CUDA_ERROR_INVALID_IMAGE, reply);
   code.note_code(bytes);
   CUlibrary native = nullptr;
-  const CUresult result =
-      request.driver().cuLibraryLoadData(&native, image->data(), jit.options(), jit.values(),
-                                         jit.count(), nullptr, nullptr, 0);
+  const CUresult result = request.driver().cuLibraryLoadData(
+      &native, image->data(), jit.options(), jit.values(), jit.count(), nullptr, nullptr, 0);
   if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kLibrary, command.library, native,
                                                of_library(command.library, 0))) {
     return;
@@ -142,15 +141,23 @@ CUresult get_library_global(Request& request, const commands::GetLibraryGlobal& 
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
   CUdeviceptr address = 0;
   std::size_t size = 0;
-  const CUresult result =
-      request.driver().cuLibraryGetGlobal(&address, &size, static_cast<CUlibrary>(library.native),
-                                          std::string(command.name).c_str());
+  const CUresult result = request.driver().cuLibraryGetGlobal(
+      &address, &size, static_cast<CUlibrary>(library.native), std::string(command.name).c_str());
   if (result != CUDA_SUCCESS) return result;
   reply.address = address;
   reply.size = size;
   auto& origin = static_cast<CodeOrigin&>(*library.attachment);
   request.session().code().note_global(origin, address, size);
   return result;
+}
+
+CUresult find_managed(Request& request, const commands::FindManaged& command) {
+  CUlibrary library = command.library;
+  if (!request.resolve(library)) return CUDA_ERROR_INVALID_HANDLE;
+  CUdeviceptr address = 0;
+  std::size_t size = 0;
+  return request.driver().cuLibraryGetManaged(&address, &size, library,
+                                              std::string(command.name).c_str());
 }
 
 void get_kernel_function(Request request, const commands::GetKernelFunction& command) {
@@ -160,8 +167,7 @@ void get_kernel_function(Request request, const commands::GetKernelFunction& com
       request.session().handles().entry(wire::HandleKind::kKernel, address_of(command.kernel));
   if (!kernel) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
   CUfunction native = nullptr;
-  const CUresult result =
-      driver.cuKernelGetFunction(&native, static_cast<CUkernel>(kernel.native));
+  const CUresult result = driver.cuKernelGetFunction(&native, static_cast<CUkernel>(kernel.native));
   if (result != CUDA_SUCCESS) return request.reply(result, reply);
   driver.cuFuncLoad(native);
   FunctionFacts facts;
@@ -186,8 +192,8 @@ CUresult set_kernel_attribute(Request& request, const commands::SetKernelAttribu
 CUresult set_kernel_cache(Request& request, const commands::SetKernelCache& command) {
   CUkernel kernel = command.kernel;
   if (!request.resolve(kernel)) return CUDA_ERROR_INVALID_HANDLE;
-  return request.driver().cuKernelSetCacheConfig(
-      kernel, static_cast<CUfunc_cache>(command.config), command.device);
+  return request.driver().cuKernelSetCacheConfig(kernel, static_cast<CUfunc_cache>(command.config),
+                                                 command.device);
 }
 
 }  // namespace flyt::server::hooks

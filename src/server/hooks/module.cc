@@ -49,8 +49,8 @@ void load_module(Request request, const commands::LoadModule& command) {
   CUmodule native = nullptr;
   const CUresult result = request.driver().cuModuleLoadDataEx(&native, image->data(), jit.count(),
                                                               jit.options(), jit.values());
-  if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kModule, command.module, native,
-                                               in_context(request))) {
+  if (result == CUDA_SUCCESS &&
+      !request.adopt(wire::HandleKind::kModule, command.module, native, in_context(request))) {
     return;
   }
   reply.wall_time = jit.wall_time();
@@ -122,9 +122,8 @@ CUresult get_global(Request& request, const commands::GetGlobal& command,
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   CUdeviceptr address = 0;
   std::size_t size = 0;
-  const CUresult result =
-      request.driver().cuModuleGetGlobal_v2(&address, &size, static_cast<CUmodule>(module.native),
-                                            std::string(command.name).c_str());
+  const CUresult result = request.driver().cuModuleGetGlobal_v2(
+      &address, &size, static_cast<CUmodule>(module.native), std::string(command.name).c_str());
   if (result != CUDA_SUCCESS) return result;
   reply.address = address;
   reply.size = size;

@@ -45,10 +45,9 @@ void encode_tensor_map_tiled(Request request, const commands::EncodeTensorMapTil
     const auto box = array_of<cuuint32_t>(c.box);
     const auto element_strides = array_of<cuuint32_t>(c.element_strides);
     return driver.cuTensorMapEncodeTiled(
-        map, static_cast<CUtensorMapDataType>(c.type),
-        static_cast<cuuint32_t>(c.dimensions.size()), pointer_at(c.address), dimensions.data(),
-        strides.data(), box.data(), element_strides.data(),
-        static_cast<CUtensorMapInterleave>(c.interleave),
+        map, static_cast<CUtensorMapDataType>(c.type), static_cast<cuuint32_t>(c.dimensions.size()),
+        pointer_at(c.address), dimensions.data(), strides.data(), box.data(),
+        element_strides.data(), static_cast<CUtensorMapInterleave>(c.interleave),
         static_cast<CUtensorMapSwizzle>(c.swizzle),
         static_cast<CUtensorMapL2promotion>(c.promotion),
         static_cast<CUtensorMapFloatOOBfill>(c.fill));
@@ -85,10 +84,9 @@ void encode_tensor_map_im2col_wide(Request request, const commands::EncodeTensor
     const auto strides = array_of<cuuint64_t>(c.strides);
     const auto element_strides = array_of<cuuint32_t>(c.element_strides);
     return driver.cuTensorMapEncodeIm2colWide(
-        map, static_cast<CUtensorMapDataType>(c.type),
-        static_cast<cuuint32_t>(c.dimensions.size()), pointer_at(c.address), dimensions.data(),
-        strides.data(), c.lower, c.upper, c.channels, c.pixels, element_strides.data(),
-        static_cast<CUtensorMapInterleave>(c.interleave),
+        map, static_cast<CUtensorMapDataType>(c.type), static_cast<cuuint32_t>(c.dimensions.size()),
+        pointer_at(c.address), dimensions.data(), strides.data(), c.lower, c.upper, c.channels,
+        c.pixels, element_strides.data(), static_cast<CUtensorMapInterleave>(c.interleave),
         static_cast<CUtensorMapIm2ColWideMode>(c.mode), static_cast<CUtensorMapSwizzle>(c.swizzle),
         static_cast<CUtensorMapL2promotion>(c.promotion),
         static_cast<CUtensorMapFloatOOBfill>(c.fill));

@@ -1,11 +1,11 @@
-#include "control/cli/server_info.h"
+#include "control/client/server_info.h"
 
 #include <unistd.h>
 
 #include "rpc/channel.h"
 #include "transport/transport.h"
 
-namespace flyt::cli {
+namespace flyt::control {
 namespace {
 
 class NoPushes final : public rpc::PushHandler {
@@ -36,7 +36,7 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
-Result<wire::Welcome> greet(std::string_view text) {
+Result<ServerInfo> greet(std::string_view text) {
   const auto url = transport::parse_url(text);
   if (!url) return url.error();
   const Instant deadline = system_clock().now() + kGreetTime;
@@ -49,21 +49,26 @@ Result<wire::Welcome> greet(std::string_view text) {
   NoPushes pushes;
   auto channel = rpc::Channel::open(std::move(connection).value(), hello, deadline, pushes);
   if (!channel) return at(text, channel.error());
-  wire::Welcome welcome = (*channel)->welcome();
+  const wire::Welcome& welcome = (*channel)->welcome();
+  ServerInfo info{.url = std::string(text),
+                  .server = welcome.name,
+                  .driver = welcome.driver,
+                  .cuda_version = welcome.driver_version,
+                  .protocol_version = welcome.version};
   static_cast<void>((*channel)->close(deadline).ok());
-  return welcome;
+  return info;
 }
 
-std::string describe(std::string_view url, const wire::Welcome& welcome, bool json) {
-  const std::string version = version_text(welcome.driver_version);
+std::string describe(const ServerInfo& info, bool json) {
+  const std::string version = version_text(info.cuda_version);
+  const std::string protocol = std::to_string(info.protocol_version);
   if (json) {
-    return "{\"url\": " + quoted(url) + ", \"server\": " + quoted(welcome.name) +
-           ", \"driver\": " + quoted(welcome.driver) + ", \"cuda\": " + quoted(version) +
-           ", \"protocol\": " + std::to_string(welcome.version) + "}\n";
+    return "{\"url\": " + quoted(info.url) + ", \"server\": " + quoted(info.server) +
+           ", \"driver\": " + quoted(info.driver) + ", \"cuda\": " + quoted(version) +
+           ", \"protocol\": " + protocol + "}\n";
   }
-  return "url       " + std::string(url) + "\nserver    " + welcome.name + "\ndriver    " +
-         welcome.driver + "\ncuda      " + version + "\nprotocol  " +
-         std::to_string(welcome.version) + "\n";
+  return "url       " + info.url + "\nserver    " + info.server + "\ndriver    " + info.driver +
+         "\ncuda      " + version + "\nprotocol  " + protocol + "\n";
 }
 
-}  // namespace flyt::cli
+}  // namespace flyt::control
