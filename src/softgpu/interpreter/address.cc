@@ -54,16 +54,18 @@ Flow is_in_space(Warp& warp, const Step& step, Mask lanes) {
     return address - window.begin < window.bytes;
   };
   warp.set_predicate(step.p, lanes, which_lanes(lanes, [&](unsigned lane) {
-    const auto address = get<std::uint64_t>(a, lane);
-    if (window_of(space).bytes != 0) {
-      // The block's own shared memory only, unless the whole cluster is asked for.
-      if (space == Space::kShared && step.extra == 0) return address - kSharedWindow < kSharedStride;
-      return in(space, address);
-    }
-    return !in(Space::kShared, address) && !in(Space::kLocal, address) &&
-           !in(Space::kParam, address) &&
-           (space == Space::kConst) == warp.block().is_constant(address);
-  }));
+                       const auto address = get<std::uint64_t>(a, lane);
+                       if (window_of(space).bytes != 0) {
+                         // The block's own shared memory only, unless the whole cluster is asked
+                         // for.
+                         if (space == Space::kShared && step.extra == 0)
+                           return address - kSharedWindow < kSharedStride;
+                         return in(space, address);
+                       }
+                       return !in(Space::kShared, address) && !in(Space::kLocal, address) &&
+                              !in(Space::kParam, address) &&
+                              (space == Space::kConst) == warp.block().is_constant(address);
+                     }));
   return Flow::kNext;
 }
 
@@ -73,8 +75,8 @@ bool select_is_space(Selector& s) {
   step.extra = s.has("shared::cluster"_n) ? 1 : 0;
   step.value = static_cast<std::int64_t>(take_space(s));
   if (!s.need(2, 2)) return false;
-  return s.predicate_destination(s.operand(0), step.p) &&
-         s.source(1, Type::kB64, step.a) && s.emit(step);
+  return s.predicate_destination(s.operand(0), step.p) && s.source(1, Type::kB64, step.a) &&
+         s.emit(step);
 }
 
 // mapa: the same place in another block of the cluster. extra: 1 for generic addresses.
@@ -141,10 +143,9 @@ Flow allocate_stack(Warp& warp, const Step& step, Mask lanes) {
   if (most > limit || begin > limit - most) {
     return warp.fault(FaultKind::kStackOverflow, lanes, 0);
   }
-  frame.stack = static_cast<std::uint32_t>((begin + most + kFrameAlign - 1) / kFrameAlign *
-                                           kFrameAlign);
-  each_lane<std::uint64_t>(warp.row(step.d), lanes,
-                           [&](unsigned) { return kLocalWindow + begin; });
+  frame.stack =
+      static_cast<std::uint32_t>((begin + most + kFrameAlign - 1) / kFrameAlign * kFrameAlign);
+  each_lane<std::uint64_t>(warp.row(step.d), lanes, [&](unsigned) { return kLocalWindow + begin; });
   return Flow::kNext;
 }
 
@@ -157,9 +158,10 @@ bool select_allocate(Selector& s) {
   if (!std::has_single_bit(align) || align > kAlignMax) return s.refuse_form();
   step.value = static_cast<std::int64_t>(align < 16 ? 16 : align);
   step.handler = &allocate_stack;
-  return type_bytes(type) == 8 ? s.destination(0, type, step.d) && s.source(1, type, step.a) &&
-                                     s.emit(step)
-                               : s.refuse_form();
+  s.references().unbounded_stack = true;
+  return type_bytes(type) == 8
+             ? s.destination(0, type, step.d) && s.source(1, type, step.a) && s.emit(step)
+             : s.refuse_form();
 }
 
 bool select_stack(Selector& s, bool saves) {
@@ -210,18 +212,27 @@ Flow frame_address(Warp& warp, const Step& step, Mask lanes) {
 
 bool select_address(Selector& s) {
   switch (s.opcode()) {
-    case "cvta"_n: return select_convert_address(s);
-    case "isspacep"_n: return select_is_space(s);
-    case "mapa"_n: return select_map(s);
-    case "getctarank"_n: return select_rank(s);
-    case "alloca"_n: return select_allocate(s);
-    case "stacksave"_n: return select_stack(s, true);
-    case "stackrestore"_n: return select_stack(s, false);
-    case "createpolicy"_n: return select_policy(s);
+    case "cvta"_n:
+      return select_convert_address(s);
+    case "isspacep"_n:
+      return select_is_space(s);
+    case "mapa"_n:
+      return select_map(s);
+    case "getctarank"_n:
+      return select_rank(s);
+    case "alloca"_n:
+      return select_allocate(s);
+    case "stacksave"_n:
+      return select_stack(s, true);
+    case "stackrestore"_n:
+      return select_stack(s, false);
+    case "createpolicy"_n:
+      return select_policy(s);
     case "prefetch"_n:
     case "prefetchu"_n:
     case "applypriority"_n:
-    case "discard"_n: return select_nothing(s);
+    case "discard"_n:
+      return select_nothing(s);
   }
   return s.refuse_form();
 }

@@ -49,7 +49,15 @@ void store_phase(std::byte* place, Phase phase) {
 }
 
 enum class Do : std::uint8_t {
-  kInit, kInvalidate, kArrive, kDrop, kExpect, kComplete, kTest, kTestParity, kCount
+  kInit,
+  kInvalidate,
+  kArrive,
+  kDrop,
+  kExpect,
+  kComplete,
+  kTest,
+  kTestParity,
+  kCount
 };
 
 // One mbarrier operation of one lane. b: a count, bytes, a state or a parity, as Do says;
@@ -66,13 +74,17 @@ Flow operate(Warp& warp, const Step& step, Mask lanes) {
         access.at(lane, get<std::uint64_t>(a, lane) + static_cast<std::uint64_t>(step.value));
     if (place == nullptr) return access.failed();
     const Phase before = load_phase(place);
-    const std::uint64_t operand = what == Do::kTest ? get<std::uint64_t>(b, lane)
-                                                    : get<std::uint32_t>(b, lane);
+    const std::uint64_t operand =
+        what == Do::kTest ? get<std::uint64_t>(b, lane) : get<std::uint32_t>(b, lane);
     Phase after = before;
     bool passed = false;
     switch (what) {
-      case Do::kInit: after = Phase::make(0, 0, operand, operand); break;
-      case Do::kInvalidate: after = {}; break;
+      case Do::kInit:
+        after = Phase::make(0, 0, operand, operand);
+        break;
+      case Do::kInvalidate:
+        after = {};
+        break;
       case Do::kArrive:
       case Do::kDrop: {
         const bool announces = (step.extra & 1) != 0;
@@ -81,11 +93,20 @@ Flow operate(Warp& warp, const Step& step, Mask lanes) {
         after = after.arrived(count, what == Do::kDrop ? count : 0).settled();
         break;
       }
-      case Do::kExpect: after = after.announced(operand); break;
-      case Do::kComplete: after = after.announced(0 - operand).settled(); break;
-      case Do::kTest: passed = Phase{operand}.parity() != before.parity(); break;
-      case Do::kTestParity: passed = (operand & 1) != before.parity(); break;
-      case Do::kCount: break;
+      case Do::kExpect:
+        after = after.announced(operand);
+        break;
+      case Do::kComplete:
+        after = after.announced(0 - operand).settled();
+        break;
+      case Do::kTest:
+        passed = Phase{operand}.parity() != before.parity();
+        break;
+      case Do::kTestParity:
+        passed = (operand & 1) != before.parity();
+        break;
+      case Do::kCount:
+        break;
     }
     store_phase(place, after);
     if (passed) done |= Mask{1} << lane;
@@ -171,9 +192,11 @@ bool select_barrier_object(Selector& s) {
       return s.take("b64"_n) && s.need(1, 1) && s.constant(0, 4, step.b) &&
              barrier_address(s, s.operand(0), space, step) && s.emit(step);
     case 2:
-    case 3: return select_arrive(s, step, space, what == 3);
+    case 3:
+      return select_arrive(s, step, space, what == 3);
     case 6:
-    case 7: return select_test(s, step, space);
+    case 7:
+      return select_test(s, step, space);
     case 8:
       step.handler = &pending_count;
       return s.take("b64"_n) && s.need(2, 2) && s.destination(0, Type::kB32, step.d) &&
@@ -195,8 +218,8 @@ Flow copy_small(Warp& warp, const Step& step, Mask lanes) {
     std::uint32_t bytes = get<std::uint32_t>(c, lane);
     if (bytes > step.q) bytes = step.q;
     if ((ignored >> lane & 1) != 0) bytes = 0;
-    std::byte* place = to.at(lane, get<std::uint64_t>(a, lane) +
-                                       static_cast<std::uint64_t>(step.value));
+    std::byte* place =
+        to.at(lane, get<std::uint64_t>(a, lane) + static_cast<std::uint64_t>(step.value));
     if (place == nullptr) return to.failed();
     std::byte buffer[16] = {};
     if (bytes != 0) {
@@ -235,8 +258,7 @@ bool select_copy_small(Selector& s) {
   step.extra = static_cast<std::uint32_t>(offset);
   const Register* shape = count == 4 ? s.register_of(s.operand(3)) : nullptr;
   if (shape != nullptr && shape->kind == Register::Kind::kPredicate) {
-    return s.predicate_source(s.operand(3), step.p) && s.constant(bytes, 4, step.c) &&
-           s.emit(step);
+    return s.predicate_source(s.operand(3), step.p) && s.constant(bytes, 4, step.c) && s.emit(step);
   }
   return (count == 4 ? s.source(3, Type::kB32, step.c) : s.constant(bytes, 4, step.c)) &&
          s.emit(step);
@@ -264,7 +286,8 @@ Flow copy_bulk(Warp& warp, const Step& step, Mask lanes) {
     }
     if (step.extra == 0) continue;
     Access<Space::kGeneric> access(warp, 8, true);
-    std::byte* barrier = access.at(lane, get<std::uint64_t>(warp.row(step.e), lane) + kSharedWindow);
+    std::byte* barrier =
+        access.at(lane, get<std::uint64_t>(warp.row(step.e), lane) + kSharedWindow);
     if (barrier == nullptr) return Flow::kFault;
     store_phase(barrier, load_phase(barrier).announced(0 - std::uint64_t{bytes}).settled());
   }
@@ -303,8 +326,7 @@ bool select_copy_bulk(Selector& s) {
   const std::size_t count = 3 + (told ? 1 : 0) + (hinted ? 1 : 0);
   if (!s.need(count, count)) return false;
   if (!plain_address(s, s.operand(0), Space::kShared, step.a) ||
-      !plain_address(s, s.operand(1), Space::kShared, step.b) ||
-      !s.source(2, Type::kB32, step.c)) {
+      !plain_address(s, s.operand(1), Space::kShared, step.b) || !s.source(2, Type::kB32, step.c)) {
     return false;
   }
   step.e = step.a;

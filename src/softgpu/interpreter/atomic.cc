@@ -9,8 +9,10 @@ namespace {
 struct Add {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return canonical(a + b);
-    else return static_cast<T>(a + b);
+    if constexpr (std::is_floating_point_v<T>)
+      return canonical(a + b);
+    else
+      return static_cast<T>(a + b);
   }
 };
 struct And {
@@ -40,15 +42,19 @@ struct Exchange {
 struct Minimum {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return minimum(a, b);
-    else return a < b ? a : b;
+    if constexpr (std::is_floating_point_v<T>)
+      return minimum(a, b);
+    else
+      return a < b ? a : b;
   }
 };
 struct Maximum {
   template <class T>
   static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return maximum(a, b);
-    else return a > b ? a : b;
+    if constexpr (std::is_floating_point_v<T>)
+      return maximum(a, b);
+    else
+      return a > b ? a : b;
   }
 };
 struct Increment {
@@ -84,9 +90,8 @@ struct OnPair {
 };
 
 template <class T>
-using BitsOf = std::conditional_t<
-    sizeof(T) == 8, std::uint64_t,
-    std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
 
 // Replaces *place by Op(*place, value); returns what was there.
 template <class Op, class T>
@@ -162,11 +167,17 @@ Flow modify_vector(Warp& warp, const Step& step, Mask lanes) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("cx16"))) unsigned __int128 swap_wide(std::byte* place,
-                                                            unsigned __int128 expected,
-                                                            unsigned __int128 wanted) {
-  return __sync_val_compare_and_swap(
-      static_cast<unsigned __int128*>(static_cast<void*>(place)), expected, wanted);
+// What was there; `wanted` is there now if that was `expected`. 16-byte aligned.
+unsigned __int128 swap_wide(std::byte* place, unsigned __int128 expected,
+                            unsigned __int128 wanted) {
+  auto low = static_cast<std::uint64_t>(expected);
+  auto high = static_cast<std::uint64_t>(expected >> 64);
+  asm volatile(
+      "lock cmpxchg16b %0"
+      : "+m"(*static_cast<unsigned __int128*>(static_cast<void*>(place))), "+a"(low), "+d"(high)
+      : "b"(static_cast<std::uint64_t>(wanted)), "c"(static_cast<std::uint64_t>(wanted >> 64))
+      : "cc", "memory");
+  return static_cast<unsigned __int128>(high) << 64 | low;
 }
 
 unsigned __int128 get_wide(const std::byte* row, unsigned lane) {
@@ -204,7 +215,15 @@ Flow swap_128(Warp& warp, const Step& step, Mask lanes) {
 #endif
 
 enum class What : std::uint8_t {
-  kAnd, kOr, kXor, kExchange, kAdd, kIncrement, kDecrement, kMinimum, kMaximum
+  kAnd,
+  kOr,
+  kXor,
+  kExchange,
+  kAdd,
+  kIncrement,
+  kDecrement,
+  kMinimum,
+  kMaximum
 };
 
 template <Space S, class Op, class T>
@@ -215,10 +234,14 @@ Handler one(bool vector) {
 template <Space S, template <class> class On, class T>
 Handler small(What what, bool vector) {
   switch (what) {
-    case What::kAdd: return one<S, On<Add>, T>(vector);
-    case What::kMinimum: return one<S, On<Minimum>, T>(vector);
-    case What::kMaximum: return one<S, On<Maximum>, T>(vector);
-    default: return nullptr;
+    case What::kAdd:
+      return one<S, On<Add>, T>(vector);
+    case What::kMinimum:
+      return one<S, On<Minimum>, T>(vector);
+    case What::kMaximum:
+      return one<S, On<Maximum>, T>(vector);
+    default:
+      return nullptr;
   }
 }
 template <class Op>
@@ -229,13 +252,20 @@ using BfloatPair = OnPair<OnBfloat<Op>>;
 template <Space S>
 Handler floating(What what, Type type, bool vector) {
   switch (type) {
-    case Type::kF16: return small<S, OnHalf, std::uint16_t>(what, vector);
-    case Type::kBF16: return small<S, OnBfloat, std::uint16_t>(what, vector);
-    case Type::kF16x2: return small<S, HalfPair, std::uint32_t>(what, vector);
-    case Type::kBF16x2: return small<S, BfloatPair, std::uint32_t>(what, vector);
-    case Type::kF32: return what == What::kAdd ? one<S, Add, float>(vector) : nullptr;
-    case Type::kF64: return what == What::kAdd ? one<S, Add, double>(vector) : nullptr;
-    default: return nullptr;
+    case Type::kF16:
+      return small<S, OnHalf, std::uint16_t>(what, vector);
+    case Type::kBF16:
+      return small<S, OnBfloat, std::uint16_t>(what, vector);
+    case Type::kF16x2:
+      return small<S, HalfPair, std::uint32_t>(what, vector);
+    case Type::kBF16x2:
+      return small<S, BfloatPair, std::uint32_t>(what, vector);
+    case Type::kF32:
+      return what == What::kAdd ? one<S, Add, float>(vector) : nullptr;
+    case Type::kF64:
+      return what == What::kAdd ? one<S, Add, double>(vector) : nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -259,13 +289,20 @@ Handler operation(What what, Type type, bool vector) {
   }
   if (vector) return nullptr;
   switch (what) {
-    case What::kAnd: return by_size<S, And>(type);
-    case What::kOr: return by_size<S, Or>(type);
-    case What::kXor: return by_size<S, Xor>(type);
-    case What::kExchange: return by_size<S, Exchange>(type);
-    case What::kAdd: return by_size<S, Add>(type);
-    case What::kMinimum: return by_sign<S, Minimum>(type);
-    case What::kMaximum: return by_sign<S, Maximum>(type);
+    case What::kAnd:
+      return by_size<S, And>(type);
+    case What::kOr:
+      return by_size<S, Or>(type);
+    case What::kXor:
+      return by_size<S, Xor>(type);
+    case What::kExchange:
+      return by_size<S, Exchange>(type);
+    case What::kAdd:
+      return by_size<S, Add>(type);
+    case What::kMinimum:
+      return by_sign<S, Minimum>(type);
+    case What::kMaximum:
+      return by_sign<S, Maximum>(type);
     case What::kIncrement:
       return type == Type::kU32 ? &modify<S, Increment, std::uint32_t> : nullptr;
     case What::kDecrement:
@@ -277,13 +314,18 @@ Handler operation(What what, Type type, bool vector) {
 template <Space S>
 Handler swap(Type type) {
   switch (type_bytes(type)) {
-    case 2: return &compare_and_swap<S, std::uint16_t>;
-    case 4: return &compare_and_swap<S, std::uint32_t>;
-    case 8: return &compare_and_swap<S, std::uint64_t>;
+    case 2:
+      return &compare_and_swap<S, std::uint16_t>;
+    case 4:
+      return &compare_and_swap<S, std::uint32_t>;
+    case 8:
+      return &compare_and_swap<S, std::uint64_t>;
 #if defined(__x86_64__)
-    case 16: return &swap_128<S>;
+    case 16:
+      return &swap_128<S>;
 #endif
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -309,8 +351,8 @@ bool select_swap(Selector& s, const Form& form) {
   step.extra = 1;
   const Handler handler = in_space(form.space, [&]<Space S>() { return swap<S>(type); });
   return s.handler(handler, step) && s.destination(0, type, step.d) &&
-         s.address(s.operand(1), form.space, step.a, step.value) &&
-         s.source(2, type, step.b) && s.source(3, type, step.c) && s.emit(step);
+         s.address(s.operand(1), form.space, step.a, step.value) && s.source(2, type, step.b) &&
+         s.source(3, type, step.c) && s.emit(step);
 }
 
 bool select_vector(Selector& s, const Form& form, What what, Type type) {
@@ -338,8 +380,8 @@ bool select_vector(Selector& s, const Form& form, What what, Type type) {
 }
 
 std::optional<What> take_what(Selector& s) {
-  const int index = s.take_one({"and"_n, "or"_n, "xor"_n, "exch"_n, "add"_n, "inc"_n, "dec"_n,
-                                "min"_n, "max"_n});
+  const int index =
+      s.take_one({"and"_n, "or"_n, "xor"_n, "exch"_n, "add"_n, "inc"_n, "dec"_n, "min"_n, "max"_n});
   if (index < 0) return std::nullopt;
   return static_cast<What>(index);
 }
@@ -356,9 +398,12 @@ bool select_atomic(Selector& s) {
   s.take("noftz"_n);
   const bool hinted = s.take("L2::cache_hint"_n);
   form.space = take_space(s);
-  if (s.take("v2"_n)) form.length = 2;
-  else if (s.take("v4"_n)) form.length = 4;
-  else if (s.take("v8"_n)) form.length = 8;
+  if (s.take("v2"_n))
+    form.length = 2;
+  else if (s.take("v4"_n))
+    form.length = 4;
+  else if (s.take("v8"_n))
+    form.length = 8;
   if (s.take("cas"_n)) return select_swap(s, form);
   const auto what = take_what(s);
   Type type;

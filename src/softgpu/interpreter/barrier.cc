@@ -22,10 +22,12 @@ Flow meet_at_barrier(Warp& warp, const Step& step, Mask lanes) {
     return warp.fault(FaultKind::kIllegalInstruction, lanes);
   }
   Flow flow = Flow::kNext;
-  lanes = warp.keep(lanes, which_lanes(lanes, [&](unsigned lane) {
-                      return get<std::uint32_t>(a, lane) == barrier &&
-                             get<std::uint32_t>(b, lane) == wanted;
-                    }),
+  lanes = warp.keep(lanes,
+                    which_lanes(lanes,
+                                [&](unsigned lane) {
+                                  return get<std::uint32_t>(a, lane) == barrier &&
+                                         get<std::uint32_t>(b, lane) == wanted;
+                                }),
                     flow);
   const auto action = static_cast<Action>(step.value & 0xff);
   const auto reduction = static_cast<Block::Reduction>(step.value >> 8);

@@ -89,13 +89,13 @@ U32 permuted(std::uint64_t bytes, U32 selector) {
 
 // The selectors of the special modes, for each value of the two low bits.
 constexpr U32 kPermuteModes[7][4] = {
-    {0, 0, 0, 0},                          // The general mode.
-    {0x3210, 0x4321, 0x5432, 0x6543},      // f4e
-    {0x5670, 0x6701, 0x7012, 0x0123},      // b4e
-    {0x0000, 0x1111, 0x2222, 0x3333},      // rc8
-    {0x3210, 0x3211, 0x3222, 0x3333},      // ecl
-    {0x0000, 0x1110, 0x2210, 0x3210},      // ecr
-    {0x1010, 0x3232, 0x1010, 0x3232},      // rc16
+    {0, 0, 0, 0},                      // The general mode.
+    {0x3210, 0x4321, 0x5432, 0x6543},  // f4e
+    {0x5670, 0x6701, 0x7012, 0x0123},  // b4e
+    {0x0000, 0x1111, 0x2222, 0x3333},  // rc8
+    {0x3210, 0x3211, 0x3222, 0x3333},  // ecl
+    {0x0000, 0x1110, 0x2210, 0x3210},  // ecr
+    {0x1010, 0x3232, 0x1010, 0x3232},  // rc16
 };
 
 struct Permute {
@@ -216,7 +216,10 @@ template <Logic L>
 Flow predicate_logic(Warp& warp, const Step& step, Mask lanes) {
   const Mask a = warp.predicate_value(step.extra);
   const Mask b = warp.predicate_value(step.q);
-  const Mask bits = L == Logic::kAnd ? a & b : L == Logic::kOr ? a | b : L == Logic::kXor ? a ^ b : ~a;
+  const Mask bits = L == Logic::kAnd   ? a & b
+                    : L == Logic::kOr  ? a | b
+                    : L == Logic::kXor ? a ^ b
+                                       : ~a;
   warp.set_predicate(step.p, lanes, bits);
   return Flow::kNext;
 }
@@ -301,8 +304,7 @@ bool fields(Selector& s, Type type) {
     using T = decltype(t);
     return &lanewise<FieldInsert, T, T, T, U32, U32>;
   };
-  const Handler handler =
-      insert ? pick_bits(type, insert_of) : pick_integer(type, extract_of);
+  const Handler handler = insert ? pick_bits(type, insert_of) : pick_integer(type, extract_of);
   if (!s.need(insert ? 5 : 4, insert ? 5 : 4) || !s.handler(handler, step) ||
       !s.destination(0, type, step.d) || !s.source(1, type, step.a)) {
     return false;
@@ -318,8 +320,8 @@ bool three_words(Selector& s, Step step) {
   Type type;
   if (!s.take_type(type)) return false;
   if (type_bytes(type) != 4) return s.refuse_form();
-  return s.destination(0, type, step.d) && s.source(1, type, step.a) &&
-         s.source(2, type, step.b) && s.source(3, type, step.c) && s.emit(step);
+  return s.destination(0, type, step.d) && s.source(1, type, step.a) && s.source(2, type, step.b) &&
+         s.source(3, type, step.c) && s.emit(step);
 }
 
 bool funnel(Selector& s) {
@@ -347,11 +349,10 @@ bool permute(Selector& s) {
   step.handler = &lanewise_with<Permute, U32, U32, U32, U32>;
   Type type;
   if (!s.take_type(type) || !s.need(4, 4)) return false;
-  step.value =
-      s.take_one({"f4e"_n, "b4e"_n, "rc8"_n, "ecl"_n, "ecr"_n, "rc16"_n}) + 1;
+  step.value = s.take_one({"f4e"_n, "b4e"_n, "rc8"_n, "ecl"_n, "ecr"_n, "rc16"_n}) + 1;
   if (type_bytes(type) != 4) return s.refuse_form();
-  return s.destination(0, type, step.d) && s.source(1, type, step.a) &&
-         s.source(2, type, step.b) && s.source(3, type, step.c) && s.emit(step);
+  return s.destination(0, type, step.d) && s.source(1, type, step.a) && s.source(2, type, step.b) &&
+         s.source(3, type, step.c) && s.emit(step);
 }
 
 bool extend_or_mask(Selector& s) {
@@ -382,31 +383,47 @@ bool nth_set(Selector& s) {
 bool select_bits(Selector& s) {
   const std::uint32_t opcode = s.opcode();
   switch (opcode) {
-    case "shf"_n: return funnel(s);
-    case "lop3"_n: return lookup(s);
-    case "prmt"_n: return permute(s);
-    case "bfind"_n: return find_bit(s);
+    case "shf"_n:
+      return funnel(s);
+    case "lop3"_n:
+      return lookup(s);
+    case "prmt"_n:
+      return permute(s);
+    case "bfind"_n:
+      return find_bit(s);
     case "szext"_n:
-    case "bmsk"_n: return extend_or_mask(s);
-    case "fns"_n: return nth_set(s);
+    case "bmsk"_n:
+      return extend_or_mask(s);
+    case "fns"_n:
+      return nth_set(s);
   }
   Type type;
   if (!s.take_type(type)) return false;
   switch (opcode) {
-    case "and"_n: return logic<And>(s, type, &predicate_logic<Logic::kAnd>);
-    case "or"_n: return logic<Or>(s, type, &predicate_logic<Logic::kOr>);
-    case "xor"_n: return logic<Xor>(s, type, &predicate_logic<Logic::kXor>);
+    case "and"_n:
+      return logic<And>(s, type, &predicate_logic<Logic::kAnd>);
+    case "or"_n:
+      return logic<Or>(s, type, &predicate_logic<Logic::kOr>);
+    case "xor"_n:
+      return logic<Xor>(s, type, &predicate_logic<Logic::kXor>);
     case "not"_n:
       if (type == Type::kPred) return on_predicates(s, &predicate_logic<Logic::kNot>, true);
       return unary<Not>(s, type);
-    case "cnot"_n: return unary<LogicalNot>(s, type);
-    case "shl"_n: return shift<ShiftLeft>(s, type, false);
-    case "shr"_n: return shift<ShiftRight>(s, type, is_signed(type));
-    case "brev"_n: return unary<Reverse>(s, type);
-    case "clz"_n: return count<LeadingZeros>(s, type);
-    case "popc"_n: return count<PopulationCount>(s, type);
+    case "cnot"_n:
+      return unary<LogicalNot>(s, type);
+    case "shl"_n:
+      return shift<ShiftLeft>(s, type, false);
+    case "shr"_n:
+      return shift<ShiftRight>(s, type, is_signed(type));
+    case "brev"_n:
+      return unary<Reverse>(s, type);
+    case "clz"_n:
+      return count<LeadingZeros>(s, type);
+    case "popc"_n:
+      return count<PopulationCount>(s, type);
     case "bfe"_n:
-    case "bfi"_n: return fields(s, type);
+    case "bfi"_n:
+      return fields(s, type);
   }
   return s.refuse_form();
 }

@@ -28,8 +28,7 @@ bool Block::start(std::array<std::uint32_t, 3> index) {
   }
   // Whole warps have local memory, though some lanes may not exist.
   const std::size_t local = std::size_t{state_.warps} * kLanes * state_.local_bytes;
-  if (!shared_.resize(state_.shared_bytes) ||
-      !local_.resize(std::max<std::size_t>(local, 16))) {
+  if (!shared_.resize(state_.shared_bytes) || !local_.resize(std::max<std::size_t>(local, 16))) {
     return false;
   }
   std::memset(shared_.data(), 0, kReservedSharedBytes);
@@ -60,7 +59,8 @@ bool Block::force() {
 std::byte* Block::shared(std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t place = address / kSharedStride;
   if (place == 0) return own_shared(address, bytes);
-  Block* other = cluster_.block(static_cast<std::uint32_t>(std::min<std::uint64_t>(place, 1000) - 1));
+  Block* other =
+      cluster_.block(static_cast<std::uint32_t>(std::min<std::uint64_t>(place, 1000) - 1));
   return other == nullptr ? nullptr : other->own_shared(address % kSharedStride, bytes);
 }
 
@@ -121,10 +121,14 @@ void Block::complete_if_full(unsigned index) {
 
 std::uint32_t Block::reduced(const Barrier& barrier) const {
   switch (barrier.reduction) {
-    case Reduction::kPopulation: return barrier.population;
-    case Reduction::kAnd: return barrier.all ? 1 : 0;
-    case Reduction::kOr: return barrier.any ? 1 : 0;
-    case Reduction::kNone: break;
+    case Reduction::kPopulation:
+      return barrier.population;
+    case Reduction::kAnd:
+      return barrier.all ? 1 : 0;
+    case Reduction::kOr:
+      return barrier.any ? 1 : 0;
+    case Reduction::kNone:
+      break;
   }
   return 0;
 }
@@ -166,9 +170,8 @@ bool Cluster::start(std::uint64_t index) {
   const Launch& launch = state_.launch;
   std::array<std::uint64_t, 3> clusters{};
   for (std::size_t i = 0; i < 3; ++i) clusters[i] = launch.grid[i] / launch.cluster[i];
-  const std::array<std::uint64_t, 3> place = {index % clusters[0],
-                                              index / clusters[0] % clusters[1],
-                                              index / clusters[0] / clusters[1]};
+  const std::array<std::uint64_t, 3> place = {
+      index % clusters[0], index / clusters[0] % clusters[1], index / clusters[0] / clusters[1]};
   for (std::uint32_t rank = 0; rank < blocks_.size(); ++rank) {
     const auto& size = launch.cluster;
     const std::array<std::uint32_t, 3> within = {rank % size[0], rank / size[0] % size[1],

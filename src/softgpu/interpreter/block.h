@@ -27,7 +27,7 @@ struct LaunchState {
   Environment* environment = nullptr;
   Launch launch;
   std::uint32_t function = 0;
-  std::uint32_t threads = 0;       // Of a block.
+  std::uint32_t threads = 0;  // Of a block.
   std::uint32_t warps = 0;
   std::uint32_t blocks_per_cluster = 1;
   std::uint64_t block_count = 0;
@@ -73,8 +73,8 @@ class Block {
 
   // Barriers. `wanted` threads, 0: all of the block. Lanes that only arrive do not wait.
   enum class Reduction : std::uint8_t { kNone, kPopulation, kAnd, kOr };
-  void arrive(Warp& warp, unsigned barrier, Mask lanes, std::uint32_t wanted,
-              Reduction reduction, Mask values);
+  void arrive(Warp& warp, unsigned barrier, Mask lanes, std::uint32_t wanted, Reduction reduction,
+              Mask values);
   void lanes_gone();  // Threads ended: barriers may be complete now.
 
   bool faulted() const { return fault_.has_value(); }
@@ -120,9 +120,7 @@ class Cluster {
   bool finished() const;
   std::optional<Fault> fault();
 
-  Block* block(std::uint32_t rank) {
-    return rank < blocks_.size() ? blocks_[rank].get() : nullptr;
-  }
+  Block* block(std::uint32_t rank) { return rank < blocks_.size() ? blocks_[rank].get() : nullptr; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(blocks_.size()); }
   const std::array<std::uint32_t, 3>& index() const { return index_; }
   // barrier.cluster: each lane arrives, then waits.

@@ -6,9 +6,20 @@ namespace flyt::ptx {
 namespace {
 
 enum class Compare : std::uint8_t {
-  kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual,
-  kUnorderedEqual, kUnorderedNotEqual, kUnorderedLess, kUnorderedLessEqual, kUnorderedGreater,
-  kUnorderedGreaterEqual, kNumbers, kNan,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kUnorderedEqual,
+  kUnorderedNotEqual,
+  kUnorderedLess,
+  kUnorderedLessEqual,
+  kUnorderedGreater,
+  kUnorderedGreaterEqual,
+  kNumbers,
+  kNan,
 };
 
 enum class Join : std::uint8_t { kNone, kAnd, kOr, kXor };
@@ -74,7 +85,8 @@ Flow set_value(Warp& warp, const Step& step, Mask lanes) {
   const Mask bits = warp.predicate_value(step.p);
   std::byte* d = warp.row(step.d);
   for_lanes(lanes, [&](unsigned lane) {
-    put<std::uint32_t>(d, lane, (bits >> lane & 1) != 0 ? static_cast<std::uint32_t>(step.value) : 0);
+    put<std::uint32_t>(d, lane,
+                       (bits >> lane & 1) != 0 ? static_cast<std::uint32_t>(step.value) : 0);
   });
   return Flow::kNext;
 }
@@ -86,8 +98,9 @@ Flow set_pair(Warp& warp, const Step& step, Mask lanes) {
   const auto one = static_cast<std::uint32_t>(step.value);
   std::byte* d = warp.row(step.d);
   for_lanes(lanes, [&](unsigned lane) {
-    put<std::uint32_t>(d, lane, ((low >> lane & 1) != 0 ? one & 0xffff : 0) |
-                                    ((high >> lane & 1) != 0 ? one & 0xffff0000 : 0));
+    put<std::uint32_t>(d, lane,
+                       ((low >> lane & 1) != 0 ? one & 0xffff : 0) |
+                           ((high >> lane & 1) != 0 ? one & 0xffff0000 : 0));
   });
   return Flow::kNext;
 }
@@ -114,28 +127,41 @@ struct SelectBySign {
 template <class T, bool Ftz>
 Handler comparison(Compare compare) {
   switch (compare) {
-    case Compare::kEqual: return &set_predicates<Compare::kEqual, T, Ftz>;
-    case Compare::kNotEqual: return &set_predicates<Compare::kNotEqual, T, Ftz>;
-    case Compare::kLess: return &set_predicates<Compare::kLess, T, Ftz>;
-    case Compare::kLessEqual: return &set_predicates<Compare::kLessEqual, T, Ftz>;
-    case Compare::kGreater: return &set_predicates<Compare::kGreater, T, Ftz>;
-    case Compare::kGreaterEqual: return &set_predicates<Compare::kGreaterEqual, T, Ftz>;
-    default: break;
+    case Compare::kEqual:
+      return &set_predicates<Compare::kEqual, T, Ftz>;
+    case Compare::kNotEqual:
+      return &set_predicates<Compare::kNotEqual, T, Ftz>;
+    case Compare::kLess:
+      return &set_predicates<Compare::kLess, T, Ftz>;
+    case Compare::kLessEqual:
+      return &set_predicates<Compare::kLessEqual, T, Ftz>;
+    case Compare::kGreater:
+      return &set_predicates<Compare::kGreater, T, Ftz>;
+    case Compare::kGreaterEqual:
+      return &set_predicates<Compare::kGreaterEqual, T, Ftz>;
+    default:
+      break;
   }
   if constexpr (!std::is_integral_v<T>) {
     switch (compare) {
-      case Compare::kUnorderedEqual: return &set_predicates<Compare::kUnorderedEqual, T, Ftz>;
+      case Compare::kUnorderedEqual:
+        return &set_predicates<Compare::kUnorderedEqual, T, Ftz>;
       case Compare::kUnorderedNotEqual:
         return &set_predicates<Compare::kUnorderedNotEqual, T, Ftz>;
-      case Compare::kUnorderedLess: return &set_predicates<Compare::kUnorderedLess, T, Ftz>;
+      case Compare::kUnorderedLess:
+        return &set_predicates<Compare::kUnorderedLess, T, Ftz>;
       case Compare::kUnorderedLessEqual:
         return &set_predicates<Compare::kUnorderedLessEqual, T, Ftz>;
-      case Compare::kUnorderedGreater: return &set_predicates<Compare::kUnorderedGreater, T, Ftz>;
+      case Compare::kUnorderedGreater:
+        return &set_predicates<Compare::kUnorderedGreater, T, Ftz>;
       case Compare::kUnorderedGreaterEqual:
         return &set_predicates<Compare::kUnorderedGreaterEqual, T, Ftz>;
-      case Compare::kNumbers: return &set_predicates<Compare::kNumbers, T, Ftz>;
-      case Compare::kNan: return &set_predicates<Compare::kNan, T, Ftz>;
-      default: break;
+      case Compare::kNumbers:
+        return &set_predicates<Compare::kNumbers, T, Ftz>;
+      case Compare::kNan:
+        return &set_predicates<Compare::kNan, T, Ftz>;
+      default:
+        break;
     }
   }
   return nullptr;
@@ -158,8 +184,9 @@ Handler comparison(Type type, Compare compare, bool ftz) {
 }
 
 std::optional<Compare> take_compare(Selector& s) {
-  constexpr std::uint32_t kNames[] = {"eq"_n,  "ne"_n,  "lt"_n,  "le"_n,  "gt"_n,  "ge"_n,  "equ"_n,
-                                      "neu"_n, "ltu"_n, "leu"_n, "gtu"_n, "geu"_n, "num"_n, "nan"_n};
+  constexpr std::uint32_t kNames[] = {"eq"_n,  "ne"_n,  "lt"_n,  "le"_n,  "gt"_n,
+                                      "ge"_n,  "equ"_n, "neu"_n, "ltu"_n, "leu"_n,
+                                      "gtu"_n, "geu"_n, "num"_n, "nan"_n};
   for (std::size_t i = 0; i < std::size(kNames); ++i) {
     if (s.take(kNames[i])) return static_cast<Compare>(i);
   }
@@ -291,12 +318,10 @@ bool select_predicate(Selector& s) {
   Type type;
   if (!s.take_type(type) || !s.need(4, 4)) return false;
   Step step;
-  const Handler handler = pick_bits(type, [](auto t) -> Handler {
-    return &select_by_predicate<decltype(t)>;
-  });
-  return s.handler(handler, step) && s.destination(0, type, step.d) &&
-         s.source(1, type, step.a) && s.source(2, type, step.b) &&
-         s.predicate_source(s.operand(3), step.p) && s.emit(step);
+  const Handler handler =
+      pick_bits(type, [](auto t) -> Handler { return &select_by_predicate<decltype(t)>; });
+  return s.handler(handler, step) && s.destination(0, type, step.d) && s.source(1, type, step.a) &&
+         s.source(2, type, step.b) && s.predicate_source(s.operand(3), step.p) && s.emit(step);
 }
 
 bool select_sign(Selector& s) {
@@ -313,19 +338,22 @@ bool select_sign(Selector& s) {
     return &lanewise<SelectBySign<float, false>, T, T, T, float>;
   });
   Step step;
-  return s.handler(handler, step) && s.destination(0, type, step.d) &&
-         s.source(1, type, step.a) && s.source(2, type, step.b) && s.source(3, sign, step.c) &&
-         s.emit(step);
+  return s.handler(handler, step) && s.destination(0, type, step.d) && s.source(1, type, step.a) &&
+         s.source(2, type, step.b) && s.source(3, sign, step.c) && s.emit(step);
 }
 
 }  // namespace
 
 bool select_compare(Selector& s) {
   switch (s.opcode()) {
-    case "setp"_n: return set_predicate(s);
-    case "set"_n: return set_register(s);
-    case "selp"_n: return select_predicate(s);
-    case "slct"_n: return select_sign(s);
+    case "setp"_n:
+      return set_predicate(s);
+    case "set"_n:
+      return set_register(s);
+    case "selp"_n:
+      return select_predicate(s);
+    case "slct"_n:
+      return select_sign(s);
   }
   return s.refuse_form();
 }

@@ -19,8 +19,8 @@ Flow branch_indexed(Warp& warp, const Step& step, Mask lanes) {
   const auto first = get<std::uint32_t>(a, static_cast<unsigned>(std::countr_zero(lanes)));
   if (first >= table.size()) return warp.fault(FaultKind::kIllegalInstruction, lanes);
   Flow flow = Flow::kNext;
-  const Mask same = which_lanes(
-      lanes, [&](unsigned lane) { return get<std::uint32_t>(a, lane) == first; });
+  const Mask same =
+      which_lanes(lanes, [&](unsigned lane) { return get<std::uint32_t>(a, lane) == first; });
   // Only the guarded lanes branch; those with other targets come back to this step.
   lanes = warp.keep(lanes, same, flow);
   if (lanes == warp.active()) {
@@ -105,11 +105,11 @@ bool select_hint(Selector& s) {
 Flow copy_register(Warp& warp, Row row, std::uint32_t size, std::uint64_t offset, Mask lanes,
                    bool to_frame) {
   std::byte* cells = warp.row(row);
-  const std::size_t cell = row.base() == static_cast<std::uint32_t>(Row::Base::k32) ||
-                                   (row.base() == static_cast<std::uint32_t>(Row::Base::kConstant) &&
-                                    size <= 4)
-                               ? 4
-                               : 8;
+  const std::size_t cell =
+      row.base() == static_cast<std::uint32_t>(Row::Base::k32) ||
+              (row.base() == static_cast<std::uint32_t>(Row::Base::kConstant) && size <= 4)
+          ? 4
+          : 8;
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
     std::byte* place = warp.local(lane, offset, size);
@@ -131,8 +131,8 @@ Flow copy_arguments(Warp& warp, const CallSite& site, Mask lanes, bool back) {
   const std::uint64_t other = warp.frame().stack;
   for (const Argument& argument : back ? site.returns : site.arguments) {
     if (argument.in_register) {
-      const Flow flow = copy_register(warp, argument.row, argument.size, other + argument.remote,
-                                      lanes, !back);
+      const Flow flow =
+          copy_register(warp, argument.row, argument.size, other + argument.remote, lanes, !back);
       if (flow != Flow::kNext) return flow;
       continue;
     }
@@ -179,8 +179,8 @@ Flow call_indirect(Warp& warp, const Step& step, Mask lanes) {
       lanes,
       which_lanes(lanes, [&](unsigned lane) { return get<std::uint64_t>(a, lane) == target; }),
       flow);
-  const Flow entered = enter(warp, warp.program().calls[step.extra],
-                             static_cast<std::uint32_t>(index), lanes);
+  const Flow entered =
+      enter(warp, warp.program().calls[step.extra], static_cast<std::uint32_t>(index), lanes);
   if (entered != Flow::kNext) return entered;
   return flow == Flow::kNext ? flow : warp.settle();
 }
@@ -216,9 +216,10 @@ bool bind(Selector& s, const Operand& operand, const Prototype::Slot& slot, bool
   if (slot.size != 1 && slot.size != 2 && slot.size != 4 && slot.size != 8) {
     return s.refuse("has an argument of another size");
   }
-  const Type type = slot.size == 8 ? Type::kB64 : slot.size == 4 ? Type::kB32
-                                              : slot.size == 2   ? Type::kB16
-                                                                 : Type::kB8;
+  const Type type = slot.size == 8   ? Type::kB64
+                    : slot.size == 4 ? Type::kB32
+                    : slot.size == 2 ? Type::kB16
+                                     : Type::kB8;
   return result ? s.destination(operand, type, argument.row, true)
                 : s.source(operand, type, argument.row, true);
 }
@@ -328,16 +329,24 @@ bool select_call(Selector& s) {
 
 bool select_control(Selector& s) {
   switch (s.opcode()) {
-    case "bra"_n: return select_branch(s);
-    case "brx"_n: return select_branch_indexed(s);
-    case "ret"_n: return select_return(s);
-    case "exit"_n: return select_plain(s, &exit_threads);
-    case "trap"_n: return select_plain(s, &trap);
-    case "brkpt"_n: return select_plain(s, &breakpoint);
-    case "nanosleep"_n: return select_sleep(s);
+    case "bra"_n:
+      return select_branch(s);
+    case "brx"_n:
+      return select_branch_indexed(s);
+    case "ret"_n:
+      return select_return(s);
+    case "exit"_n:
+      return select_plain(s, &exit_threads);
+    case "trap"_n:
+      return select_plain(s, &trap);
+    case "brkpt"_n:
+      return select_plain(s, &breakpoint);
+    case "nanosleep"_n:
+      return select_sleep(s);
     case "pmevent"_n:
     case "griddepcontrol"_n:
-    case "setmaxnreg"_n: return select_hint(s);
+    case "setmaxnreg"_n:
+      return select_hint(s);
   }
   return s.refuse_form();
 }

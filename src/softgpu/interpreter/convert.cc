@@ -28,8 +28,14 @@ struct How {
   }
   static How unpacked(std::int64_t value) {
     const auto bit = [&](int place) { return (value >> place & 1) != 0; };
-    return {static_cast<Type>(value & 0xff), static_cast<Type>(value >> 8 & 0xff),
-            static_cast<Rounding>(value >> 16 & 0xff), bit(24), bit(25), bit(26), bit(27), bit(28)};
+    return {static_cast<Type>(value & 0xff),
+            static_cast<Type>(value >> 8 & 0xff),
+            static_cast<Rounding>(value >> 16 & 0xff),
+            bit(24),
+            bit(25),
+            bit(26),
+            bit(27),
+            bit(28)};
   }
 };
 
@@ -59,32 +65,48 @@ bool is_integer(Type type) {
 // Any integer of up to 64 bits.
 __int128 read_integer(Type type, const std::byte* row, unsigned lane) {
   switch (type) {
-    case Type::kU8: return get<std::uint8_t>(row, lane);
-    case Type::kS8: return get<std::int8_t>(row, lane);
-    case Type::kU16: return get<std::uint16_t>(row, lane);
-    case Type::kS16: return get<std::int16_t>(row, lane);
-    case Type::kU32: return get<std::uint32_t>(row, lane);
-    case Type::kS32: return get<std::int32_t>(row, lane);
-    case Type::kU64: return get<std::uint64_t>(row, lane);
-    default: return get<std::int64_t>(row, lane);
+    case Type::kU8:
+      return get<std::uint8_t>(row, lane);
+    case Type::kS8:
+      return get<std::int8_t>(row, lane);
+    case Type::kU16:
+      return get<std::uint16_t>(row, lane);
+    case Type::kS16:
+      return get<std::int16_t>(row, lane);
+    case Type::kU32:
+      return get<std::uint32_t>(row, lane);
+    case Type::kS32:
+      return get<std::int32_t>(row, lane);
+    case Type::kU64:
+      return get<std::uint64_t>(row, lane);
+    default:
+      return get<std::int64_t>(row, lane);
   }
 }
 
 void write_integer(Type type, std::byte* row, unsigned lane, __int128 value) {
   switch (type_bytes(type)) {
-    case 1: return put<std::uint8_t>(row, lane, static_cast<std::uint8_t>(value));
-    case 2: return put<std::uint16_t>(row, lane, static_cast<std::uint16_t>(value));
-    case 4: return put<std::uint32_t>(row, lane, static_cast<std::uint32_t>(value));
-    default: return put<std::uint64_t>(row, lane, static_cast<std::uint64_t>(value));
+    case 1:
+      return put<std::uint8_t>(row, lane, static_cast<std::uint8_t>(value));
+    case 2:
+      return put<std::uint16_t>(row, lane, static_cast<std::uint16_t>(value));
+    case 4:
+      return put<std::uint32_t>(row, lane, static_cast<std::uint32_t>(value));
+    default:
+      return put<std::uint64_t>(row, lane, static_cast<std::uint64_t>(value));
   }
 }
 
 double read_float(Type type, const std::byte* row, unsigned lane) {
   switch (type) {
-    case Type::kF16: return to_float(get<Half>(row, lane));
-    case Type::kBF16: return to_float(get<Bfloat>(row, lane));
-    case Type::kF32: return get<float>(row, lane);
-    default: return get<double>(row, lane);
+    case Type::kF16:
+      return to_float(get<Half>(row, lane));
+    case Type::kBF16:
+      return to_float(get<Bfloat>(row, lane));
+    case Type::kF32:
+      return get<float>(row, lane);
+    default:
+      return get<double>(row, lane);
   }
 }
 
@@ -117,11 +139,16 @@ __int128 clamp_to(Type type, __int128 value) {
 
 double round_integral(double value, Rounding rounding) {
   switch (rounding) {
-    case Rounding::kNearest: return std::nearbyint(value);
-    case Rounding::kZero: return std::trunc(value);
-    case Rounding::kDown: return std::floor(value);
-    case Rounding::kUp: return std::ceil(value);
-    case Rounding::kNearestAway: return std::round(value);
+    case Rounding::kNearest:
+      return std::nearbyint(value);
+    case Rounding::kZero:
+      return std::trunc(value);
+    case Rounding::kDown:
+      return std::floor(value);
+    case Rounding::kUp:
+      return std::ceil(value);
+    case Rounding::kNearestAway:
+      return std::round(value);
   }
   return value;
 }
@@ -157,9 +184,8 @@ double integer_to_double(__int128 value, Rounding rounding) {
   const RoundingScope scope(rounding);
   // Read after the rounding direction was set.
   volatile std::uint64_t magnitude = static_cast<std::uint64_t>(value);
-  volatile double result = value < 0
-                               ? static_cast<double>(static_cast<std::int64_t>(magnitude))
-                               : static_cast<double>(magnitude);
+  volatile double result = value < 0 ? static_cast<double>(static_cast<std::int64_t>(magnitude))
+                                     : static_cast<double>(magnitude);
   return result;
 }
 
@@ -174,8 +200,8 @@ Flow convert_any(Warp& warp, const Step& step, Mask lanes) {
       if (is_integer(how.to)) {
         return write_integer(how.to, d, lane, how.sat ? clamp_to(how.to, value) : value);
       }
-      const double wide = how.to == Type::kF64 ? integer_to_double(value, how.rounding)
-                                               : integer_to_odd(value);
+      const double wide =
+          how.to == Type::kF64 ? integer_to_double(value, how.rounding) : integer_to_odd(value);
       return write_float(how, d, lane, wide);
     }
     double value = read_float(how.from, a, lane);
@@ -222,13 +248,11 @@ Handler frequent(const How& how) {
   if (is_integer(from) && (to == Type::kF32 || to == Type::kF64)) {
     if (how.rounding != Rounding::kNearest) return nullptr;
     if (to == Type::kF32) {
-      return pick_any_integer(from, [](auto t) -> Handler {
-        return &lanewise<Cast<float>, float, decltype(t)>;
-      });
+      return pick_any_integer(
+          from, [](auto t) -> Handler { return &lanewise<Cast<float>, float, decltype(t)>; });
     }
-    return pick_any_integer(from, [](auto t) -> Handler {
-      return &lanewise<Cast<double>, double, decltype(t)>;
-    });
+    return pick_any_integer(
+        from, [](auto t) -> Handler { return &lanewise<Cast<double>, double, decltype(t)>; });
   }
   if (from == Type::kF32 && how.rounding == Rounding::kZero && how.integral) {
     if (to == Type::kS32) {
@@ -278,8 +302,7 @@ bool cut_source(Selector& s, const Operand& operand, Type type, Row& row) {
 bool emit_extended(Selector& s, Step step, const Operand& operand, Type type) {
   const unsigned have = s.register_bytes(operand);
   if (have == type_bytes(type) || operand.kind == Operand::Kind::kSink || is_floating(type)) {
-    return s.destination(operand, type, step.d, is_floating(type) && have <= 4) &&
-           s.emit(step);
+    return s.destination(operand, type, step.d, is_floating(type) && have <= 4) && s.emit(step);
   }
   Step extend;
   if (!s.destination(operand, type, extend.d, true)) return false;
@@ -306,10 +329,14 @@ Flow convert_tf32(Warp& warp, const Step& step, Mask lanes) {
 
 const Format& small_format(Type type) {
   switch (type) {
-    case Type::kF16x2: return kHalfFormat;
-    case Type::kBF16x2: return kBfloatFormat;
-    case Type::kE4M3x2: return kE4m3Format;
-    default: return kE5m2Format;
+    case Type::kF16x2:
+      return kHalfFormat;
+    case Type::kBF16x2:
+      return kBfloatFormat;
+    case Type::kE4M3x2:
+      return kE4m3Format;
+    default:
+      return kE5m2Format;
   }
 }
 
@@ -355,8 +382,8 @@ bool convert_pairs(Selector& s, const How& how) {
   step.value = how.packed();
   if (how.from == Type::kF32) {
     step.handler = &convert_pair<false>;
-    return s.need(3, 3) && s.destination(0, how.to, step.d) &&
-           s.source(1, Type::kF32, step.a) && s.source(2, Type::kF32, step.b) && s.emit(step);
+    return s.need(3, 3) && s.destination(0, how.to, step.d) && s.source(1, Type::kF32, step.a) &&
+           s.source(2, Type::kF32, step.b) && s.emit(step);
   }
   if (!is_pair(how.from)) return s.refuse_form();
   step.handler = &convert_pair<true>;
@@ -406,9 +433,8 @@ bool select_pack(Selector& s) {
 Handler cast_handler(Type to, Type from) {
   return pick_any_integer(to, [from](auto d) -> Handler {
     using D = decltype(d);
-    return pick_any_integer(from, [](auto s) -> Handler {
-      return &lanewise<Cast<D>, D, decltype(s)>;
-    });
+    return pick_any_integer(from,
+                            [](auto s) -> Handler { return &lanewise<Cast<D>, D, decltype(s)>; });
   });
 }
 

@@ -6,8 +6,8 @@ namespace {
 
 // The type that decides: that of the operation, which stands last.
 std::optional<Type> last_type(const Selector& s) {
-  constexpr std::uint32_t kDecisive[] = {"f32"_n,   "f64"_n,    "f16"_n,  "f16x2"_n,
-                                         "bf16"_n,  "bf16x2"_n};
+  constexpr std::uint32_t kDecisive[] = {"f32"_n,   "f64"_n,  "f16"_n,
+                                         "f16x2"_n, "bf16"_n, "bf16x2"_n};
   for (const std::uint32_t name : kDecisive) {
     if (s.has(name)) return type_named(name);
   }
@@ -24,21 +24,68 @@ bool arithmetic(Selector& s) {
 bool select_common(Selector& s, bool& known) {
   known = true;
   switch (s.opcode()) {
-    case "add"_n: case "sub"_n: case "mul"_n: case "mad"_n: case "fma"_n: case "div"_n:
-    case "neg"_n: case "abs"_n: case "min"_n: case "max"_n: case "rem"_n: case "ex2"_n:
-    case "tanh"_n: return arithmetic(s);
-    case "addc"_n: case "subc"_n: case "madc"_n: return select_carry(s);
-    case "mul24"_n: case "mad24"_n: case "sad"_n: case "dp4a"_n: case "dp2a"_n:
+    case "add"_n:
+    case "sub"_n:
+    case "mul"_n:
+    case "mad"_n:
+    case "fma"_n:
+    case "div"_n:
+    case "neg"_n:
+    case "abs"_n:
+    case "min"_n:
+    case "max"_n:
+    case "rem"_n:
+    case "ex2"_n:
+    case "tanh"_n:
+      return arithmetic(s);
+    case "addc"_n:
+    case "subc"_n:
+    case "madc"_n:
+      return select_carry(s);
+    case "mul24"_n:
+    case "mad24"_n:
+    case "sad"_n:
+    case "dp4a"_n:
+    case "dp2a"_n:
       return select_integer(s);
-    case "rcp"_n: case "sqrt"_n: case "rsqrt"_n: case "sin"_n: case "cos"_n: case "lg2"_n:
-    case "copysign"_n: case "testp"_n: return select_float(s);
-    case "and"_n: case "or"_n: case "xor"_n: case "not"_n: case "cnot"_n: case "shl"_n:
-    case "shr"_n: case "shf"_n: case "lop3"_n: case "prmt"_n: case "bfe"_n: case "bfi"_n:
-    case "bfind"_n: case "brev"_n: case "clz"_n: case "popc"_n: case "fns"_n: case "szext"_n:
-    case "bmsk"_n: return select_bits(s);
-    case "setp"_n: case "set"_n: case "selp"_n: case "slct"_n: return select_compare(s);
-    case "cvt"_n: return select_convert(s);
-    case "mov"_n: return select_move(s);
+    case "rcp"_n:
+    case "sqrt"_n:
+    case "rsqrt"_n:
+    case "sin"_n:
+    case "cos"_n:
+    case "lg2"_n:
+    case "copysign"_n:
+    case "testp"_n:
+      return select_float(s);
+    case "and"_n:
+    case "or"_n:
+    case "xor"_n:
+    case "not"_n:
+    case "cnot"_n:
+    case "shl"_n:
+    case "shr"_n:
+    case "shf"_n:
+    case "lop3"_n:
+    case "prmt"_n:
+    case "bfe"_n:
+    case "bfi"_n:
+    case "bfind"_n:
+    case "brev"_n:
+    case "clz"_n:
+    case "popc"_n:
+    case "fns"_n:
+    case "szext"_n:
+    case "bmsk"_n:
+      return select_bits(s);
+    case "setp"_n:
+    case "set"_n:
+    case "selp"_n:
+    case "slct"_n:
+      return select_compare(s);
+    case "cvt"_n:
+      return select_convert(s);
+    case "mov"_n:
+      return select_move(s);
   }
   known = false;
   return false;
@@ -46,26 +93,61 @@ bool select_common(Selector& s, bool& known) {
 
 bool select_rest(Selector& s) {
   switch (s.opcode()) {
-    case "ld"_n: case "ldu"_n: case "st"_n: case "prefetch"_n: case "prefetchu"_n:
-    case "cvta"_n: case "isspacep"_n: case "mapa"_n: case "getctarank"_n: case "alloca"_n:
-    case "stacksave"_n: case "stackrestore"_n: case "applypriority"_n: case "discard"_n:
-    case "createpolicy"_n: return select_memory(s);
-    case "atom"_n: case "red"_n: return select_atomic(s);
-    case "shfl"_n: case "vote"_n: case "match"_n: case "redux"_n: case "activemask"_n:
-    case "elect"_n: return select_warp(s);
-    case "bra"_n: case "brx"_n: case "ret"_n: case "exit"_n: case "trap"_n: case "brkpt"_n:
-    case "nanosleep"_n: case "pmevent"_n: case "griddepcontrol"_n: case "setmaxnreg"_n:
+    case "ld"_n:
+    case "ldu"_n:
+    case "st"_n:
+    case "prefetch"_n:
+    case "prefetchu"_n:
+    case "cvta"_n:
+    case "isspacep"_n:
+    case "mapa"_n:
+    case "getctarank"_n:
+    case "alloca"_n:
+    case "stacksave"_n:
+    case "stackrestore"_n:
+    case "applypriority"_n:
+    case "discard"_n:
+    case "createpolicy"_n:
+      return select_memory(s);
+    case "atom"_n:
+    case "red"_n:
+      return select_atomic(s);
+    case "shfl"_n:
+    case "vote"_n:
+    case "match"_n:
+    case "redux"_n:
+    case "activemask"_n:
+    case "elect"_n:
+      return select_warp(s);
+    case "bra"_n:
+    case "brx"_n:
+    case "ret"_n:
+    case "exit"_n:
+    case "trap"_n:
+    case "brkpt"_n:
+    case "nanosleep"_n:
+    case "pmevent"_n:
+    case "griddepcontrol"_n:
+    case "setmaxnreg"_n:
       return select_control(s);
-    case "call"_n: return select_call(s);
-    case "bar"_n: case "barrier"_n: case "membar"_n: case "fence"_n: return select_barrier(s);
-    case "cp"_n: case "mbarrier"_n: return select_async(s);
-    case "mma"_n: case "wmma"_n: case "ldmatrix"_n: case "stmatrix"_n: case "movmatrix"_n:
+    case "call"_n:
+      return select_call(s);
+    case "bar"_n:
+    case "barrier"_n:
+    case "membar"_n:
+    case "fence"_n:
+      return select_barrier(s);
+    case "cp"_n:
+    case "mbarrier"_n:
+      return select_async(s);
+    case "mma"_n:
+    case "wmma"_n:
+    case "ldmatrix"_n:
+    case "stmatrix"_n:
+    case "movmatrix"_n:
       return select_matrix(s);
-    case "vadd2"_n: case "vsub2"_n: case "vavrg2"_n: case "vabsdiff2"_n: case "vmin2"_n:
-    case "vmax2"_n: case "vadd4"_n: case "vsub4"_n: case "vavrg4"_n: case "vabsdiff4"_n:
-    case "vmin4"_n: case "vmax4"_n: return select_video(s);
   }
-  return s.refuse("is not supported");
+  return select_video(s);  // Which refuses what it does not know.
 }
 
 }  // namespace
@@ -80,6 +162,7 @@ bool Selector::instruction(const Instruction& instruction) {
   if (known ? !common : !select_rest(*this)) {
     return error_.empty() ? refuse("is not supported") : false;
   }
+  if (!error_.empty()) return false;
   const std::uint32_t count = instruction.modifier_count;
   const std::uint32_t all = count == 32 ? ~0u : (1u << count) - 1;
   if (taken_ != all) return refuse("has a modifier that is not supported");

@@ -205,8 +205,8 @@ bool select_vote(Selector& s) {
   if (!s.need(count, count) || !s.predicate_source(s.operand(1), step.q)) return false;
   const bool ballot = step.value == static_cast<std::int64_t>(Vote::kBallot);
   if (ballot ? type != Type::kB32 : type != Type::kPred) return s.refuse_form();
-  const bool target = ballot ? s.destination(0, Type::kB32, step.d)
-                             : s.predicate_destination(s.operand(0), step.p);
+  const bool target =
+      ballot ? s.destination(0, Type::kB32, step.d) : s.predicate_destination(s.operand(0), step.p);
   return target && member_mask(s, sync, 2, step.e) && s.emit(step);
 }
 
@@ -235,13 +235,26 @@ bool select_reduce(Selector& s) {
   const bool sign = type == Type::kS32;
   if (!sign && type != Type::kU32 && type != Type::kB32) return s.refuse_form();
   switch (op) {
-    case 0: step.handler = &reduce<Add, U>; break;
-    case 1: step.handler = sign ? &reduce<Minimum, std::int32_t> : &reduce<Minimum, U>; break;
-    case 2: step.handler = sign ? &reduce<Maximum, std::int32_t> : &reduce<Maximum, U>; break;
-    case 3: step.handler = &reduce<And, U>; break;
-    case 4: step.handler = &reduce<Or, U>; break;
-    case 5: step.handler = &reduce<Xor, U>; break;
-    default: return s.refuse_form();
+    case 0:
+      step.handler = &reduce<Add, U>;
+      break;
+    case 1:
+      step.handler = sign ? &reduce<Minimum, std::int32_t> : &reduce<Minimum, U>;
+      break;
+    case 2:
+      step.handler = sign ? &reduce<Maximum, std::int32_t> : &reduce<Maximum, U>;
+      break;
+    case 3:
+      step.handler = &reduce<And, U>;
+      break;
+    case 4:
+      step.handler = &reduce<Or, U>;
+      break;
+    case 5:
+      step.handler = &reduce<Xor, U>;
+      break;
+    default:
+      return s.refuse_form();
   }
   return s.need(3, 3) && s.destination(0, type, step.d) && s.source(1, type, step.a) &&
          member_mask(s, true, 2, step.e) && s.emit(step);
@@ -259,20 +272,25 @@ bool select_active(Selector& s) {
   Step step;
   step.handler = &active_mask;
   Type type;
-  return s.take_type(type) && s.need(1, 1) && s.destination(0, Type::kB32, step.d) &&
-         s.emit(step);
+  return s.take_type(type) && s.need(1, 1) && s.destination(0, Type::kB32, step.d) && s.emit(step);
 }
 
 }  // namespace
 
 bool select_warp(Selector& s) {
   switch (s.opcode()) {
-    case "shfl"_n: return select_shuffle(s);
-    case "vote"_n: return select_vote(s);
-    case "match"_n: return select_match(s);
-    case "redux"_n: return select_reduce(s);
-    case "activemask"_n: return select_active(s);
-    case "elect"_n: return select_elect(s);
+    case "shfl"_n:
+      return select_shuffle(s);
+    case "vote"_n:
+      return select_vote(s);
+    case "match"_n:
+      return select_match(s);
+    case "redux"_n:
+      return select_reduce(s);
+    case "activemask"_n:
+      return select_active(s);
+    case "elect"_n:
+      return select_elect(s);
   }
   return s.refuse_form();
 }

@@ -61,7 +61,9 @@ struct SquareRoot {
   }
 };
 struct ReciprocalRoot {
-  static float apply(float a) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(a))); }
+  static float apply(float a) {
+    return static_cast<float>(1.0 / std::sqrt(static_cast<double>(a)));
+  }
   static double apply(double a) { return 1.0 / std::sqrt(a); }
 };
 // rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 look at the upper word only and give no other.
@@ -135,12 +137,18 @@ struct CopySign {
 template <class T>
 bool tested(T value, int property) {
   switch (property) {
-    case 0: return std::isfinite(value);
-    case 1: return std::isinf(value);
-    case 2: return !std::isnan(value);
-    case 3: return std::isnan(value);
-    case 4: return std::isnormal(value);
-    default: return value != 0 && std::isfinite(value) && !std::isnormal(value);
+    case 0:
+      return std::isfinite(value);
+    case 1:
+      return std::isinf(value);
+    case 2:
+      return !std::isnan(value);
+    case 3:
+      return std::isnan(value);
+    case 4:
+      return std::isnormal(value);
+    default:
+      return value != 0 && std::isfinite(value) && !std::isnormal(value);
   }
 }
 
@@ -206,8 +214,8 @@ bool rounded_operation(Selector& s, const Shape& shape, Directed directed) {
   if (shape.rounding == Rounding::kNearest) {
     Handler fast = nullptr;
     if (directed == Directed::kFused) fast = fast_fused(shape.type, shape.ftz, shape.sat);
-    return operate(s, shape, fast != nullptr ? fast : nearest<Op, N>(shape.type, shape.ftz, shape.sat),
-                   N);
+    return operate(s, shape,
+                   fast != nullptr ? fast : nearest<Op, N>(shape.type, shape.ftz, shape.sat), N);
   }
   if (shape.type == Type::kF64 && (shape.ftz || shape.sat)) return s.refuse_form();
   return operate(s, shape, directed_handler(directed, shape.type), N);
@@ -236,7 +244,8 @@ bool extreme(Selector& s, Shape shape) {
     if (!s.take("abs"_n)) return s.refuse_form();
     step.value |= 2;
   }
-  if (shape.sat || shape.approximate || shape.rounded || (shape.type == Type::kF64 && step.value != 0)) {
+  if (shape.sat || shape.approximate || shape.rounded ||
+      (shape.type == Type::kF64 && step.value != 0)) {
     return s.refuse_form();
   }
   if (!s.need(3, 3)) return false;
@@ -254,23 +263,23 @@ bool extreme(Selector& s, Shape shape) {
 template <template <class, bool> class Op>
 bool sign_operation(Selector& s, const Shape& shape) {
   if (shape.sat || shape.approximate || shape.rounded) return s.refuse_form();
-  if (shape.type == Type::kF64) return operate(s, shape, &lanewise<Op<double, false>, double, double>, 1);
+  if (shape.type == Type::kF64)
+    return operate(s, shape, &lanewise<Op<double, false>, double, double>, 1);
   if (shape.ftz) return operate(s, shape, &lanewise<Op<float, true>, float, float>, 1);
   return operate(s, shape, &lanewise<Op<float, false>, float, float>, 1);
 }
 
 bool test(Selector& s) {
   Step step;
-  const int property = s.take_one({"finite"_n, "infinite"_n, "number"_n, "notanumber"_n,
-                                   "normal"_n, "subnormal"_n});
+  const int property =
+      s.take_one({"finite"_n, "infinite"_n, "number"_n, "notanumber"_n, "normal"_n, "subnormal"_n});
   if (property < 0) return s.refuse_form();
   step.value = property;
   Type type;
   if (!s.take_type(type) || !s.need(2, 2)) return false;
   if (type != Type::kF32 && type != Type::kF64) return s.refuse_form();
   step.handler = type == Type::kF32 ? &test_property<float> : &test_property<double>;
-  return s.predicate_destination(s.operand(0), step.p) && s.source(1, type, step.a) &&
-         s.emit(step);
+  return s.predicate_destination(s.operand(0), step.p) && s.source(1, type, step.a) && s.emit(step);
 }
 
 bool copy_sign(Selector& s) {
@@ -291,24 +300,41 @@ bool select_float(Selector& s) {
   if (!read_shape(s, shape)) return false;
   if (shape.type != Type::kF32 && shape.type != Type::kF64) return s.refuse_form();
   switch (opcode) {
-    case "add"_n: return rounded_operation<Add, 2>(s, shape, Directed::kAdd);
-    case "sub"_n: return rounded_operation<Subtract, 2>(s, shape, Directed::kSubtract);
-    case "mul"_n: return rounded_operation<Multiply, 2>(s, shape, Directed::kMultiply);
+    case "add"_n:
+      return rounded_operation<Add, 2>(s, shape, Directed::kAdd);
+    case "sub"_n:
+      return rounded_operation<Subtract, 2>(s, shape, Directed::kSubtract);
+    case "mul"_n:
+      return rounded_operation<Multiply, 2>(s, shape, Directed::kMultiply);
     case "mad"_n:
-    case "fma"_n: return rounded_operation<Fused, 3>(s, shape, Directed::kFused);
-    case "div"_n: return rounded_operation<Divide, 2>(s, shape, Directed::kDivide);
-    case "rcp"_n: return reciprocal<Reciprocal>(s, shape, Directed::kReciprocal);
-    case "sqrt"_n: return rounded_operation<SquareRoot, 1>(s, shape, Directed::kSquareRoot);
-    case "rsqrt"_n: return reciprocal<ReciprocalRoot>(s, shape, Directed::kNone);
-    case "sin"_n: return approximation<Sine>(s, shape);
-    case "cos"_n: return approximation<Cosine>(s, shape);
-    case "ex2"_n: return approximation<Exponential2>(s, shape);
-    case "lg2"_n: return approximation<Logarithm2>(s, shape);
-    case "tanh"_n: return approximation<HyperbolicTangent>(s, shape);
-    case "neg"_n: return sign_operation<Negate>(s, shape);
-    case "abs"_n: return sign_operation<Absolute>(s, shape);
-    case "min"_n: return extreme<false>(s, shape);
-    case "max"_n: return extreme<true>(s, shape);
+    case "fma"_n:
+      return rounded_operation<Fused, 3>(s, shape, Directed::kFused);
+    case "div"_n:
+      return rounded_operation<Divide, 2>(s, shape, Directed::kDivide);
+    case "rcp"_n:
+      return reciprocal<Reciprocal>(s, shape, Directed::kReciprocal);
+    case "sqrt"_n:
+      return rounded_operation<SquareRoot, 1>(s, shape, Directed::kSquareRoot);
+    case "rsqrt"_n:
+      return reciprocal<ReciprocalRoot>(s, shape, Directed::kNone);
+    case "sin"_n:
+      return approximation<Sine>(s, shape);
+    case "cos"_n:
+      return approximation<Cosine>(s, shape);
+    case "ex2"_n:
+      return approximation<Exponential2>(s, shape);
+    case "lg2"_n:
+      return approximation<Logarithm2>(s, shape);
+    case "tanh"_n:
+      return approximation<HyperbolicTangent>(s, shape);
+    case "neg"_n:
+      return sign_operation<Negate>(s, shape);
+    case "abs"_n:
+      return sign_operation<Absolute>(s, shape);
+    case "min"_n:
+      return extreme<false>(s, shape);
+    case "max"_n:
+      return extreme<true>(s, shape);
   }
   return s.refuse_form();
 }

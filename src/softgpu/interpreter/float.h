@@ -9,7 +9,14 @@
 namespace flyt::ptx {
 
 enum class Directed : std::uint8_t {
-  kNone, kAdd, kSubtract, kMultiply, kFused, kDivide, kReciprocal, kSquareRoot
+  kNone,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kFused,
+  kDivide,
+  kReciprocal,
+  kSquareRoot
 };
 
 // Step::value of a directed operation.

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kOpenMax = 64;
 constexpr std::size_t kOpenCooperativeMax = 65536;
 constexpr std::size_t kOpenBytesMax = 1u << 30;  // Shared and local memory of open blocks.
+constexpr std::uint64_t kTurnsAlone = 8;
 constexpr std::uint64_t kClockSteps = 1u << 16;  // Between two looks at the clock.
 
 std::uint64_t now_ns() { return static_cast<std::uint64_t>(system_clock().now().ns); }
@@ -89,7 +90,8 @@ std::size_t GridRun::open_limit() const {
   const std::size_t bytes =
       state_.blocks_per_cluster *
       (state_.shared_bytes + std::size_t{state_.warps} * kLanes * (state_.local_bytes + 1024));
-  const std::size_t fits = std::max<std::size_t>(1, kOpenBytesMax / std::max<std::size_t>(bytes, 1));
+  const std::size_t fits =
+      std::max<std::size_t>(1, kOpenBytesMax / std::max<std::size_t>(bytes, 1));
   if (state_.launch.cooperative) return kOpenCooperativeMax;
   return std::min(fits, kOpenMax);
 }
@@ -116,6 +118,7 @@ void GridRun::work() {
   std::vector<std::unique_ptr<Cluster>> spare;
   std::uint64_t steps = 0;
   std::uint64_t checked = 0;
+  std::uint64_t turns = 0;
   const std::size_t limit = open_limit();
   // Blocks run to their end one after another; one that does not end soon stays open, and
   // another begins, for it may be waiting for it.
@@ -125,8 +128,10 @@ void GridRun::work() {
     bool stuck = false;
     for (std::size_t i = 0; i < open.size();) {
       Cluster& cluster = *open[i];
-      if (!cluster.run(steps)) stuck = true;
-      else any = true;
+      if (!cluster.run(steps))
+        stuck = true;
+      else
+        any = true;
       if (auto fault = cluster.fault(); fault.has_value()) {
         report(std::move(*fault));
         break;
@@ -142,7 +147,9 @@ void GridRun::work() {
       open.pop_back();
     }
     if (abort_.load()) break;
-    const bool more = !open.empty() && open.size() < limit && begin(open, spare);
+    // What takes long is seldom waiting: others are begun now and then only.
+    const bool begins = state_.launch.cooperative || ++turns % kTurnsAlone == 0;
+    const bool more = begins && !open.empty() && open.size() < limit && begin(open, spare);
     if (stuck && !any && !more && !open.empty()) {
       // Threads wait at barriers that can never be full.
       report(FaultKind::kTimeout);
@@ -193,8 +200,7 @@ Result<std::unique_ptr<Grid>> Grid::make(std::shared_ptr<const Image> image,
   state.function = info.function;
   state.launch.sm_count = std::max(state.launch.sm_count, 1u);
   if (auto error = refusal(state); error.has_value()) return std::move(*error);
-  const std::uint32_t parameter_bytes =
-      program.module->functions()[info.function].parameter_bytes;
+  const std::uint32_t parameter_bytes = program.module->functions()[info.function].parameter_bytes;
   state.launch.parameters.resize(parameter_bytes);
   state.threads = static_cast<std::uint32_t>(count_of(state.launch.block));
   state.warps = (state.threads + kLanes - 1) / kLanes;
@@ -209,6 +215,7 @@ Result<std::unique_ptr<Grid>> Grid::make(std::shared_ptr<const Image> image,
   if (info.recursive) {
     const std::uint32_t wanted = std::max(state.launch.stack_bytes, kStackBytesDefault);
     state.local_bytes = std::min(std::max(wanted, info.local_bytes), kStackBytesMax);
+    state.local_bytes = (state.local_bytes + kFrameAlign - 1) / kFrameAlign * kFrameAlign;
   }
   state.start_ns = now_ns();
   return std::unique_ptr<Grid>(std::make_unique<GridRun>(std::move(state)));
@@ -229,13 +236,14 @@ std::optional<Fault> run(std::shared_ptr<const Image> image, std::uint32_t kerne
 
 std::string to_string(const Fault& fault) {
   const auto triple = [](const std::array<std::uint32_t, 3>& of) {
-    return "(" + std::to_string(of[0]) + "," + std::to_string(of[1]) + "," +
-           std::to_string(of[2]) + ")";
+    return "(" + std::to_string(of[0]) + "," + std::to_string(of[1]) + "," + std::to_string(of[2]) +
+           ")";
   };
   constexpr std::string_view kNames[] = {
-      "illegal address", "misaligned address", "illegal instruction", "call of no function",
-      "stack overflow",  "trap",               "assertion failed",    "time limit",
-      "stopped",         "out of host memory"};
+      "illegal address",     "misaligned address", "illegal instruction",
+      "call of no function", "stack overflow",     "trap",
+      "assertion failed",    "time limit",         "stopped",
+      "out of host memory"};
   std::string text(kNames[static_cast<std::size_t>(fault.kind)]);
   if (fault.kind <= FaultKind::kMisalignedAddress) {
     constexpr std::string_view kDigits = "0123456789abcdef";

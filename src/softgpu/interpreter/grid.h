@@ -31,19 +31,18 @@ class Program;  // Executable form of a Module; not bound to addresses yet. Immu
 
 // What the launch and occupancy calls need to know of a kernel.
 struct KernelInfo {
-  std::uint32_t function = 0;         // In Module::functions().
-  std::uint32_t shared_bytes = 0;     // Static.
-  std::uint32_t local_bytes = 0;      // Per thread, of the deepest known call chain.
-  std::uint32_t const_bytes = 0;      // Of the module's user .const variables.
-  std::uint32_t registers = 0;        // An estimate of what ptxas would allot, 16..255.
-  bool recursive = false;             // The call depth is not known: local memory is a guess.
+  std::uint32_t function = 0;      // In Module::functions().
+  std::uint32_t shared_bytes = 0;  // Static.
+  std::uint32_t local_bytes = 0;   // Per thread, of the deepest known call chain.
+  std::uint32_t const_bytes = 0;   // Of the module's user .const variables.
+  std::uint32_t registers = 0;     // An estimate of what ptxas would allot, 16..255.
+  bool recursive = false;          // The call depth is not known: local memory is a guess.
   bool uses_printf = false;
 };
 
 // Fails with kUnsupported, and tells `log` the instruction and its line, where a function uses
 // what the interpreter lacks. `module` must be complete: parsed alone, or linked.
-Result<std::shared_ptr<const Program>> translate(std::shared_ptr<const Module> module,
-                                                 JitLog* log);
+Result<std::shared_ptr<const Program>> translate(std::shared_ptr<const Module> module, JitLog* log);
 const Module& module_of(const Program& program);
 // For the kernel at Module::kernels()[index].
 const KernelInfo& kernel_info(const Program& program, std::uint32_t index);
@@ -77,8 +76,8 @@ struct Launch {
   std::array<std::uint32_t, 3> block = {1, 1, 1};
   std::array<std::uint32_t, 3> cluster = {1, 1, 1};
   std::uint32_t dynamic_shared_bytes = 0;
-  std::uint32_t stack_bytes = 0;       // cuCtxSetLimit(CU_LIMIT_STACK_SIZE); 0: the default.
-  bool cooperative = false;            // All blocks are resident at once.
+  std::uint32_t stack_bytes = 0;  // cuCtxSetLimit(CU_LIMIT_STACK_SIZE); 0: the default.
+  bool cooperative = false;       // All blocks are resident at once.
   std::uint64_t grid_id = 0;
   std::uint64_t workspace = 0;         // Of a cooperative grid: %envreg1 (high) and %envreg2.
   std::uint32_t sm_count = 1;          // %nsmid; %smid is below it.

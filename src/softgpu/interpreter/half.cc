@@ -26,8 +26,10 @@ float to_odd_float(double value) {
 
 template <class S>
 S round_to(double value) {
-  if constexpr (std::is_same_v<S, Half>) return to_half(to_odd_float(value));
-  else return to_bfloat(to_odd_float(value));
+  if constexpr (std::is_same_v<S, Half>)
+    return to_half(to_odd_float(value));
+  else
+    return to_bfloat(to_odd_float(value));
 }
 
 template <class S>
@@ -71,8 +73,8 @@ struct Multiply {
 struct Fused {
   template <class S>
   static S apply(std::int64_t options, S a, S b, S c) {
-    return finished<S>(options, fused_to_odd(operand(options, a), operand(options, b),
-                                             operand(options, c)));
+    return finished<S>(options,
+                       fused_to_odd(operand(options, a), operand(options, b), operand(options, c)));
   }
 };
 template <bool Max>
@@ -173,12 +175,18 @@ bool select_half(Selector& s, Type type) {
   s.take("rn"_n);
   if (!s.take_type(type)) return false;
   switch (opcode) {
-    case "add"_n: return operate<Add, 2>(s, type, options);
-    case "sub"_n: return operate<Subtract, 2>(s, type, options);
-    case "mul"_n: return operate<Multiply, 2>(s, type, options);
-    case "fma"_n: return operate<Fused, 3>(s, type, options);
-    case "neg"_n: return operate<Negate, 1>(s, type, options);
-    case "abs"_n: return operate<Absolute, 1>(s, type, options);
+    case "add"_n:
+      return operate<Add, 2>(s, type, options);
+    case "sub"_n:
+      return operate<Subtract, 2>(s, type, options);
+    case "mul"_n:
+      return operate<Multiply, 2>(s, type, options);
+    case "fma"_n:
+      return operate<Fused, 3>(s, type, options);
+    case "neg"_n:
+      return operate<Negate, 1>(s, type, options);
+    case "abs"_n:
+      return operate<Absolute, 1>(s, type, options);
     case "ex2"_n:
     case "tanh"_n:
       if (!s.take("approx"_n)) return s.refuse_form();

@@ -11,9 +11,10 @@ template <class T>
 using Unsigned = std::make_unsigned_t<T>;
 
 template <class T>
-using Wide = std::conditional_t<
-    sizeof(T) == 8, std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>,
-    std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+using Wide =
+    std::conditional_t<sizeof(T) == 8,
+                       std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>,
+                       std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
 
 struct Add {
   template <class T>
@@ -72,9 +73,10 @@ struct MadHighSaturated {
 };
 // mul.wide and mad.wide: T factors, a result of twice the size.
 template <class T>
-using Twice = std::conditional_t<
-    sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>,
-    std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+using Twice =
+    std::conditional_t<sizeof(T) == 2,
+                       std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>,
+                       std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
 struct MultiplyWide {
   template <class T>
   static Twice<T> apply(T a, T b) {
@@ -276,8 +278,7 @@ Handler packed(Type type) {
 
 template <class Op>
 Handler packed_relu() {
-  return &lanewise<Packed<Relu16<Op>, std::int16_t>, std::uint32_t, std::uint32_t,
-                   std::uint32_t>;
+  return &lanewise<Packed<Relu16<Op>, std::int16_t>, std::uint32_t, std::uint32_t, std::uint32_t>;
 }
 
 bool add_or_subtract(Selector& s, Type type, bool saturated) {
@@ -288,8 +289,8 @@ bool add_or_subtract(Selector& s, Type type, bool saturated) {
   if (!saturated) return plain(s, type, add ? binary<Add>(type) : binary<Subtract>(type), 2);
   if (type != Type::kS32) return s.refuse_form();
   using S = std::int32_t;
-  return plain(s, type, add ? &lanewise<AddSaturated, S, S, S> : &lanewise<SubtractSaturated, S, S, S>,
-               2);
+  return plain(s, type,
+               add ? &lanewise<AddSaturated, S, S, S> : &lanewise<SubtractSaturated, S, S, S>, 2);
 }
 
 template <class Op>
@@ -386,14 +387,15 @@ Flow carry_add(Warp& warp, const Step& step, Mask lanes) {
   std::byte* d = warp.row(step.d);
   const Mask carries = (step.value & 1) != 0 ? warp.carry() : 0;
   const bool subtract = (step.value & 4) != 0;
+  // As in the hardware, a subtraction adds the complement: the flag it sets means "no borrow".
+  // Compilers rely on that where they read it by addc.
+  const Mask first = subtract && (step.value & 1) == 0 ? kAllLanes : carries;
   Mask out = 0;
   for_lanes(lanes, [&](unsigned lane) {
     using W = unsigned __int128;
     const T right = get<T>(b, lane);
-    const W in = carries >> lane & 1;
-    // The flag is a carry for additions and a borrow for subtractions.
-    const W left = get<T>(a, lane);
-    const W sum = subtract ? left - right - in : left + right + in;
+    const T added = subtract ? static_cast<T>(~right) : right;
+    const W sum = W{get<T>(a, lane)} + added + (first >> lane & 1);
     put<T>(d, lane, static_cast<T>(sum));
     out |= static_cast<Mask>((sum >> (sizeof(T) * 8)) & 1) << lane;
   });
@@ -443,9 +445,8 @@ bool select_carry(Selector& s) {
     if (!mad) return &carry_add<Unsigned<T>>;
     return part == 1 ? &carry_mad<T, true> : &carry_mad<T, false>;
   });
-  return s.handler(handler, step) && s.destination(0, type, step.d) &&
-         s.source(1, type, step.a) && s.source(2, type, step.b) &&
-         (!mad || s.source(3, type, step.c)) && s.emit(step);
+  return s.handler(handler, step) && s.destination(0, type, step.d) && s.source(1, type, step.a) &&
+         s.source(2, type, step.b) && (!mad || s.source(3, type, step.c)) && s.emit(step);
 }
 
 bool select_integer(Selector& s) {
@@ -457,26 +458,36 @@ bool select_integer(Selector& s) {
   if (!s.take_type(type)) return false;
   switch (opcode) {
     case "add"_n:
-    case "sub"_n: return add_or_subtract(s, type, saturated);
+    case "sub"_n:
+      return add_or_subtract(s, type, saturated);
     case "mul"_n:
-    case "mad"_n: return multiply(s, type, saturated);
+    case "mad"_n:
+      return multiply(s, type, saturated);
     case "mul24"_n:
-    case "mad24"_n: return multiply_24(s, type, saturated);
+    case "mad24"_n:
+      return multiply_24(s, type, saturated);
   }
   if (saturated) return s.refuse_form();
   switch (opcode) {
-    case "div"_n: return plain(s, type, binary<Divide>(type), 2);
-    case "rem"_n: return plain(s, type, binary<Remainder>(type), 2);
-    case "min"_n: return minimum_or_maximum<Minimum>(s, type);
-    case "max"_n: return minimum_or_maximum<Maximum>(s, type);
-    case "sad"_n: return plain(s, type, ternary<AbsoluteDifference>(type), 3);
+    case "div"_n:
+      return plain(s, type, binary<Divide>(type), 2);
+    case "rem"_n:
+      return plain(s, type, binary<Remainder>(type), 2);
+    case "min"_n:
+      return minimum_or_maximum<Minimum>(s, type);
+    case "max"_n:
+      return minimum_or_maximum<Maximum>(s, type);
+    case "sad"_n:
+      return plain(s, type, ternary<AbsoluteDifference>(type), 3);
     case "neg"_n:
     case "abs"_n: {
       const bool negate = opcode == "neg"_n;
       const Handler handler = pick_integer(type, [negate](auto t) -> Handler {
         using T = decltype(t);
-        if constexpr (!std::is_signed_v<T>) return nullptr;
-        else return negate ? &lanewise<Negate, T, T> : &lanewise<Absolute, T, T>;
+        if constexpr (!std::is_signed_v<T>)
+          return nullptr;
+        else
+          return negate ? &lanewise<Negate, T, T> : &lanewise<Absolute, T, T>;
       });
       return plain(s, type, handler, 1);
     }

@@ -75,7 +75,8 @@ Flow lanewise(Warp& warp, const Step& step, Mask lanes) {
     const std::byte* const rows[] = {warp.row(refs[I])...};
     each_lane<D>(warp.row(step.d), lanes,
                  [&](unsigned lane) { return Op::apply(get<S>(rows[I], lane)...); });
-  }(std::index_sequence_for<S...>{});
+  }
+  (std::index_sequence_for<S...>{});
   return Flow::kNext;
 }
 
@@ -88,7 +89,8 @@ Flow lanewise_with(Warp& warp, const Step& step, Mask lanes) {
     const std::byte* const rows[] = {warp.row(refs[I])...};
     each_lane<D>(warp.row(step.d), lanes,
                  [&](unsigned lane) { return Op::apply(options, get<S>(rows[I], lane)...); });
-  }(std::index_sequence_for<S...>{});
+  }
+  (std::index_sequence_for<S...>{});
   return Flow::kNext;
 }
 

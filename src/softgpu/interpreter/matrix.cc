@@ -10,16 +10,26 @@ namespace flyt::ptx {
 
 std::optional<Element> element_named(std::uint32_t name) {
   switch (name) {
-    case "f16"_n: return Element::kF16;
-    case "bf16"_n: return Element::kBF16;
-    case "tf32"_n: return Element::kTF32;
-    case "f32"_n: return Element::kF32;
-    case "f64"_n: return Element::kF64;
-    case "s8"_n: return Element::kS8;
-    case "u8"_n: return Element::kU8;
-    case "s32"_n: return Element::kS32;
-    case "e4m3"_n: return Element::kE4M3;
-    case "e5m2"_n: return Element::kE5M2;
+    case "f16"_n:
+      return Element::kF16;
+    case "bf16"_n:
+      return Element::kBF16;
+    case "tf32"_n:
+      return Element::kTF32;
+    case "f32"_n:
+      return Element::kF32;
+    case "f64"_n:
+      return Element::kF64;
+    case "s8"_n:
+      return Element::kS8;
+    case "u8"_n:
+      return Element::kU8;
+    case "s32"_n:
+      return Element::kS32;
+    case "e4m3"_n:
+      return Element::kE4M3;
+    case "e5m2"_n:
+      return Element::kE5M2;
   }
   return std::nullopt;
 }
@@ -34,46 +44,65 @@ unsigned element_bits(Element element) {
     case Element::kS8:
     case Element::kU8:
     case Element::kE4M3:
-    case Element::kE5M2: return 8;
+    case Element::kE5M2:
+      return 8;
     case Element::kF16:
-    case Element::kBF16: return 16;
+    case Element::kBF16:
+      return 16;
     case Element::kTF32:
     case Element::kF32:
-    case Element::kS32: return 32;
-    case Element::kF64: return 64;
+    case Element::kS32:
+      return 32;
+    case Element::kF64:
+      return 64;
   }
   return 0;
 }
 
 double decode_element(Element element, std::uint64_t bits) {
   switch (element) {
-    case Element::kF16: return to_float(Half{static_cast<std::uint16_t>(bits)});
-    case Element::kBF16: return to_float(Bfloat{static_cast<std::uint16_t>(bits)});
+    case Element::kF16:
+      return to_float(Half{static_cast<std::uint16_t>(bits)});
+    case Element::kBF16:
+      return to_float(Bfloat{static_cast<std::uint16_t>(bits)});
     // The lowest 13 bits of a tf32 register are not looked at.
-    case Element::kTF32: return float_of(static_cast<std::uint32_t>(bits) & 0xffffe000);
-    case Element::kF32: return float_of(static_cast<std::uint32_t>(bits));
-    case Element::kF64: return std::bit_cast<double>(bits);
-    case Element::kS8: return static_cast<std::int8_t>(bits);
-    case Element::kU8: return static_cast<std::uint8_t>(bits);
-    case Element::kS32: return static_cast<std::int32_t>(bits);
-    case Element::kE4M3: return widen(static_cast<std::uint32_t>(bits & 0xff), kE4m3Format);
-    case Element::kE5M2: return widen(static_cast<std::uint32_t>(bits & 0xff), kE5m2Format);
+    case Element::kTF32:
+      return float_of(static_cast<std::uint32_t>(bits) & 0xffffe000);
+    case Element::kF32:
+      return float_of(static_cast<std::uint32_t>(bits));
+    case Element::kF64:
+      return std::bit_cast<double>(bits);
+    case Element::kS8:
+      return static_cast<std::int8_t>(bits);
+    case Element::kU8:
+      return static_cast<std::uint8_t>(bits);
+    case Element::kS32:
+      return static_cast<std::int32_t>(bits);
+    case Element::kE4M3:
+      return widen(static_cast<std::uint32_t>(bits & 0xff), kE4m3Format);
+    case Element::kE5M2:
+      return widen(static_cast<std::uint32_t>(bits & 0xff), kE5m2Format);
   }
   return 0;
 }
 
 std::uint64_t encode_element(Element element, double value) {
   switch (element) {
-    case Element::kF16: return narrow(value, kHalfFormat, Rounding::kNearest, false);
-    case Element::kBF16: return narrow(value, kBfloatFormat, Rounding::kNearest, false);
+    case Element::kF16:
+      return narrow(value, kHalfFormat, Rounding::kNearest, false);
+    case Element::kBF16:
+      return narrow(value, kBfloatFormat, Rounding::kNearest, false);
     case Element::kTF32:
-    case Element::kF32: return bits_of(canonical(static_cast<float>(value)));
-    case Element::kF64: return bits_of(value);
+    case Element::kF32:
+      return bits_of(canonical(static_cast<float>(value)));
+    case Element::kF64:
+      return bits_of(value);
     case Element::kS8:
     case Element::kU8:
     case Element::kS32:
     case Element::kE4M3:
-    case Element::kE5M2: break;
+    case Element::kE5M2:
+      break;
   }
   return static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
 }
@@ -84,8 +113,8 @@ std::optional<Shape> take_shape(Selector& s) {
     Shape shape;
   };
   constexpr Named kShapes[] = {
-      {"m16n8k16"_n, {16, 8, 16}}, {"m16n8k8"_n, {16, 8, 8}},    {"m16n8k4"_n, {16, 8, 4}},
-      {"m16n8k32"_n, {16, 8, 32}}, {"m8n8k16"_n, {8, 8, 16}},    {"m8n8k4"_n, {8, 8, 4}},
+      {"m16n8k16"_n, {16, 8, 16}},   {"m16n8k8"_n, {16, 8, 8}},   {"m16n8k4"_n, {16, 8, 4}},
+      {"m16n8k32"_n, {16, 8, 32}},   {"m8n8k16"_n, {8, 8, 16}},   {"m8n8k4"_n, {8, 8, 4}},
       {"m16n16k16"_n, {16, 16, 16}}, {"m32n8k16"_n, {32, 8, 16}}, {"m8n32k16"_n, {8, 32, 16}},
       {"m16n16k8"_n, {16, 16, 8}},
   };
@@ -180,12 +209,9 @@ struct Fragments {
   }
   static Fragments unpacked(std::int64_t value) {
     const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
-    return {{byte(0), byte(1), byte(2)},
-            static_cast<Element>(byte(3)),
-            static_cast<Element>(byte(4)),
-            static_cast<Element>(byte(5) >> 4),
-            static_cast<Element>(byte(5) & 15),
-            byte(6) != 0};
+    return {{byte(0), byte(1), byte(2)},        static_cast<Element>(byte(3)),
+            static_cast<Element>(byte(4)),      static_cast<Element>(byte(5) >> 4),
+            static_cast<Element>(byte(5) & 15), byte(6) != 0};
   }
 };
 
@@ -250,15 +276,17 @@ Flow multiply_matrices(Warp& warp, const Step& step, Mask lanes) {
   each_of_b(fragments, [&](unsigned k, unsigned j, unsigned lane, unsigned r, unsigned e) {
     b.at[k][j] = read_element(warp, b_rows, fragments.b, lane, r, e);
   });
-  each_of_c(fragments, fragments.c, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
-    c.at[i][j] = read_element(warp, c_rows, fragments.c, lane, r, e);
-  });
+  each_of_c(fragments, fragments.c,
+            [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+              c.at[i][j] = read_element(warp, c_rows, fragments.c, lane, r, e);
+            });
   multiply(fragments.shape, a, b, c, fragments.d, fragments.saturate, d);
-  each_of_c(fragments, fragments.d, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
-    std::uint64_t bits = encode_element(fragments.d, d.at[i][j]);
-    if (e != 0) bits = bits << 16 | (get_register(warp, Row{d_rows[r]}, lane) & 0xffff);
-    put_register(warp, Row{d_rows[r]}, lane, bits);
-  });
+  each_of_c(fragments, fragments.d,
+            [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+              std::uint64_t bits = encode_element(fragments.d, d.at[i][j]);
+              if (e != 0) bits = bits << 16 | (get_register(warp, Row{d_rows[r]}, lane) & 0xffff);
+              put_register(warp, Row{d_rows[r]}, lane, bits);
+            });
   return flow;
 }
 
@@ -331,8 +359,8 @@ Flow move_matrices(Warp& warp, const Step& step, Mask lanes) {
     std::byte* places[8];
     for (unsigned i = 0; i < 8; ++i) {
       const unsigned lane = j * 8 + i;
-      places[i] = access.at(lane, get<std::uint64_t>(addresses, lane) +
-                                      static_cast<std::uint64_t>(step.value));
+      places[i] = access.at(
+          lane, get<std::uint64_t>(addresses, lane) + static_cast<std::uint64_t>(step.value));
       if (places[i] == nullptr) return access.failed();
     }
     std::byte* cells = warp.row(Row{rows[j]});
@@ -399,19 +427,24 @@ bool select_transpose(Selector& s) {
   Step step;
   step.handler = &transpose_matrix;
   if (!s.take("m8n8"_n) || !s.take("trans"_n) || !s.take("b16"_n)) return s.refuse_form();
-  return s.need(2, 2) && s.destination(0, Type::kB32, step.d) &&
-         s.source(1, Type::kB32, step.a) && s.emit(step);
+  return s.need(2, 2) && s.destination(0, Type::kB32, step.d) && s.source(1, Type::kB32, step.a) &&
+         s.emit(step);
 }
 
 }  // namespace
 
 bool select_matrix(Selector& s) {
   switch (s.opcode()) {
-    case "mma"_n: return select_multiply(s);
-    case "ldmatrix"_n: return select_move_matrices(s, false);
-    case "stmatrix"_n: return select_move_matrices(s, true);
-    case "movmatrix"_n: return select_transpose(s);
-    case "wmma"_n: return select_wmma(s);
+    case "mma"_n:
+      return select_multiply(s);
+    case "ldmatrix"_n:
+      return select_move_matrices(s, false);
+    case "stmatrix"_n:
+      return select_move_matrices(s, true);
+    case "movmatrix"_n:
+      return select_transpose(s);
+    case "wmma"_n:
+      return select_wmma(s);
   }
   return s.refuse_form();
 }

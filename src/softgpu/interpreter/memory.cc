@@ -10,8 +10,8 @@ template <class M, bool Strong>
 M read(const std::byte* place) {
   M value;
   if constexpr (Strong) {
-    value = __atomic_load_n(static_cast<const M*>(static_cast<const void*>(place)),
-                            __ATOMIC_ACQUIRE);
+    value =
+        __atomic_load_n(static_cast<const M*>(static_cast<const void*>(place)), __ATOMIC_ACQUIRE);
   } else {
     std::memcpy(&value, place, sizeof(M));
   }
@@ -113,8 +113,7 @@ Flow load_vector(Warp& warp, const Step& step, Mask lanes) {
     const std::byte* place = access.at(lane, address);
     if (place == nullptr) return access.failed();
     for (unsigned i = 0; i < count; ++i) {
-      put<R>(warp.row(Row{rows[i]}), lane,
-             static_cast<R>(read<M, false>(place + i * sizeof(M))));
+      put<R>(warp.row(Row{rows[i]}), lane, static_cast<R>(read<M, false>(place + i * sizeof(M))));
     }
   }
   return Flow::kNext;
@@ -133,8 +132,7 @@ Flow store_vector(Warp& warp, const Step& step, Mask lanes) {
     std::byte* place = access.at(lane, address);
     if (place == nullptr) return access.failed();
     for (unsigned i = 0; i < count; ++i) {
-      write<M, false>(place + i * sizeof(M),
-                      static_cast<M>(get<R>(warp.row(Row{rows[i]}), lane)));
+      write<M, false>(place + i * sizeof(M), static_cast<M>(get<R>(warp.row(Row{rows[i]}), lane)));
     }
   }
   return Flow::kNext;
@@ -145,10 +143,14 @@ enum class Kind : std::uint8_t { kLoad, kStore, kLoadVector, kStoreVector };
 template <Space S, class M, class R>
 Handler pick(Kind kind, bool strong) {
   switch (kind) {
-    case Kind::kLoad: return strong ? &load<S, M, R, true> : &load<S, M, R, false>;
-    case Kind::kStore: return strong ? &store<S, M, R, true> : &store<S, M, R, false>;
-    case Kind::kLoadVector: return &load_vector<S, M, R>;
-    case Kind::kStoreVector: return &store_vector<S, M, R>;
+    case Kind::kLoad:
+      return strong ? &load<S, M, R, true> : &load<S, M, R, false>;
+    case Kind::kStore:
+      return strong ? &store<S, M, R, true> : &store<S, M, R, false>;
+    case Kind::kLoadVector:
+      return &load_vector<S, M, R>;
+    case Kind::kStoreVector:
+      return &store_vector<S, M, R>;
   }
   return nullptr;
 }
@@ -158,9 +160,14 @@ Handler pick(Type type, Kind kind, bool strong) {
   const bool loads = kind == Kind::kLoad || kind == Kind::kLoadVector;
   const bool sign = is_signed(type) && loads;
   switch (type_bytes(type)) {
-    case 1: return sign ? pick<S, std::int8_t, R>(kind, strong) : pick<S, std::uint8_t, R>(kind, strong);
-    case 2: return sign ? pick<S, std::int16_t, R>(kind, strong) : pick<S, std::uint16_t, R>(kind, strong);
-    case 4: return sign ? pick<S, std::int32_t, R>(kind, strong) : pick<S, std::uint32_t, R>(kind, strong);
+    case 1:
+      return sign ? pick<S, std::int8_t, R>(kind, strong) : pick<S, std::uint8_t, R>(kind, strong);
+    case 2:
+      return sign ? pick<S, std::int16_t, R>(kind, strong)
+                  : pick<S, std::uint16_t, R>(kind, strong);
+    case 4:
+      return sign ? pick<S, std::int32_t, R>(kind, strong)
+                  : pick<S, std::uint32_t, R>(kind, strong);
   }
   if constexpr (sizeof(R) == 8) return pick<S, std::uint64_t, R>(kind, strong);
   return nullptr;
@@ -169,12 +176,17 @@ Handler pick(Type type, Kind kind, bool strong) {
 template <class R>
 Handler pick(Space space, Type type, Kind kind, bool strong) {
   switch (space) {
-    case Space::kGeneric: return pick<Space::kGeneric, R>(type, kind, strong);
+    case Space::kGeneric:
+      return pick<Space::kGeneric, R>(type, kind, strong);
     case Space::kConst:
-    case Space::kGlobal: return pick<Space::kGlobal, R>(type, kind, strong);
-    case Space::kShared: return pick<Space::kShared, R>(type, kind, strong);
-    case Space::kLocal: return pick<Space::kLocal, R>(type, kind, strong);
-    case Space::kParam: return pick<Space::kParam, R>(type, kind, strong);
+    case Space::kGlobal:
+      return pick<Space::kGlobal, R>(type, kind, strong);
+    case Space::kShared:
+      return pick<Space::kShared, R>(type, kind, strong);
+    case Space::kLocal:
+      return pick<Space::kLocal, R>(type, kind, strong);
+    case Space::kParam:
+      return pick<Space::kParam, R>(type, kind, strong);
   }
   return nullptr;
 }
@@ -210,7 +222,8 @@ bool value_rows(Selector& s, const Operand& operand, Type type, unsigned length,
       if (target ? !s.destination(each, type, row, true) : !s.source(each, type, row, true)) {
         return false;
       }
-    } else if (target || !s.source(each, width == 8 && type_bytes(type) < 8 ? Type::kB64 : type, row)) {
+    } else if (target ||
+               !s.source(each, width == 8 && type_bytes(type) < 8 ? Type::kB64 : type, row)) {
       return s.refuse_form();
     }
     rows.push_back(row);
@@ -292,7 +305,8 @@ Space take_space(Selector& s) {
 bool select_memory(Selector& s) {
   switch (s.opcode()) {
     case "ld"_n:
-    case "ldu"_n: return load_or_store(s, true);
+    case "ldu"_n:
+      return load_or_store(s, true);
     case "st"_n:
       if (s.has("async"_n) || s.has("bulk"_n)) return s.refuse_form();
       return load_or_store(s, false);

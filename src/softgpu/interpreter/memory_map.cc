@@ -37,16 +37,16 @@ void MemoryMap::set(std::uint64_t address, std::uint64_t size, std::uint64_t rig
       leaf_owners_.push_back(std::make_unique<Leaf>());
       slot.store(leaf_owners_.back().get(), std::memory_order_release);
     }
-    auto& entry = slot.load(std::memory_order_relaxed)
-                      ->pages[(page >> kPageShift) & (kLeafPages - 1)];
+    auto& entry =
+        slot.load(std::memory_order_relaxed)->pages[(page >> kPageShift) & (kLeafPages - 1)];
     const std::uint64_t begin = std::max(address, page) - page;
     const std::uint64_t stop = std::min(end - page, kPageBytes);
     if (begin == 0 && stop == kPageBytes) {
       entry.store(right, std::memory_order_release);
       continue;
     }
-    set_granules(page, begin >> kGranuleShift,
-                 (stop + (1u << kGranuleShift) - 1) >> kGranuleShift, right);
+    set_granules(page, begin >> kGranuleShift, (stop + (1u << kGranuleShift) - 1) >> kGranuleShift,
+                 right);
   }
 }
 
@@ -72,10 +72,14 @@ void MemoryMap::set_granules(std::uint64_t page_address, std::uint64_t first, st
     const std::uint64_t bit = 1ull << granule % 64;
     auto& readable = fine->readable[granule / 64];
     auto& writable = fine->writable[granule / 64];
-    if (right >= kReadable) readable.fetch_or(bit);
-    else readable.fetch_and(~bit);
-    if (right == kWritable) writable.fetch_or(bit);
-    else writable.fetch_and(~bit);
+    if (right >= kReadable)
+      readable.fetch_or(bit);
+    else
+      readable.fetch_and(~bit);
+    if (right == kWritable)
+      writable.fetch_or(bit);
+    else
+      writable.fetch_and(~bit);
   }
   entry.store(address_of(fine), std::memory_order_release);
 }

@@ -13,14 +13,14 @@ namespace flyt::ptx {
 
 // Where threads see what has no device address of its own. No memory of the host lies there; the
 // owner of the device's address space must keep it so.
-inline constexpr std::uint64_t kSharedWindow = 0x3f00'0000'0000;     // One block: kSharedStride.
-inline constexpr std::uint64_t kSharedStride = 1ull << 24;           // Next block of the cluster.
+inline constexpr std::uint64_t kSharedWindow = 0x3f00'0000'0000;  // One block: kSharedStride.
+inline constexpr std::uint64_t kSharedStride = 1ull << 24;        // Next block of the cluster.
 inline constexpr std::uint64_t kSharedWindowBytes = kSharedStride * 64;
-inline constexpr std::uint64_t kLocalWindow = 0x3f40'0000'0000;      // The thread's own.
+inline constexpr std::uint64_t kLocalWindow = 0x3f40'0000'0000;  // The thread's own.
 inline constexpr std::uint64_t kLocalWindowBytes = 1ull << 32;
 inline constexpr std::uint64_t kParameterWindow = 0x3f50'0000'0000;  // Kernel parameters.
 inline constexpr std::uint64_t kParameterWindowBytes = 1ull << 20;
-inline constexpr std::uint64_t kFunctionWindow = 0x3f60'0000'0000;   // Addresses of functions.
+inline constexpr std::uint64_t kFunctionWindow = 0x3f60'0000'0000;  // Addresses of functions.
 inline constexpr std::uint64_t kFunctionStride = 16;
 
 // A two-level table of 2 MiB pages. A page is absent, wholly readable, wholly writable, or has a
@@ -52,7 +52,8 @@ class MemoryMap {
   // read, or written?
   bool valid(std::uint64_t address, std::uint64_t size, bool write) const {
     const std::uint64_t entry = page(address);
-    if (entry <= kWritable) [[likely]] return entry > static_cast<std::uint64_t>(write);
+    if (entry <= kWritable) [[likely]]
+      return entry > static_cast<std::uint64_t>(write);
     return valid_fine(entry, address, size, write);
   }
 
@@ -88,11 +89,12 @@ class MemoryMap {
 
   std::uint64_t page(std::uint64_t address) const {
     const std::uint64_t leaf = address >> (kPageShift + kLeafShift);
-    if (leaf >= kLeaves) [[unlikely]] return kAbsent;
+    if (leaf >= kLeaves) [[unlikely]]
+      return kAbsent;
     const Leaf* pages = leaves_[leaf].load(std::memory_order_acquire);
-    if (pages == nullptr) [[unlikely]] return kAbsent;
-    return pages->pages[(address >> kPageShift) & (kLeafPages - 1)].load(
-        std::memory_order_acquire);
+    if (pages == nullptr) [[unlikely]]
+      return kAbsent;
+    return pages->pages[(address >> kPageShift) & (kLeafPages - 1)].load(std::memory_order_acquire);
   }
   static bool valid_fine(std::uint64_t entry, std::uint64_t address, std::uint64_t size,
                          bool write);

@@ -74,11 +74,16 @@ Flow unpack(Warp& warp, const Step& step, Mask lanes) {
 std::optional<Type> element_type(Type whole, std::size_t count) {
   if (count == 0) return std::nullopt;
   switch (type_bytes(whole) % count == 0 ? type_bytes(whole) / count : 0) {
-    case 1: return Type::kB8;
-    case 2: return Type::kB16;
-    case 4: return Type::kB32;
-    case 8: return Type::kB64;
-    default: return std::nullopt;
+    case 1:
+      return Type::kB8;
+    case 2:
+      return Type::kB16;
+    case 4:
+      return Type::kB32;
+    case 8:
+      return Type::kB64;
+    default:
+      return std::nullopt;
   }
 }
 

@@ -10,11 +10,16 @@ bool rounds_up(std::uint64_t rest, int bits, bool odd, bool negative, Rounding r
   if (rest == 0) return false;
   const std::uint64_t half = 1ull << (bits - 1);
   switch (rounding) {
-    case Rounding::kNearest: return rest > half || (rest == half && odd);
-    case Rounding::kNearestAway: return rest >= half;
-    case Rounding::kZero: return false;
-    case Rounding::kDown: return negative;
-    case Rounding::kUp: return !negative;
+    case Rounding::kNearest:
+      return rest > half || (rest == half && odd);
+    case Rounding::kNearestAway:
+      return rest >= half;
+    case Rounding::kZero:
+      return false;
+    case Rounding::kDown:
+      return negative;
+    case Rounding::kUp:
+      return !negative;
   }
   return false;
 }
@@ -60,9 +65,8 @@ std::uint32_t narrow(double value, const Format& format, Rounding rounding, bool
   }
   if (rounds_up(rest, drop, (kept & 1) != 0, negative, rounding)) ++kept;
   // A carry out of the fraction goes into the exponent field by itself.
-  const std::int64_t magnitude =
-      (static_cast<std::int64_t>(scaled - 1) << format.fraction_bits) +
-      static_cast<std::int64_t>(kept);
+  const std::int64_t magnitude = (static_cast<std::int64_t>(scaled - 1) << format.fraction_bits) +
+                                 static_cast<std::int64_t>(kept);
   if (magnitude > largest) {
     const bool away = rounding == Rounding::kNearest || rounding == Rounding::kNearestAway ||
                       (rounding == Rounding::kUp && !negative) ||
@@ -98,10 +102,18 @@ double widen(std::uint32_t bits, const Format& format) {
 RoundingScope::RoundingScope(Rounding rounding) : before_(std::fegetround()) {
   switch (rounding) {
     case Rounding::kNearest:
-    case Rounding::kNearestAway: std::fesetround(FE_TONEAREST); break;
-    case Rounding::kZero: std::fesetround(FE_TOWARDZERO); break;
-    case Rounding::kDown: std::fesetround(FE_DOWNWARD); break;
-    case Rounding::kUp: std::fesetround(FE_UPWARD); break;
+    case Rounding::kNearestAway:
+      std::fesetround(FE_TONEAREST);
+      break;
+    case Rounding::kZero:
+      std::fesetround(FE_TOWARDZERO);
+      break;
+    case Rounding::kDown:
+      std::fesetround(FE_DOWNWARD);
+      break;
+    case Rounding::kUp:
+      std::fesetround(FE_UPWARD);
+      break;
   }
 }
 

@@ -118,9 +118,7 @@ inline double fused_to_odd(double a, double b, double c) {
   return std::bit_cast<double>(bits);
 }
 
-inline float fused(float a, float b, float c) {
-  return static_cast<float>(fused_to_odd(a, b, c));
-}
+inline float fused(float a, float b, float c) { return static_cast<float>(fused_to_odd(a, b, c)); }
 inline double fused(double a, double b, double c) { return std::fma(a, b, c); }
 
 // min and max: a NaN gives way to the other operand; -0 is less than +0.

@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kRow32Bytes = kLanes * 4;
 inline constexpr std::uint32_t kRow64Bytes = kLanes * 8;
 // The runtime's own part of a block's shared memory; variables come behind it.
 inline constexpr std::uint32_t kReservedSharedBytes = 1024;
-inline constexpr std::uint32_t kFrameAlign = 16;       // Of frames in local memory.
+inline constexpr std::uint32_t kFrameAlign = 16;  // Of frames in local memory.
 inline constexpr std::size_t kConstantBytesMax = 256u << 20;
 inline constexpr std::uint32_t kRegisterFileBytesMax = 512u << 20;  // Of one block.
 inline constexpr std::uint32_t kCallDepthMax = 16384;
@@ -113,7 +113,7 @@ class Program {
   std::vector<std::uint32_t> lines;  // Of each step.
   std::vector<FunctionCode> functions;
   std::vector<KernelInfo> kernels;
-  std::vector<std::uint32_t> rows;   // Lists of rows that steps refer to by `extra`.
+  std::vector<std::uint32_t> rows;  // Lists of rows that steps refer to by `extra`.
   std::vector<CallSite> calls;
   std::vector<std::vector<std::uint32_t>> tables;  // Step indices.
   std::vector<std::byte> constants;                // Rows.

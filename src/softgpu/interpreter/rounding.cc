@@ -47,14 +47,22 @@ Flow directed(Warp& warp, const Step& step, Mask lanes) {
 template <class T>
 Handler pick(Directed operation) {
   switch (operation) {
-    case Directed::kAdd: return &directed<Directed::kAdd, T>;
-    case Directed::kSubtract: return &directed<Directed::kSubtract, T>;
-    case Directed::kMultiply: return &directed<Directed::kMultiply, T>;
-    case Directed::kFused: return &directed<Directed::kFused, T>;
-    case Directed::kDivide: return &directed<Directed::kDivide, T>;
-    case Directed::kReciprocal: return &directed<Directed::kReciprocal, T>;
-    case Directed::kSquareRoot: return &directed<Directed::kSquareRoot, T>;
-    case Directed::kNone: break;
+    case Directed::kAdd:
+      return &directed<Directed::kAdd, T>;
+    case Directed::kSubtract:
+      return &directed<Directed::kSubtract, T>;
+    case Directed::kMultiply:
+      return &directed<Directed::kMultiply, T>;
+    case Directed::kFused:
+      return &directed<Directed::kFused, T>;
+    case Directed::kDivide:
+      return &directed<Directed::kDivide, T>;
+    case Directed::kReciprocal:
+      return &directed<Directed::kReciprocal, T>;
+    case Directed::kSquareRoot:
+      return &directed<Directed::kSquareRoot, T>;
+    case Directed::kNone:
+      break;
   }
   return nullptr;
 }

@@ -77,8 +77,7 @@ bool Selector::run(References& references) {
   code.bytes32 = bytes32_;
   code.bytes64 = bytes64_;
   code.predicates = std::max(predicate_count_, 1u);
-  code.frame_bytes = static_cast<std::uint32_t>(
-      align_up(function_.code.frame_bytes, kFrameAlign));
+  code.frame_bytes = static_cast<std::uint32_t>(align_up(function_.code.frame_bytes, kFrameAlign));
   code.parameter_bytes = function_.parameter_bytes;
   return true;
 }
@@ -104,9 +103,7 @@ bool Selector::prologue() {
 }
 
 bool Selector::finish_branches() {
-  const auto target = [&](std::uint32_t label) {
-    return step_of_[function_.code.labels[label]];
-  };
+  const auto target = [&](std::uint32_t label) { return step_of_[function_.code.labels[label]]; };
   for (const std::uint32_t step : branches_) {
     program_.steps[step].extra = target(program_.steps[step].extra);
   }
@@ -118,8 +115,7 @@ bool Selector::finish_branches() {
 
 bool Selector::take(std::uint32_t name) {
   for (unsigned i = 0; i < instruction_->modifier_count; ++i) {
-    if ((taken_ >> i & 1) == 0 &&
-        code().modifiers[instruction_->first_modifier + i].hash == name) {
+    if ((taken_ >> i & 1) == 0 && code().modifiers[instruction_->first_modifier + i].hash == name) {
       taken_ |= 1u << i;
       return true;
     }
@@ -172,11 +168,32 @@ std::optional<std::uint32_t> Selector::take_next() {
 
 void Selector::take_memory_hints() {
   constexpr std::uint32_t kHints[] = {
-      "ca"_n, "cg"_n, "cs"_n, "lu"_n, "cv"_n, "wb"_n, "wt"_n, "nc"_n, "weak"_n, "cta"_n,
-      "cluster"_n, "gpu"_n, "sys"_n, "L1::evict_normal"_n, "L1::evict_unchanged"_n,
-      "L1::evict_first"_n, "L1::evict_last"_n, "L1::no_allocate"_n, "L2::evict_normal"_n,
-      "L2::evict_first"_n, "L2::evict_last"_n, "L2::64B"_n, "L2::128B"_n, "L2::256B"_n,
-      "unified"_n, "mmio"_n,
+      "ca"_n,
+      "cg"_n,
+      "cs"_n,
+      "lu"_n,
+      "cv"_n,
+      "wb"_n,
+      "wt"_n,
+      "nc"_n,
+      "weak"_n,
+      "cta"_n,
+      "cluster"_n,
+      "gpu"_n,
+      "sys"_n,
+      "L1::evict_normal"_n,
+      "L1::evict_unchanged"_n,
+      "L1::evict_first"_n,
+      "L1::evict_last"_n,
+      "L1::no_allocate"_n,
+      "L2::evict_normal"_n,
+      "L2::evict_first"_n,
+      "L2::evict_last"_n,
+      "L2::64B"_n,
+      "L2::128B"_n,
+      "L2::256B"_n,
+      "unified"_n,
+      "mmio"_n,
   };
   for (const std::uint32_t hint : kHints) take(hint);
 }
@@ -212,6 +229,10 @@ bool Selector::need(std::size_t least, std::size_t most) {
 Row Selector::new_row(unsigned bytes) {
   const bool wide = bytes > 4;
   std::uint32_t& used = wide ? bytes64_ : bytes32_;
+  if (used > kRegisterFileBytesMax / 2) {
+    refuse("needs more registers than the limit");
+    used = 2 * kRow64Bytes;
+  }
   const Row row = Row::make(wide ? Row::Base::k64 : Row::Base::k32, used);
   used += bytes == 16 ? 2 * kRow64Bytes : wide ? kRow64Bytes : kRow32Bytes;
   return row;
@@ -342,18 +363,22 @@ bool Selector::source(const Operand& operand, Type type, Row& row, bool wider) {
     }
     case Operand::Kind::kInteger:
     case Operand::Kind::kFloat32:
-    case Operand::Kind::kFloat64: return immediate(operand, type, row);
-    case Operand::Kind::kSpecial: return special(operand, type, row);
+    case Operand::Kind::kFloat64:
+      return immediate(operand, type, row);
+    case Operand::Kind::kSpecial:
+      return special(operand, type, row);
     case Operand::Kind::kVariable:
     case Operand::Kind::kFrame:
     case Operand::Kind::kParameter:
     case Operand::Kind::kReturn:
-    case Operand::Kind::kFunction: return address_of(operand, type, row);
+    case Operand::Kind::kFunction:
+      return address_of(operand, type, row);
     case Operand::Kind::kLabel:
     case Operand::Kind::kTable:
     case Operand::Kind::kPrototype:
     case Operand::Kind::kVector:
-    case Operand::Kind::kSink: break;
+    case Operand::Kind::kSink:
+      break;
   }
   return refuse("has a malformed operand");
 }

@@ -36,6 +36,7 @@ struct References {
   std::vector<std::uint32_t> callees;
   std::vector<std::uint32_t> variables;
   bool indirect_calls = false;
+  bool unbounded_stack = false;  // alloca
   bool prints = false;
 };
 
@@ -71,9 +72,7 @@ class Selector {
 
   // Operands as rows. `wider`: a register larger than the type will do (cvt, ld, st).
   bool source(const Operand& operand, Type type, Row& row, bool wider = false);
-  bool source(std::size_t index, Type type, Row& row) {
-    return source(operand(index), type, row);
-  }
+  bool source(std::size_t index, Type type, Row& row) { return source(operand(index), type, row); }
   bool destination(const Operand& operand, Type type, Row& row, bool wider = false);
   bool destination(std::size_t index, Type type, Row& row) {
     return destination(operand(index), type, row);
@@ -136,7 +135,7 @@ class Selector {
   std::vector<Row> temporaries64_;
   std::size_t used32_ = 0;
   std::size_t used64_ = 0;
-  std::vector<std::uint32_t> step_of_;  // First step of each instruction.
+  std::vector<std::uint32_t> step_of_;   // First step of each instruction.
   std::vector<std::uint32_t> branches_;  // Steps whose `extra` is still a label.
   std::vector<std::uint32_t> tables_;    // Tables that still hold labels.
 };

@@ -104,7 +104,8 @@ class Formatter {
   }
 
   bool parse(const std::string& format, std::size_t& i, Conversion& into) {
-    while (i < format.size() && std::string_view("-+ #0").find(format[i]) != std::string_view::npos) {
+    while (i < format.size() &&
+           std::string_view("-+ #0").find(format[i]) != std::string_view::npos) {
       into.flags += format[i++];
     }
     if (into.flags.size() > 8) return false;
@@ -118,9 +119,12 @@ class Formatter {
       if (!number(format, i, into.precision)) into.precision = 0;
     }
     for (; i < format.size(); ++i) {
-      if (format[i] == 'h') into.narrow = into.narrow == 0 ? 2 : 1;
-      else if (std::string_view("lLjzt").find(format[i]) != std::string_view::npos) into.wide = true;
-      else break;
+      if (format[i] == 'h')
+        into.narrow = into.narrow == 0 ? 2 : 1;
+      else if (std::string_view("lLjzt").find(format[i]) != std::string_view::npos)
+        into.wide = true;
+      else
+        break;
     }
     if (i >= format.size()) return false;
     into.letter = format[i++];
@@ -147,21 +151,28 @@ class Formatter {
 
   void convert(const Conversion& conversion) {
     switch (conversion.letter) {
-      case '%': out_ += '%'; return;
+      case '%':
+        out_ += '%';
+        return;
       case 'd':
-      case 'i': return integer<std::int64_t, std::int32_t>(conversion);
+      case 'i':
+        return integer<std::int64_t, std::int32_t>(conversion);
       case 'o':
       case 'u':
       case 'x':
-      case 'X': return integer<std::uint64_t, std::uint32_t>(conversion);
-      case 'c': return add(conversion, "", take<std::int32_t>());
+      case 'X':
+        return integer<std::uint64_t, std::uint32_t>(conversion);
+      case 'c':
+        return add(conversion, "", take<std::int32_t>());
       case 's': {
         const auto address = take<std::uint64_t>();
         const std::string text = address == 0 ? "(null)" : reader_.text(address);
         return add(conversion, "", text.c_str());
       }
-      case 'p': return add(conversion, "", pointer_at(take<std::uint64_t>()));
-      default: return add(conversion, "", take<double>());
+      case 'p':
+        return add(conversion, "", pointer_at(take<std::uint64_t>()));
+      default:
+        return add(conversion, "", take<double>());
     }
   }
 
@@ -265,15 +276,20 @@ Flow system_call(Warp& warp, SystemCall call, const CallSite& site, Mask lanes) 
     const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
     const Arguments arguments(warp, site, lane);
     switch (call) {
-      case SystemCall::kNone: break;
+      case SystemCall::kNone:
+        break;
       case SystemCall::kPrint:
         if (!print(warp, lane, arguments)) return Flow::kFault;
         break;
-      case SystemCall::kAllocate: arguments.give(environment.allocate(arguments.at(0))); break;
+      case SystemCall::kAllocate:
+        arguments.give(environment.allocate(arguments.at(0)));
+        break;
       case SystemCall::kRelease:
         if (arguments.at(0) != 0) environment.release(arguments.at(0));
         break;
-      case SystemCall::kAssert: fail_assertion(warp, lane, arguments); break;
+      case SystemCall::kAssert:
+        fail_assertion(warp, lane, arguments);
+        break;
     }
   }
   if (call == SystemCall::kAssert) return warp.fault(FaultKind::kAssert, all);

@@ -38,7 +38,6 @@ class Translation {
         return Error{ErrorCode::kUnsupported, selector.error()};
       }
     }
-    find_addressed();
     for (const std::uint32_t kernel : module.kernels()) {
       if (!add_kernel(kernel)) return Error{ErrorCode::kInvalid, error_};
     }
@@ -104,6 +103,7 @@ class Translation {
     for (const std::uint32_t kernel : module.kernels()) {
       if (!reach(kernel, scanned, reached)) return false;
       for (const std::uint32_t function : reached) {
+        work_ += scanned[function].variables.size();
         for (const std::uint32_t variable : scanned[function].variables) {
           const bool dynamic = variables[variable].size == 0;
           if (variables[variable].space != Space::kShared || dynamic) continue;
@@ -169,9 +169,6 @@ class Translation {
       if (taken[i] && functions[i].defined && !functions[i].kernel) addressed_.push_back(i);
     }
   }
-  // The selectors told calls and addresses apart; an address is a superset of what may be called.
-  void find_addressed() {}
-
   // The local memory of the deepest call chain. False: it recurses, or calls what it computes.
   bool stack_depth(std::uint32_t kernel, std::uint32_t& bytes) {
     struct Visit {
@@ -184,13 +181,14 @@ class Translation {
     if (depth_state_.empty()) {
       depth_state_.assign(references_.size(), kNew);
       depth_.assign(references_.size(), 0);
+      unbounded_.assign(references_.size(), false);
     }
     bool bounded = true;
     while (!visits.empty()) {
       Visit& visit = visits.back();
       const References& references = references_[visit.function];
       depth_state_[visit.function] = kOpen;
-      if (references.indirect_calls) bounded = false;
+      if (references.indirect_calls || references.unbounded_stack) bounded = false;
       bool deeper = false;
       while (visit.next < references.callees.size() && !deeper) {
         const std::uint32_t callee = references.callees[visit.next];
@@ -200,7 +198,7 @@ class Translation {
           visits.push_back({callee, 0, 0});
           break;
         }
-        if (depth_state_[callee] == kDone && unbounded(callee)) bounded = false;
+        if (depth_state_[callee] == kDone && unbounded_[callee]) bounded = false;
         visit.below = std::max(visit.below, depth_[callee]);
         ++visit.next;
       }
@@ -210,14 +208,11 @@ class Translation {
       depth_[visit.function] =
           static_cast<std::uint32_t>(std::min<std::uint64_t>(total, kStackBytesMax + 1));
       depth_state_[visit.function] = kDone;
-      if (!bounded) unbounded_.push_back(visit.function);
+      unbounded_[visit.function] = !bounded;
       visits.pop_back();
     }
     bytes = depth_[kernel];
     return bounded;
-  }
-  bool unbounded(std::uint32_t function) const {
-    return std::find(unbounded_.begin(), unbounded_.end(), function) != unbounded_.end();
   }
 
   bool add_kernel(std::uint32_t index) {
@@ -268,7 +263,7 @@ class Translation {
   std::vector<bool> seen_;
   std::vector<std::uint8_t> depth_state_;
   std::vector<std::uint32_t> depth_;
-  std::vector<std::uint32_t> unbounded_;
+  std::vector<bool> unbounded_;
   std::uint64_t work_ = 0;
 };
 
@@ -330,8 +325,7 @@ std::vector<std::byte> Image::initial_bytes(std::uint32_t index) const {
   const Variable& variable = program_->module->variables()[index];
   std::vector<std::byte> bytes = variable.initial;
   for (const Relocation& relocation : variable.relocations) {
-    const std::uint64_t address =
-        relocated(*program_, addresses_, relocation) >> relocation.shift;
+    const std::uint64_t address = relocated(*program_, addresses_, relocation) >> relocation.shift;
     if (relocation.offset > bytes.size() || relocation.size > bytes.size() - relocation.offset) {
       continue;
     }

@@ -9,8 +9,31 @@
 namespace flyt::ptx {
 
 enum class Type : std::uint8_t {
-  kU8, kU16, kU32, kU64, kS8, kS16, kS32, kS64, kB8, kB16, kB32, kB64, kB128,
-  kF16, kBF16, kF32, kF64, kF16x2, kBF16x2, kU16x2, kS16x2, kTF32, kE4M3x2, kE5M2x2, kPred,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kB8,
+  kB16,
+  kB32,
+  kB64,
+  kB128,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,
+  kF16x2,
+  kBF16x2,
+  kU16x2,
+  kS16x2,
+  kTF32,
+  kE4M3x2,
+  kE5M2x2,
+  kPred,
 };
 
 std::optional<Type> type_named(std::uint32_t hash);

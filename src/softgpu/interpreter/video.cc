@@ -10,12 +10,18 @@ enum class Op : std::uint8_t { kAdd, kSubtract, kAverage, kDifference, kMinimum,
 
 std::int32_t combine(Op op, std::int32_t a, std::int32_t b) {
   switch (op) {
-    case Op::kAdd: return a + b;
-    case Op::kSubtract: return a - b;
-    case Op::kAverage: return (a + b + 1) >> 1;
-    case Op::kDifference: return a < b ? b - a : a - b;
-    case Op::kMinimum: return std::min(a, b);
-    case Op::kMaximum: return std::max(a, b);
+    case Op::kAdd:
+      return a + b;
+    case Op::kSubtract:
+      return a - b;
+    case Op::kAverage:
+      return (a + b + 1) >> 1;
+    case Op::kDifference:
+      return a < b ? b - a : a - b;
+    case Op::kMinimum:
+      return std::min(a, b);
+    case Op::kMaximum:
+      return std::max(a, b);
   }
   return 0;
 }
@@ -57,19 +63,50 @@ bool select_video(Selector& s) {
   Op op = Op::kAdd;
   unsigned bits = 8;
   switch (s.opcode()) {
-    case "vadd2"_n: bits = 16; op = Op::kAdd; break;
-    case "vsub2"_n: bits = 16; op = Op::kSubtract; break;
-    case "vavrg2"_n: bits = 16; op = Op::kAverage; break;
-    case "vabsdiff2"_n: bits = 16; op = Op::kDifference; break;
-    case "vmin2"_n: bits = 16; op = Op::kMinimum; break;
-    case "vmax2"_n: bits = 16; op = Op::kMaximum; break;
-    case "vadd4"_n: op = Op::kAdd; break;
-    case "vsub4"_n: op = Op::kSubtract; break;
-    case "vavrg4"_n: op = Op::kAverage; break;
-    case "vabsdiff4"_n: op = Op::kDifference; break;
-    case "vmin4"_n: op = Op::kMinimum; break;
-    case "vmax4"_n: op = Op::kMaximum; break;
-    default: return s.refuse_form();
+    case "vadd2"_n:
+      bits = 16;
+      op = Op::kAdd;
+      break;
+    case "vsub2"_n:
+      bits = 16;
+      op = Op::kSubtract;
+      break;
+    case "vavrg2"_n:
+      bits = 16;
+      op = Op::kAverage;
+      break;
+    case "vabsdiff2"_n:
+      bits = 16;
+      op = Op::kDifference;
+      break;
+    case "vmin2"_n:
+      bits = 16;
+      op = Op::kMinimum;
+      break;
+    case "vmax2"_n:
+      bits = 16;
+      op = Op::kMaximum;
+      break;
+    case "vadd4"_n:
+      op = Op::kAdd;
+      break;
+    case "vsub4"_n:
+      op = Op::kSubtract;
+      break;
+    case "vavrg4"_n:
+      op = Op::kAverage;
+      break;
+    case "vabsdiff4"_n:
+      op = Op::kDifference;
+      break;
+    case "vmin4"_n:
+      op = Op::kMinimum;
+      break;
+    case "vmax4"_n:
+      op = Op::kMaximum;
+      break;
+    default:
+      return s.refuse_form();
   }
   Type types[3];
   for (Type& type : types) {
@@ -82,9 +119,8 @@ bool select_video(Selector& s) {
   if (s.take("add"_n)) step.value |= 1 << 21;
   using U = std::uint32_t;
   step.handler = &lanewise_with<Packed, U, U, U, U>;
-  return s.need(4, 4) && s.destination(0, Type::kB32, step.d) &&
-         s.source(1, Type::kB32, step.a) && s.source(2, Type::kB32, step.b) &&
-         s.source(3, Type::kB32, step.c) && s.emit(step);
+  return s.need(4, 4) && s.destination(0, Type::kB32, step.d) && s.source(1, Type::kB32, step.a) &&
+         s.source(2, Type::kB32, step.b) && s.source(3, Type::kB32, step.c) && s.emit(step);
 }
 
 }  // namespace flyt::ptx

@@ -37,8 +37,8 @@ struct Frame {
   std::uint32_t offset32 = 0;
   std::uint32_t offset64 = 0;
   std::uint32_t predicates = 0;
-  std::uint32_t local = 0;    // Start of the frame in the thread's local memory.
-  std::uint32_t stack = 0;    // First free byte behind it.
+  std::uint32_t local = 0;  // Start of the frame in the thread's local memory.
+  std::uint32_t stack = 0;  // First free byte behind it.
   std::uint32_t depth = 0;
   std::uint32_t function = 0;
   friend bool operator==(const Frame&, const Frame&) = default;

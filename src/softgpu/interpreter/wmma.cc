@@ -25,8 +25,7 @@ std::optional<Fragment> fragment_of(Part part, Element element, const Shape& sha
   Fragment made{part, element, shape.m, shape.n, 0};
   if (part == Part::kA) made.columns = shape.k;
   if (part == Part::kB) made.rows = shape.k;
-  const unsigned needed =
-      made.rows * made.columns / kLanes / made.per_register();
+  const unsigned needed = made.rows * made.columns / kLanes / made.per_register();
   made.registers = std::max(needed, 1u);
   // Fragments of .f16 factors hold every element twice.
   if (part != Part::kC && element == Element::kF16) made.registers = 8;
@@ -36,8 +35,8 @@ std::optional<Fragment> fragment_of(Part part, Element element, const Shape& sha
 
 std::int64_t pack(const Fragment& f, bool by_column) {
   return static_cast<std::int64_t>(f.element) | static_cast<std::int64_t>(f.rows) << 8 |
-         static_cast<std::int64_t>(f.columns) << 16 |
-         static_cast<std::int64_t>(f.registers) << 24 | std::int64_t{by_column} << 32;
+         static_cast<std::int64_t>(f.columns) << 16 | static_cast<std::int64_t>(f.registers) << 24 |
+         std::int64_t{by_column} << 32;
 }
 Fragment unpack(std::int64_t value) {
   const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
@@ -98,8 +97,8 @@ Flow move_fragment(Warp& warp, const Step& step, Mask lanes) {
 void read_fragment(Warp& warp, const std::uint32_t* rows, const Fragment& fragment, Matrix& into) {
   const unsigned width = element_bits(fragment.element);
   each_element(fragment, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
-    into.at[i][j] = decode_element(fragment.element,
-                                   get_register(warp, Row{rows[r]}, lane) >> e * width % 64);
+    into.at[i][j] =
+        decode_element(fragment.element, get_register(warp, Row{rows[r]}, lane) >> e * width % 64);
   });
 }
 
@@ -228,11 +227,11 @@ bool select_multiply_fragments(Selector& s) {
   const auto byte = [](unsigned value, int place) {
     return static_cast<std::int64_t>(value) << place * 8;
   };
-  step.value = byte(shape->m, 0) | byte(shape->n, 1) | byte(shape->k, 2) |
-               byte(static_cast<unsigned>(elements[1]), 3) |
-               byte(static_cast<unsigned>(elements[2]), 4) |
-               byte(static_cast<unsigned>(elements[3]) << 4 | static_cast<unsigned>(elements[0]), 5) |
-               byte(saturate ? 1 : 0, 6);
+  step.value =
+      byte(shape->m, 0) | byte(shape->n, 1) | byte(shape->k, 2) |
+      byte(static_cast<unsigned>(elements[1]), 3) | byte(static_cast<unsigned>(elements[2]), 4) |
+      byte(static_cast<unsigned>(elements[3]) << 4 | static_cast<unsigned>(elements[0]), 5) |
+      byte(saturate ? 1 : 0, 6);
   step.extra = s.add_rows(rows);
   return s.emit(step);
 }

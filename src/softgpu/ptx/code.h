@@ -24,7 +24,7 @@ constexpr std::uint32_t hash_of(std::string_view text) {
 }
 
 namespace literals {
-consteval std::uint32_t operator""_n(const char* text, std::size_t size) {
+constexpr std::uint32_t operator""_n(const char* text, std::size_t size) {
   return hash_of({text, size});
 }
 }  // namespace literals
@@ -62,10 +62,10 @@ struct Operand {
     kSink,       // _
   };
   Kind kind = Kind::kSink;
-  bool negated = false;   // !%p
-  bool memory = false;    // [ ... ]; a register base has its offset in `value`
-  bool paired = false;    // The q of p|q.
-  bool paren = false;     // A vector written in parentheses: arguments of a call.
+  bool negated = false;     // !%p
+  bool memory = false;      // [ ... ]; a register base has its offset in `value`
+  bool paired = false;      // The q of p|q.
+  bool paren = false;       // A vector written in parentheses: arguments of a call.
   std::uint16_t count = 0;  // Of a vector.
   std::uint32_t index = 0;
   std::uint64_t bits = 0;
@@ -81,7 +81,7 @@ struct Instruction {
   std::uint32_t first_modifier = 0;
   std::uint32_t first_operand = 0;
   std::uint32_t line = 0;
-  std::uint32_t text = 0;        // Index of the spelling in Code::spellings.
+  std::uint32_t text = 0;  // Index of the spelling in Code::spellings.
 };
 
 // The shape of a call: sizes and alignments of what comes back and what goes in.
@@ -101,7 +101,7 @@ struct Code {
   std::vector<Operand> operands;
   std::vector<Register> registers;
   std::vector<FrameVariable> frame;
-  std::uint32_t frame_bytes = 0;   // Locals, call parameters, own parameters and returns.
+  std::uint32_t frame_bytes = 0;      // Locals, call parameters, own parameters and returns.
   std::vector<std::uint32_t> labels;  // Instruction index of each.
   std::vector<std::vector<std::uint32_t>> tables;  // Labels of a .branchtargets.
   std::vector<Prototype> prototypes;

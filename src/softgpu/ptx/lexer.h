@@ -10,14 +10,14 @@ namespace flyt::ptx {
 struct Token {
   enum class Kind : std::uint8_t {
     kEnd,
-    kIdentifier,  // text: foo, %r1, $L_2, _
-    kDotWord,     // text: without the dot: "global", "L1::no_allocate"
-    kInteger,     // bits
-    kFloat32,     // bits of 0f...
-    kFloat64,     // bits of 0d... or of a decimal literal
-    kString,      // text: between the quotes
+    kIdentifier,   // text: foo, %r1, $L_2, _
+    kDotWord,      // text: without the dot: "global", "L1::no_allocate"
+    kInteger,      // bits
+    kFloat32,      // bits of 0f...
+    kFloat64,      // bits of 0d... or of a decimal literal
+    kString,       // text: between the quotes
     kPunctuation,  // text: one character, or << or >>
-    kBad,         // text: what is wrong
+    kBad,          // text: what is wrong
   };
   Kind kind = Kind::kEnd;
   bool unsigned_suffix = false;

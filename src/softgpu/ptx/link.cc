@@ -149,8 +149,8 @@ class Linker {
 
 }  // namespace
 
-Result<std::shared_ptr<const Module>> link(
-    std::span<const std::shared_ptr<const Module>> modules, JitLog* log) {
+Result<std::shared_ptr<const Module>> link(std::span<const std::shared_ptr<const Module>> modules,
+                                           JitLog* log) {
   return Linker(log).run(modules);
 }
 

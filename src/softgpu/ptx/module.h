@@ -49,7 +49,7 @@ struct Relocation {
   std::uint32_t size = 8;    // Bytes to write: 8, 4, or 1 (see `shift`).
   std::uint32_t shift = 0;   // The address is shifted right by this many bits first (mask()).
   Target target = Target::kVariable;
-  bool generic = false;    // For .shared/.local targets; device memory has one address anyway.
+  bool generic = false;     // For .shared/.local targets; device memory has one address anyway.
   std::uint32_t index = 0;  // In Module::variables() or Module::functions().
   std::int64_t addend = 0;
 };
@@ -98,7 +98,7 @@ class Module {
 
   std::uint32_t version_major() const { return version_major_; }
   std::uint32_t version_minor() const { return version_minor_; }
-  std::uint32_t target() const { return target_; }              // 90 for sm_90 and sm_90a.
+  std::uint32_t target() const { return target_; }                   // 90 for sm_90 and sm_90a.
   std::string_view target_suffix() const { return target_suffix_; }  // "", "a" or "f".
 
  private:
@@ -122,7 +122,7 @@ Result<std::shared_ptr<const Module>> parse(std::string_view text, JitLog* log);
 // Joins modules as the linker does: extern declarations meet their definitions, weak and common
 // ones give way, two strong definitions of a name are an error. What stays undefined is an error
 // unless the interpreter provides it (vprintf, malloc, free, __assertfail).
-Result<std::shared_ptr<const Module>> link(
-    std::span<const std::shared_ptr<const Module>> modules, JitLog* log);
+Result<std::shared_ptr<const Module>> link(std::span<const std::shared_ptr<const Module>> modules,
+                                           JitLog* log);
 
 }  // namespace flyt::ptx

@@ -220,11 +220,9 @@ template <class Entries>
 std::optional<std::uint32_t> find_by_name(const Entries& entries,
                                           const std::vector<std::uint32_t>& order,
                                           std::string_view name) {
-  const auto found =
-      std::lower_bound(order.begin(), order.end(), name,
-                       [&](std::uint32_t index, std::string_view wanted) {
-                         return entries[index].name < wanted;
-                       });
+  const auto found = std::lower_bound(
+      order.begin(), order.end(), name,
+      [&](std::uint32_t index, std::string_view wanted) { return entries[index].name < wanted; });
   if (found == order.end() || entries[*found].name != name) return std::nullopt;
   return *found;
 }

@@ -45,10 +45,17 @@ class Parser {
   // What a name stands for inside a function.
   struct Entity {
     enum class Kind : std::uint8_t {
-      kRegister, kFrame, kVariable, kParameter, kReturn, kTable, kPrototype
+      kRegister,
+      kFrame,
+      kVariable,
+      kParameter,
+      kReturn,
+      kTable,
+      kPrototype
     };
     Kind kind = Kind::kRegister;
     std::uint32_t index = 0;
+    std::uint32_t depth = 0;  // Of the block that declared it.
   };
   struct RegisterRange {
     std::uint32_t first = 0;
@@ -150,11 +157,9 @@ class Parser {
   bool shape_words(Shape& shape);
   bool array_bounds(Shape& shape);
   bool initializer(Variable& variable, Shape& shape);
-  bool initializer_list(Variable& variable, const Shape& shape, std::uint64_t& at,
-                        unsigned depth);
+  bool initializer_list(Variable& variable, const Shape& shape, std::uint64_t& at, unsigned depth);
   bool initial_value(Variable& variable, const Shape& shape, std::uint64_t at);
-  bool masked_symbol(Variable& variable, const Shape& shape, std::uint64_t at,
-                     std::uint64_t mask);
+  bool masked_symbol(Variable& variable, const Shape& shape, std::uint64_t at, std::uint64_t mask);
   bool reserve_initial(Variable& variable, std::uint64_t bytes);
   bool symbol_address(Relocation& relocation);
   bool constant(Value& value, unsigned depth = 0);

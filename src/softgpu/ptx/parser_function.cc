@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "softgpu/ptx/parser.h"
 
@@ -62,6 +63,9 @@ bool Parser::parameter(Parameter& into, std::uint64_t& offset, bool declare) {
   offset = align_up(offset, into.align);
   if (shape.size > kParameterBytesMax || offset + shape.size > kParameterBytesMax) {
     return fail("parameters are larger than " + std::to_string(kParameterBytesMax) + " bytes");
+  }
+  if (in_register && (shape.size > 8 || !std::has_single_bit(shape.size))) {
+    return fail("register parameters of this size are not supported");
   }
   into.name = std::string(shape.name);
   into.offset = static_cast<std::uint32_t>(offset);
@@ -144,10 +148,10 @@ bool Parser::declare_parameters(Function& function) {
         shape.bytes = static_cast<std::uint8_t>(parameter.in_register);
         if (shape.bytes == 0) shape.kind = Register::Kind::kPredicate;
         parameter.in_register = static_cast<std::int32_t>(new_register(shape));
-        if (!declare(parameter.name,
-                     {Entity::Kind::kRegister, static_cast<std::uint32_t>(parameter.in_register)}))
+        if (!declare(parameter.name, {Entity::Kind::kRegister,
+                                      static_cast<std::uint32_t>(parameter.in_register), 0}))
           return false;
-      } else if (parameter.name != "_" && !declare(parameter.name, {kind, i})) {
+      } else if (parameter.name != "_" && !declare(parameter.name, {kind, i, 0})) {
         return false;
       }
     }
@@ -192,9 +196,10 @@ bool Parser::pop_scope() {
 
 bool Parser::declare(std::string_view name, Entity entity) {
   Scope& scope = scopes_.back();
+  entity.depth = static_cast<std::uint32_t>(scopes_.size());
   const auto [found, added] = names_.try_emplace(name, entity);
   if (!added) {
-    if (std::find(scope.names.begin(), scope.names.end(), name) != scope.names.end()) {
+    if (found->second.depth == entity.depth) {
       return fail("Duplicate definition of variable '" + std::string(name) + "'");
     }
     scope.hidden.emplace_back(name, found->second);
@@ -279,7 +284,7 @@ bool Parser::one_register(TypeFacts type) {
   if (code().registers.size() + count > kRegistersMax) return fail("too many registers");
   const auto first = static_cast<std::uint32_t>(code().registers.size());
   code().registers.resize(first + count, shape);
-  if (!range) return declare(name, {Entity::Kind::kRegister, first});
+  if (!range) return declare(name, {Entity::Kind::kRegister, first, 0});
   const auto [found, added] = ranges_.try_emplace(name, RegisterRange{first, count});
   if (!added) {
     scopes_.back().hidden_ranges.emplace_back(name, found->second);
@@ -309,7 +314,7 @@ bool Parser::frame_variable() {
     code().frame_bytes = std::max(code().frame_bytes, frame_offset_);
     code().frame.push_back(made);
     const auto index = static_cast<std::uint32_t>(code().frame.size() - 1);
-    if (!declare(shape.name, {Entity::Kind::kFrame, index})) return false;
+    if (!declare(shape.name, {Entity::Kind::kFrame, index, 0})) return false;
   } while (accept(","));
   return expect(";");
 }
@@ -337,7 +342,7 @@ bool Parser::branch_targets(std::string_view name) {
     code().tables[table].push_back(0);
     scopes_.back().pending.push_back({label, true, table, index, line});
   } while (accept(","));
-  return declare(name, {Entity::Kind::kTable, table}) && expect(";");
+  return declare(name, {Entity::Kind::kTable, table, 0}) && expect(";");
 }
 
 // .calltargets names functions of one prototype; that of the first one serves.
@@ -362,7 +367,7 @@ bool Parser::call_targets(std::string_view name) {
   } while (accept(","));
   code().prototypes.push_back(std::move(made));
   const auto index = static_cast<std::uint32_t>(code().prototypes.size() - 1);
-  return declare(name, {Entity::Kind::kPrototype, index}) && expect(";");
+  return declare(name, {Entity::Kind::kPrototype, index, 0}) && expect(";");
 }
 
 bool Parser::call_prototype(std::string_view name) {
@@ -380,7 +385,7 @@ bool Parser::call_prototype(std::string_view name) {
   for (const auto& p : parameters) made.parameters.push_back({p.size, p.align, p.offset});
   code().prototypes.push_back(std::move(made));
   const auto index = static_cast<std::uint32_t>(code().prototypes.size() - 1);
-  return declare(name, {Entity::Kind::kPrototype, index}) && expect(";");
+  return declare(name, {Entity::Kind::kPrototype, index, 0}) && expect(";");
 }
 
 }  // namespace flyt::ptx

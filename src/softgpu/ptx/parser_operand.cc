@@ -54,8 +54,7 @@ bool Parser::instruction(Token opcode, std::int32_t guard, bool negated) {
   for (const Operand& operand : operands) code().operands.push_back(operand);
   // Labels were noted by their place in the list; now the place in the function is known.
   for (auto pending = scopes_.back().pending.rbegin();
-       pending != scopes_.back().pending.rend() && pending->index == ~std::uint32_t{0};
-       ++pending) {
+       pending != scopes_.back().pending.rend() && pending->index == ~std::uint32_t{0}; ++pending) {
     pending->index = made.first_operand + pending->table;
   }
   code().instructions.push_back(made);
@@ -137,7 +136,7 @@ bool Parser::number_operand(Operand& into) {
   Value value;
   if (!constant(value)) return false;
   into.bits = value.bits;
-  into.kind = !value.is_float    ? Operand::Kind::kInteger
+  into.kind = !value.is_float   ? Operand::Kind::kInteger
               : value.is_single ? Operand::Kind::kFloat32
                                 : Operand::Kind::kFloat64;
   return true;
@@ -152,8 +151,7 @@ bool Parser::offset(Operand& into) {
     if (!constant_unary(value, 0)) return false;
     if (value.is_float) return fail("an offset is an integer");
     const auto before = static_cast<std::uint64_t>(into.value);
-    into.value =
-        static_cast<std::int64_t>(minus ? before - value.bits : before + value.bits);
+    into.value = static_cast<std::int64_t>(minus ? before - value.bits : before + value.bits);
   }
   return true;
 }
@@ -191,13 +189,27 @@ bool Parser::name_in_function(std::string_view name, Operand& into) {
   if (found == names_.end()) return false;
   into.index = found->second.index;
   switch (found->second.kind) {
-    case Entity::Kind::kRegister: into.kind = Operand::Kind::kRegister; break;
-    case Entity::Kind::kFrame: into.kind = Operand::Kind::kFrame; break;
-    case Entity::Kind::kVariable: into.kind = Operand::Kind::kVariable; break;
-    case Entity::Kind::kParameter: into.kind = Operand::Kind::kParameter; break;
-    case Entity::Kind::kReturn: into.kind = Operand::Kind::kReturn; break;
-    case Entity::Kind::kTable: into.kind = Operand::Kind::kTable; break;
-    case Entity::Kind::kPrototype: into.kind = Operand::Kind::kPrototype; break;
+    case Entity::Kind::kRegister:
+      into.kind = Operand::Kind::kRegister;
+      break;
+    case Entity::Kind::kFrame:
+      into.kind = Operand::Kind::kFrame;
+      break;
+    case Entity::Kind::kVariable:
+      into.kind = Operand::Kind::kVariable;
+      break;
+    case Entity::Kind::kParameter:
+      into.kind = Operand::Kind::kParameter;
+      break;
+    case Entity::Kind::kReturn:
+      into.kind = Operand::Kind::kReturn;
+      break;
+    case Entity::Kind::kTable:
+      into.kind = Operand::Kind::kTable;
+      break;
+    case Entity::Kind::kPrototype:
+      into.kind = Operand::Kind::kPrototype;
+      break;
   }
   return true;
 }
@@ -245,8 +257,7 @@ bool Parser::name_operand(Operand& into) {
     return true;
   }
   into.kind = Operand::Kind::kLabel;
-  scopes_.back().pending.push_back(
-      {name.text, false, 0, ~std::uint32_t{0}, name.line});
+  scopes_.back().pending.push_back({name.text, false, 0, ~std::uint32_t{0}, name.line});
   return true;
 }
 

@@ -95,6 +95,12 @@ bool Parser::one_variable(Variable made, bool in_function, const Shape& common) 
     if (made.space == Space::kShared || made.space == Space::kLocal) {
       return fail("variables of this space cannot be initialised");
     }
+    // Its address may stand in its own initial value.
+    if (!in_function && !variable_names_.contains(made.name)) {
+      Variable declared = made;
+      declared.linkage = Linkage::kExtern;
+      if (!add_variable(std::move(declared), false, shape.name)) return false;
+    }
     if (!initializer(made, shape)) return false;
     if (shape.unsized) made.size = made.initial.size();
     if (made.initial.size() > made.size) return fail("too many initial values");
@@ -116,7 +122,7 @@ bool Parser::add_variable(Variable made, bool in_function, std::string_view spel
   if (in_function) {
     made.name = current().name + "::" + made.name;
     variables.push_back(std::move(made));
-    return declare(spelled, {Entity::Kind::kVariable, next});
+    return declare(spelled, {Entity::Kind::kVariable, next, 0});
   }
   const auto [found, added] = variable_names_.try_emplace(made.name, next);
   if (added) {
@@ -237,8 +243,7 @@ bool Parser::symbol_address(Relocation& relocation) {
   return true;
 }
 
-bool Parser::store_constant(Variable& variable, const Shape& shape, std::uint64_t at,
-                            Value value) {
+bool Parser::store_constant(Variable& variable, const Shape& shape, std::uint64_t at, Value value) {
   std::uint64_t bits = value.bits;
   const bool floating = shape.type.kind == Register::Kind::kFloat;
   if (value.is_float && shape.type.bytes == 4) {
@@ -275,14 +280,30 @@ bool stands_in(const Token& token, std::string_view level) {
 
 bool apply(char op, std::uint64_t right, std::uint64_t& left) {
   switch (op) {
-    case '|': left |= right; return true;
-    case '^': left ^= right; return true;
-    case '&': left &= right; return true;
-    case '<': left = right > 63 ? 0 : left << right; return true;
-    case '>': left = right > 63 ? 0 : left >> right; return true;
-    case '+': left += right; return true;
-    case '-': left -= right; return true;
-    case '*': left *= right; return true;
+    case '|':
+      left |= right;
+      return true;
+    case '^':
+      left ^= right;
+      return true;
+    case '&':
+      left &= right;
+      return true;
+    case '<':
+      left = right > 63 ? 0 : left << right;
+      return true;
+    case '>':
+      left = right > 63 ? 0 : left >> right;
+      return true;
+    case '+':
+      left += right;
+      return true;
+    case '-':
+      left -= right;
+      return true;
+    case '*':
+      left *= right;
+      return true;
     case '/':
       if (right == 0) return false;
       left /= right;

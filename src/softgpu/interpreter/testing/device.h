@@ -118,9 +118,8 @@ class TestDevice final : public Environment {
     const auto& variables = module_of(**program).variables();
     std::vector<std::uint64_t> addresses;
     for (const Variable& variable : variables) {
-      addresses.push_back(Image::takes_memory(variable)
-                              ? allocate(std::max<std::uint64_t>(variable.size, 1))
-                              : 0);
+      addresses.push_back(
+          Image::takes_memory(variable) ? allocate(std::max<std::uint64_t>(variable.size, 1)) : 0);
     }
     image_ = Image::load(*program, addresses);
     for (std::uint32_t i = 0; i < variables.size(); ++i) {

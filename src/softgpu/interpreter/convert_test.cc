@@ -1,0 +1,147 @@
+#include <cmath>
+
+#include "softgpu/interpreter/numeric.h"
+#include "softgpu/interpreter/testing/operate.h"
+
+namespace flyt::ptx {
+namespace {
+
+TEST(Convert, ExtendsBySignOfTheSourceAndCuts) {
+  const std::vector<std::uint32_t> a = {0x80, 0x7f, 0x12345680, 0xffffffff};
+  using Words = std::vector<std::uint32_t>;
+  EXPECT_EQ(operate<std::uint32_t>("cvt.s32.s8 %d, %a;", a),
+            (Words{0xffffff80, 0x7f, 0xffffff80, 0xffffffff}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.u32.u8 %d, %a;", a), (Words{0x80, 0x7f, 0x80, 0xff}));
+  EXPECT_EQ(operate<std::uint64_t>("cvt.s64.s32 %d, %a;", a)[3], ~std::uint64_t{0});
+  EXPECT_EQ(operate<std::uint64_t>("cvt.u64.u32 %d, %a;", a)[3], 0xffffffffull);
+  EXPECT_EQ(operate<std::uint64_t>("cvt.s16.s8 %d, %a;", a)[0], 0xffffffffffffff80ull);
+}
+
+TEST(Convert, SaturatesIntegers) {
+  const std::vector<std::int32_t> a = {-1, 127, 128, 70000, -70000};
+  EXPECT_EQ(operate<std::int32_t>("cvt.sat.s8.s32 %d, %a;", a),
+            (std::vector<std::int32_t>{-1, 127, 127, 127, -128}));
+  EXPECT_EQ(operate<std::int32_t>("cvt.sat.u16.s32 %d, %a;", a),
+            (std::vector<std::int32_t>{0, 127, 128, 65535, 0}));
+}
+
+TEST(Convert, RoundsFloatsToIntegersAndClamps) {
+  const std::vector<float> a = {2.5f, -2.5f, 3.5f, 3e9f, -3e9f, NAN, 1e30f, -0.4f};
+  using Ints = std::vector<std::int32_t>;
+  EXPECT_EQ(operate<std::int32_t>("cvt.rni.s32.f32 %d, %a;", a),
+            (Ints{2, -2, 4, INT32_MAX, INT32_MIN, 0, INT32_MAX, 0}));
+  EXPECT_EQ(operate<std::int32_t>("cvt.rzi.s32.f32 %d, %a;", a),
+            (Ints{2, -2, 3, INT32_MAX, INT32_MIN, 0, INT32_MAX, 0}));
+  EXPECT_EQ(operate<std::int32_t>("cvt.rmi.s32.f32 %d, %a;", a),
+            (Ints{2, -3, 3, INT32_MAX, INT32_MIN, 0, INT32_MAX, -1}));
+  EXPECT_EQ(operate<std::int32_t>("cvt.rpi.s32.f32 %d, %a;", a),
+            (Ints{3, -2, 4, INT32_MAX, INT32_MIN, 0, INT32_MAX, 0}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rzi.u32.f32 %d, %a;", a),
+            (std::vector<std::uint32_t>{2, 0, 3, 3000000000u, 0, 0, ~0u, 0}));
+  EXPECT_EQ(operate<std::int64_t>("cvt.rzi.s64.f32 %d, %a;", a)[6], INT64_MAX);
+  EXPECT_EQ(operate<float>("cvt.rni.f32.f32 %d, %a;", a)[0], 2.0f);
+}
+
+TEST(Convert, RoundsIntegersToFloatsInEveryDirection) {
+  const std::vector<std::uint64_t> a = {0x1000001, 0xffffffffffffffff, 0x20000000000001, 5};
+  EXPECT_EQ(operate<float>("cvt.rz.f32.u64 %d, %a;", a)[0], 16777216.0f);
+  EXPECT_EQ(operate<float>("cvt.rp.f32.u64 %d, %a;", a)[0], 16777218.0f);
+  EXPECT_EQ(operate<float>("cvt.rn.f32.u64 %d, %a;", a)[1], 0x1p64f);
+  EXPECT_EQ(operate<float>("cvt.rm.f32.u64 %d, %a;", a)[1], 0x1.fffffep63f);
+  EXPECT_EQ(operate<double>("cvt.rn.f64.u64 %d, %a;", a)[2], 0x1p53);
+  EXPECT_EQ(operate<double>("cvt.rp.f64.u64 %d, %a;", a)[2], 0x1.0000000000001p53);
+  EXPECT_EQ(operate<std::uint16_t>("cvt.rn.f16.u64 %d, %a;", a)[3], 0x4500);
+}
+
+TEST(Convert, NarrowsDoublesInEveryDirection) {
+  const auto a = double_edges();
+  const auto down = operate<float>("cvt.rm.f32.f64 %d, %a;", a);
+  const auto up = operate<float>("cvt.rp.f32.f64 %d, %a;", a);
+  const auto nearest = operate<float>("cvt.rn.f32.f64 %d, %a;", a);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != a[i]) continue;
+    EXPECT_EQ(nearest[i], static_cast<float>(a[i]));
+    EXPECT_LE(static_cast<double>(down[i]), a[i]);
+    EXPECT_GE(static_cast<double>(up[i]), a[i]);
+    const bool exact = static_cast<double>(nearest[i]) == a[i];
+    EXPECT_EQ(up[i], exact ? down[i] : std::nextafter(down[i], INFINITY));
+  }
+}
+
+TEST(Convert, KnowsEveryHalfBothWays) {
+  std::vector<std::uint16_t> a;
+  for (unsigned bits = 0; bits < 0x10000; ++bits) a.push_back(static_cast<std::uint16_t>(bits));
+  const auto wide = operate<float>("cvt.f32.f16 %d, %a;", a);
+  const auto back = operate<std::uint16_t>("cvt.f32.f16 %x0, %a; cvt.rn.f16.f32 %d, %x0;", a);
+  for (unsigned i = 0; i < 0x10000; ++i) {
+    const double value = widen(i, kHalfFormat);
+    if (value != value) {
+      ASSERT_EQ(back[i], 0x7fff);
+      continue;
+    }
+    ASSERT_EQ(static_cast<double>(wide[i]), value);
+    ASSERT_EQ(back[i], i);
+  }
+}
+
+TEST(Convert, RoundsFloatsToHalvesLikeTheExactWay) {
+  std::vector<float> a = float_edges();
+  for (std::uint32_t bits = 0x33000000; bits < 0x48000000; bits += 70001) {
+    a.push_back(float_of(bits));
+  }
+  const auto half = operate<std::uint16_t>("cvt.rn.f16.f32 %d, %a;", a);
+  const auto toward_zero = operate<std::uint16_t>("cvt.rz.f16.f32 %d, %a;", a);
+  const auto bfloat = operate<std::uint16_t>("cvt.rn.bf16.f32 %d, %a;", a);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(half[i], narrow(a[i], kHalfFormat, Rounding::kNearest, false)) << a[i];
+    ASSERT_EQ(toward_zero[i], narrow(a[i], kHalfFormat, Rounding::kZero, false)) << a[i];
+    ASSERT_EQ(bfloat[i], narrow(a[i], kBfloatFormat, Rounding::kNearest, false)) << a[i];
+  }
+}
+
+TEST(Convert, PacksTwoFloatsTheFirstOneHigh) {
+  const std::vector<float> a = {1, -70000};
+  const std::vector<float> b = {2, 0.5f};
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rn.f16x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint32_t>{0x3c004000, 0xfc003800}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rn.relu.bf16x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint32_t>{0x3f804000, 0x00003f00}));
+  EXPECT_EQ(operate<std::uint16_t>("cvt.rn.satfinite.e4m3x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint16_t>{0x3840, 0xfe30}));
+  EXPECT_EQ(operate<std::uint16_t>("cvt.rn.satfinite.e5m2x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint16_t>{0x3c40, 0xfb38}));
+}
+
+TEST(Convert, KnowsEveryByteFloat) {
+  std::vector<std::uint16_t> a;
+  for (unsigned bits = 0; bits < 256; ++bits) a.push_back(static_cast<std::uint16_t>(bits));
+  const auto halves = operate<std::uint32_t>("cvt.rn.f16x2.e4m3x2 %d, %a;", a);
+  EXPECT_EQ(halves[0x38], 0x3c00u);
+  EXPECT_EQ(halves[0x7e], 0x5f00u);  // 448
+  EXPECT_EQ(halves[0x7f], 0x7fffu);
+  EXPECT_EQ(halves[0x01], 0x1800u);  // 2^-9
+}
+
+TEST(Convert, RoundsToTf32) {
+  const std::vector<std::uint32_t> a = {0x3f801000, 0x3f800fff, 0x3f803000};
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rna.tf32.f32 %d, %a;", a),
+            (std::vector<std::uint32_t>{0x3f802000, 0x3f800000, 0x3f804000}));
+}
+
+TEST(Move, PacksAndUnpacksVectors) {
+  const std::vector<std::uint64_t> a = {0x0123456789abcdef};
+  EXPECT_EQ(operate<std::uint64_t>("mov.b64 {%x0, %x1}, %a; mov.b64 %d, {%x1, %x0};", a)[0],
+            0x89abcdef01234567u);
+  EXPECT_EQ(operate<std::uint64_t>(".reg .b16 %h<4>; mov.b64 {%h0, %h1, %h2, %h3}, %a;"
+                                   "mov.b64 %d, {%h3, %h2, %h1, %h0};",
+                                   a)[0],
+            0xcdef89ab45670123u);
+  EXPECT_EQ(operate<std::uint32_t>("mov.b64 {_, %d}, %a;", a)[0], 0x01234567u);
+  EXPECT_EQ(operate<std::uint64_t>(".reg .b128 %w; mov.b128 %w, {%a, 5}; mov.b128 {%t1, %t2}, %w;"
+                                   "add.u64 %d, %t1, %t2;",
+                                   a)[0],
+            0x0123456789abcdf4u);
+}
+
+}  // namespace
+}  // namespace flyt::ptx

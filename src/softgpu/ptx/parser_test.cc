@@ -1,0 +1,186 @@
+#include <cstring>
+
+#include "gtest/gtest.h"
+#include "softgpu/interpreter/grid.h"
+#include "softgpu/ptx/module.h"
+
+namespace flyt::ptx {
+namespace {
+
+const std::string kHeader = ".version 8.6\n.target sm_90a\n.address_size 64\n";
+
+// Why the text is refused, by the parser or the translation; empty: it is not.
+std::string refusal(const std::string& text, std::string* log = nullptr) {
+  JitLog jit;
+  auto module = parse(text, &jit);
+  std::string error;
+  if (!module) {
+    error = module.error().message;
+  } else if (auto program = translate(*module, &jit); !program) {
+    error = program.error().message;
+  }
+  if (log != nullptr) *log = jit.errors();
+  return error;
+}
+
+std::string in_kernel(const std::string& body) {
+  return kHeader +
+         ".visible .entry k(.param .u64 p) {\n.reg .b32 %r<10>; .reg .b64 %d<10>; "
+         ".reg .pred %p<4>;\n" +
+         body + "\nret;\n}\n";
+}
+
+TEST(Parser, ReadsWhatAModuleDeclares) {
+  auto parsed = parse(kHeader + R"(
+    .visible .const .align 4 .f32 scale[2] = {1.5, 0f40000000};
+    .global .align 8 .u64 pointers[3] = {scale, generic(scale)+4, pointers};
+    .weak .global .u32 counter;
+    .visible .entry k(.param .u32 a, .param .align 8 .b8 s[12], .param .u64 .ptr .global .align 4 p)
+      .maxntid 128, 2, 1 .minnctapersm 3 .reqnctapercluster 2
+    { ret; }
+    .extern .func (.param .b32 r) helper(.param .b64 x);
+  )",
+                      nullptr);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const Module& module = **parsed;
+  EXPECT_EQ(module.target(), 90u);
+  EXPECT_EQ(module.target_suffix(), "a");
+  ASSERT_EQ(module.kernels().size(), 1u);
+  const Function& kernel = module.functions()[module.kernels()[0]];
+  EXPECT_EQ(kernel.parameter_bytes, 32u);
+  EXPECT_EQ(kernel.parameters[1].offset, 8u);
+  EXPECT_EQ(kernel.parameters[1].size, 12u);
+  EXPECT_EQ(kernel.parameters[2].offset, 24u);
+  EXPECT_EQ(kernel.maxntid, (std::array<std::uint32_t, 3>{128, 2, 1}));
+  EXPECT_EQ(kernel.minnctapersm, 3u);
+  EXPECT_EQ(kernel.reqnctapercluster[0], 2u);
+  const Variable& scale = module.variables()[*module.find_variable("scale")];
+  float values[2];
+  ASSERT_EQ(scale.initial.size(), sizeof(values));
+  std::memcpy(values, scale.initial.data(), sizeof(values));
+  EXPECT_EQ(values[0], 1.5f);
+  EXPECT_EQ(values[1], 2.0f);
+  const Variable& pointers = module.variables()[*module.find_variable("pointers")];
+  ASSERT_EQ(pointers.relocations.size(), 3u);
+  EXPECT_EQ(pointers.relocations[1].addend, 4);
+  EXPECT_FALSE(module.functions()[*module.find_function("helper")].defined);
+  EXPECT_FALSE(module.find_variable("nothing").has_value());
+}
+
+TEST(Parser, NamesTheInstructionAndLineItCannotExecute) {
+  std::string log;
+  const std::string error =
+      refusal(in_kernel("\nmov.u32 %r1, 1;\nsuld.b.1d.b32.trap %r1, %r2;"), &log);
+  EXPECT_EQ(error, "PTX line 8: Instruction 'suld.b.1d.b32.trap' is not supported");
+  EXPECT_EQ(log, "ptxas error   : line 8: Instruction 'suld.b.1d.b32.trap' is not supported\n");
+  EXPECT_NE(refusal(in_kernel("add.f32x2 %d1, %d2, %d3;")).find("'add.f32x2'"), std::string::npos);
+  EXPECT_NE(refusal(in_kernel("add.bogus.u32 %r1, %r2, %r3;")).find("modifier"), std::string::npos);
+  EXPECT_NE(refusal(in_kernel("wgmma.fence.sync.aligned;")).find("'wgmma.fence.sync.aligned'"),
+            std::string::npos);
+}
+
+TEST(Parser, ChecksSizesAndKindsOfOperands) {
+  EXPECT_NE(refusal(in_kernel("add.u32 %r1, %d2, 1;")), "");
+  EXPECT_NE(refusal(in_kernel("add.u32 5, %r2, 1;")), "");
+  EXPECT_NE(refusal(in_kernel("add.u32 %r1, %p1, 1;")), "");
+  EXPECT_NE(refusal(in_kernel("add.f32 %r1, %r2, 1;")), "");
+  EXPECT_NE(refusal(in_kernel("setp.eq.u32 %r1, %r2, 1;")), "");
+  EXPECT_NE(refusal(in_kernel("@%r1 bra out; out:")), "");
+  EXPECT_NE(refusal(in_kernel("ld.global.u32 %r1, %d1;")), "");
+  EXPECT_NE(refusal(in_kernel("add.u32 %r1, %r2;")), "");
+  EXPECT_EQ(refusal(in_kernel("ld.global.s8 %d1, [%d2+-4];")), "");
+}
+
+TEST(Parser, RefusesUnknownAndRepeatedNames) {
+  EXPECT_NE(refusal(in_kernel("add.u32 %r1, %r2, %nothing;")), "");
+  EXPECT_NE(refusal(in_kernel("add.u32 %r1, %r2, %r10;")), "");
+  EXPECT_NE(refusal(in_kernel("bra nowhere;")).find("nowhere"), std::string::npos);
+  EXPECT_NE(refusal(in_kernel("a: a: ")), "");
+  EXPECT_NE(refusal(kHeader + ".entry k() {ret;} .entry k() {ret;}"), "");
+  EXPECT_NE(refusal(kHeader + ".global .u32 x; .global .u32 x;"), "");
+}
+
+TEST(Parser, KeepsLabelsAndNamesOfBlocksApart) {
+  EXPECT_EQ(refusal(in_kernel(R"(
+    { .reg .pred %q; .reg .b64 %r1; mov.u64 %r1, 3; wait: @%q bra wait; bra out; }
+    { .reg .pred %q; wait: @%q bra wait; }
+    mov.u32 %r1, 3; out:
+  )")),
+            "");
+  EXPECT_NE(refusal(in_kernel("{ inside: } bra inside;")), "");
+}
+
+TEST(Parser, ReadsDebugAndPragmaDirectives) {
+  EXPECT_EQ(refusal(kHeader + R"(
+    .file 1 "a.cu", 1, 2
+    .pragma "nounroll";
+    .visible .entry k() {
+      .loc 1 2 3, function_name $L__info_string0, inlined_at 1 3 4
+      .pragma "nounroll";
+      ret;
+    }
+    .section .debug_str { $L__info_string0: .b8 95, 90 .b8 0 }
+  )"),
+            "");
+}
+
+TEST(Parser, RefusesWhatIsTooLargeOrTooDeep) {
+  EXPECT_NE(refusal(in_kernel(std::string(100, '{'))), "");
+  EXPECT_NE(refusal(in_kernel(".reg .b32 %many<2000000000>;")), "");
+  EXPECT_NE(refusal(in_kernel(".local .b8 big[100000000];")), "");
+  EXPECT_NE(refusal(kHeader + ".global .b8 big[99999999999999999];"), "");
+  EXPECT_NE(refusal(kHeader + ".global .b32 big[4294967296][4294967296];"), "");
+  EXPECT_NE(refusal(kHeader + ".global .u32 x = " + std::string(100000, '(') + "1;"), "");
+  EXPECT_NE(refusal(kHeader + ".global .u32 x = " + std::string(100000, '-') + "1;"), "");
+  EXPECT_NE(refusal(kHeader + ".global .u32 x[9] = " + std::string(100000, '{') + "1;"), "");
+  EXPECT_NE(refusal(kHeader + ".entry k(.param .b8 a[40000]) {ret;}"), "");
+}
+
+TEST(Parser, RefusesEveryTruncationWithoutHarm) {
+  const std::string text = kHeader + R"(
+    .global .align 8 .u64 t[2] = {generic(t)+8, 0xFF};
+    .visible .entry k(.param .u64 p) {
+      .reg .b32 %r<4>; .reg .pred %p;
+      mov.u32 %r1, %tid.x; setp.eq.u32 %p, %r1, 0; @!%p bra out; { add.u32 %r2, %r1, -1; }
+      out: ret;
+    })";
+  for (std::size_t size = 0; size + 1 < text.size(); ++size) {
+    const std::string part = text.substr(0, size);
+    const std::string why = refusal(part);
+    // A prefix that ends between two directives is a smaller module.
+    if (why.empty()) continue;
+    EXPECT_NE(why.find("PTX line"), std::string::npos);
+  }
+}
+
+TEST(Link, ResolvesWhatOtherModulesDefine) {
+  const auto one = parse(kHeader + R"(
+    .extern .func (.param .b32 r) f(.param .b32 x);
+    .extern .global .u32 shared_counter;
+    .visible .entry k() { .reg .b32 %r; .reg .b64 %d; mov.u64 %d, shared_counter;
+      { .param .b32 a; .param .b32 b; st.param.b32 [a], 1; call (b), f, (a); } ret; }
+  )",
+                         nullptr);
+  const auto two = parse(kHeader + R"(
+    .visible .global .u32 shared_counter = 5;
+    .visible .func (.param .b32 r) f(.param .b32 x) { st.param.b32 [r], 3; ret; }
+  )",
+                         nullptr);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_FALSE(translate(*one, nullptr).ok());
+  const std::shared_ptr<const Module> modules[] = {*one, *two};
+  const auto linked = link(modules, nullptr);
+  ASSERT_TRUE(linked.ok()) << linked.error().message;
+  EXPECT_TRUE((*linked)->functions()[*(*linked)->find_function("f")].defined);
+  EXPECT_EQ((*linked)->variables().size(), 1u);
+  EXPECT_TRUE(translate(*linked, nullptr).ok());
+  const std::shared_ptr<const Module> twice[] = {*one, *two, *two};
+  JitLog log;
+  EXPECT_FALSE(link(twice, &log).ok());
+  EXPECT_NE(log.errors().find("Multiple definition"), std::string::npos);
+  const std::shared_ptr<const Module> alone[] = {*one};
+  EXPECT_NE(link(alone, nullptr).error().message.find("shared_counter"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace flyt::ptx

@@ -1,0 +1,68 @@
+// Any bytes as PTX: they are refused or executed within limits, never more.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "softgpu/interpreter/grid.h"
+
+namespace {
+
+using namespace flyt::ptx;
+
+class Nothing final : public Environment {
+ public:
+  void print(std::string_view) override {}
+  void assertion(std::string_view) override {}
+  std::uint64_t allocate(std::uint64_t) override { return 0; }
+  void release(std::uint64_t) override {}
+};
+
+constexpr std::uint64_t kVariableBytesMax = 1u << 20;
+constexpr std::size_t kMemoryBytes = 64u << 10;
+
+void run_all(const std::shared_ptr<const Program>& program) {
+  const auto& variables = module_of(*program).variables();
+  MemoryMap memory;
+  std::vector<std::vector<std::uint64_t>> storage;
+  std::vector<std::uint64_t> addresses;
+  for (const Variable& variable : variables) {
+    addresses.push_back(0);
+    if (!Image::takes_memory(variable) || variable.size > kVariableBytesMax) continue;
+    storage.emplace_back(variable.size / 8 + 1);
+    addresses.back() = flyt::address_of(storage.back().data());
+    memory.add(addresses.back(), storage.back().size() * 8);
+  }
+  storage.emplace_back(kMemoryBytes / 8);
+  const std::uint64_t buffer = flyt::address_of(storage.back().data());
+  memory.add(buffer, kMemoryBytes);
+  const auto image = Image::load(program, addresses);
+  Nothing environment;
+  for (std::uint32_t i = 0; i < module_of(*program).kernels().size() && i < 4; ++i) {
+    Launch launch;
+    launch.block = {40, 1, 1};
+    launch.grid = {2, 1, 1};
+    launch.dynamic_shared_bytes = 256;
+    launch.instructions_max = 20000;
+    // Every parameter may be a pointer.
+    launch.parameters.resize(256);
+    for (std::size_t at = 0; at < launch.parameters.size(); at += 8) {
+      std::memcpy(launch.parameters.data() + at, &buffer, 8);
+    }
+    run(image, i, launch, memory, environment);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto text = flyt::text_of(flyt::bytes_at(data, size));
+  JitLog log;
+  auto module = parse(text, &log);
+  if (!module) return 0;
+  auto program = translate(*module, &log);
+  if (program) run_all(*program);
+  return 0;
+}
