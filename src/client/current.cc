@@ -18,6 +18,8 @@ namespace flyt::client {
 namespace {
 
 constexpr std::int64_t kConnectTimeoutMs = 5000;
+// Native waits spin too.
+constexpr Duration kReplySpin = std::chrono::microseconds(50);
 
 constinit std::atomic<Session*> process_session{nullptr};
 // A child of fork() cannot use CUDA if its parent did, as natively.
@@ -63,6 +65,7 @@ CUresult open_session() {
   options.url = std::string(url);
   options.connect_timeout = connect_timeout();
   options.log_level = level;
+  options.channel.reply_spin = kReplySpin;
   auto session = Session::open(options);
   if (!session) {
     log.warn("no session with the GPU server", {{"url", url}, {"why", session.error().message}});

@@ -12,6 +12,10 @@ namespace {
 // How often an idle session looks after what it has put off.
 constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
 constexpr Duration kQuietTurn = std::chrono::seconds(1);
+// How long the main thread looks for the next command before it sleeps: a client that waits for
+// one answer after the other would else wait for a wake-up each time.
+constexpr Duration kSpin = std::chrono::microseconds(50);
+constexpr unsigned kCoresToSpin = 4;
 
 }  // namespace
 
@@ -27,18 +31,22 @@ Session::~Session() { workers_.stop(); }
 std::string Session::run() {
   main_thread_ = std::this_thread::get_id();
   int quiet_turns = 0;
+  const Duration spin = std::thread::hardware_concurrency() >= kCoresToSpin ? kSpin : Duration{0};
+  Instant spin_until{};
   while (true) {
     const bool polling = completions_.poll();
     memory_->poll();
     // After a while without commands nothing is left to look after.
     const Duration turn = quiet_turns > 50 ? kQuietTurn : kIdleTurn;
-    const Instant deadline = polling ? Instant{0} : clock().now() + turn;
+    const Instant now = clock().now();
+    const Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
     switch (endpoint().receive(*this, deadline)) {
       case rpc::Received::kCommands:
         quiet_turns = 0;
+        spin_until = clock().now() + spin;
         break;
       case rpc::Received::kNothing:
-        ++quiet_turns;
+        if (deadline.ns != 0) ++quiet_turns;
         break;
       case rpc::Received::kWoken:
         break;
