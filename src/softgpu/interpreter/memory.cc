@@ -40,6 +40,22 @@ std::byte* consecutive(Access<S>& access, const std::byte* addresses, std::int64
   return static_cast<std::byte*>(pointer_at(first));
 }
 
+// The block's own shared memory, where every lane's access lies in it; otherwise null.
+template <class M>
+std::byte* all_in_shared(Warp& warp, const std::byte* addresses, std::int64_t offset) {
+  std::uint64_t most = 0;
+  std::uint64_t low_bits = 0;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const std::uint64_t address =
+        get<std::uint64_t>(addresses, lane) + static_cast<std::uint64_t>(offset);
+    most = address > most ? address : most;
+    low_bits |= address;
+  }
+  if ((low_bits & (sizeof(M) - 1)) != 0) return nullptr;
+  return warp.block().own_shared(most, sizeof(M)) == nullptr ? nullptr
+                                                             : warp.block().own_shared(0, 0);
+}
+
 // M: what lies in memory; R: the register, 4 or 8 bytes.
 template <Space S, class M, class R, bool Strong>
 Flow load(Warp& warp, const Step& step, Mask lanes) {
@@ -59,6 +75,18 @@ Flow load(Warp& warp, const Step& step, Mask lanes) {
         std::memcpy(d, out, sizeof(out));
         return Flow::kNext;
       }
+    }
+  }
+  if constexpr (!Strong && S == Space::kShared) {
+    const std::byte* base = lanes == kAllLanes ? all_in_shared<M>(warp, a, step.value) : nullptr;
+    if (base != nullptr) {
+      R out[kLanes];
+      for (unsigned lane = 0; lane < kLanes; ++lane) {
+        out[lane] = static_cast<R>(read<M, false>(
+            base + (get<std::uint64_t>(a, lane) + static_cast<std::uint64_t>(step.value))));
+      }
+      std::memcpy(d, out, sizeof(out));
+      return Flow::kNext;
     }
   }
   for (; lanes != 0; lanes &= lanes - 1) {
