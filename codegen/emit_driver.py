@@ -66,17 +66,15 @@ ROWS_HEAD = """\
 
 namespace flyt::cuda {
 
-namespace {
-
-// Sorted by name, then by version. The second pair is the per-thread default stream variant.
-const ProcAddressRow kRows[] = {"""
+std::span<const ProcAddressRow> proc_address_rows() {
+  // Sorted by name, then by version. The second pair is the per-thread default stream variant.
+  // Made at the first call, for a guest has no global constructors.
+  static const ProcAddressRow kRows[] = {"""
 
 ROWS_FOOT = """\
-};
-
-}  // namespace
-
-std::span<const ProcAddressRow> proc_address_rows() { return kRows; }
+  };
+  return kRows;
+}
 
 }  // namespace flyt::cuda
 """

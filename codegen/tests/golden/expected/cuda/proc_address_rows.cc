@@ -5,10 +5,10 @@
 
 namespace flyt::cuda {
 
-namespace {
-
-// Sorted by name, then by version. The second pair is the per-thread default stream variant.
-const ProcAddressRow kRows[] = {
+std::span<const ProcAddressRow> proc_address_rows() {
+  // Sorted by name, then by version. The second pair is the per-thread default stream variant.
+  // Made at the first call, for a guest has no global constructors.
+  static const ProcAddressRow kRows[] = {
     {"sampleBound", 7000, reinterpret_cast<void*>(&::sampleLimit),
      7000, reinterpret_cast<void*>(&::sampleLimit_ptds)},
     {"sampleCreate", 2000, reinterpret_cast<void*>(&::sampleCreate), 0, nullptr},
@@ -26,10 +26,8 @@ const ProcAddressRow kRows[] = {
     {"sampleVersion", 1000, reinterpret_cast<void*>(&::sampleVersion), 0, nullptr},
     {"sampleWait", 5000, reinterpret_cast<void*>(&::sampleWait), 0, nullptr},
     {"sampleWrite", 5000, reinterpret_cast<void*>(&::sampleWrite), 0, nullptr},
-};
-
-}  // namespace
-
-std::span<const ProcAddressRow> proc_address_rows() { return kRows; }
+  };
+  return kRows;
+}
 
 }  // namespace flyt::cuda
