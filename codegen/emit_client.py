@@ -34,8 +34,13 @@ def needs(call):
 
 
 def enter(call):
-    return (f"  if (const CUresult no = client::enter({needs(call)}); no != CUDA_SUCCESS) "
+    line = (f"  if (const CUresult no = client::enter({needs(call)}); no != CUDA_SUCCESS) "
             "return no;")
+    streams = [param.name for param in call.params if str(param.type) == "CUstream"]
+    if not streams or call.has("noctx") or call.has("before_init"):
+        return line
+    # Natively a stream brings its context along.
+    return f"  const client::ContextOfStream scope({streams[0]});\n" + line
 
 
 def null_test(param):

@@ -12,6 +12,15 @@ CUresult handle_result(bool live) { return live ? CUDA_SUCCESS : CUDA_ERROR_INVA
 
 }  // namespace
 
+bool ContextOfStream::adopt(CUstream stream) {
+  Session* session = current_session();
+  if (session == nullptr) return false;
+  const StreamState* state = session->memory().streams.find(address_of(stream));
+  if (state == nullptr || state->context == nullptr) return false;
+  set_current(state->context);
+  return true;
+}
+
 CUresult enter(Needs needs) {
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
   const Session* session = current_session();

@@ -26,6 +26,25 @@ enum class Needs : std::uint8_t {
   kContext,  // ... and the thread has a live current context without a sticky error.
 };
 
+// A thread without a current context has that of the stream it names while the call lasts, as
+// natively. One comparison for all other threads.
+class ContextOfStream {
+ public:
+  explicit ContextOfStream(CUstream stream)
+      : adopted_(thread_state().current_state == nullptr && adopt(stream)) {}
+  ~ContextOfStream() {
+    if (adopted_) set_current(nullptr);
+  }
+  ContextOfStream(const ContextOfStream&) = delete;
+  ContextOfStream& operator=(const ContextOfStream&) = delete;
+
+ private:
+  // False for default streams and what is no stream.
+  static bool adopt(CUstream stream);
+
+  const bool adopted_;
+};
+
 // CUDA_SUCCESS, or what the call must return at once.
 CUresult enter(Needs needs);
 
