@@ -3,7 +3,8 @@
 
 A transcript line is "Suite.Test thread call result". Threads of one test are numbered as they
 happen to come, so the sequences of a test are compared without regard to their numbers. Tests that
-only one side ran (skipped for want of a feature, or listed) are counted, not compared.
+only one side ran (skipped for want of a feature) are counted, not compared; so are those that one
+of the lists names, whose difference is known.
 """
 import sys
 
@@ -27,20 +28,28 @@ def first_difference(left, right):
     return f"{len(left)} threads against {len(right)}"
 
 
-def main(left_path, right_path):
+def listed(paths):
+    names = set()
+    for path in paths:
+        with open(path, encoding="utf-8") as lines:
+            names |= {line.split()[0] for line in lines if line.strip() and line[0] != "#"}
+    return names
+
+
+def main(left_path, right_path, *lists):
     left, right = read(left_path), read(right_path)
-    both = sorted(left.keys() & right.keys())
+    both = sorted((left.keys() & right.keys()) - listed(lists))
     different = [test for test in both if left[test] != right[test]]
     for test in different:
         print(f"{test}: {first_difference(left[test], right[test])}")
     alone = len(left.keys() ^ right.keys())
     calls = sum(len(thread) for test in both for thread in left[test])
     print(f"{len(both)} tests, {calls} calls compared, {len(different)} tests differ, "
-          f"{alone} ran on one side only")
+          f"{alone} ran on one side only, {len(listed(lists))} are listed")
     return 1 if different or not both else 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: compare_transcripts.py LEFT RIGHT")
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    if len(sys.argv) < 3:
+        sys.exit("usage: compare_transcripts.py LEFT RIGHT [LIST...]")
+    sys.exit(main(*sys.argv[1:]))
