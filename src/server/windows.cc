@@ -8,6 +8,8 @@ namespace {
 
 // More addresses than this are no use to any device, and a peer could ask for all there are.
 constexpr std::uint64_t kWindowBytesMax = 4096 * kGiB;
+// A driver that cannot reserve all of a window is asked for half as much, down to this.
+constexpr std::uint64_t kWindowBytesMin = 64 * kGiB;
 
 bool has_virtual_memory(const driver::Table& driver) {
   if (driver.cuMemAddressReserve == nullptr || driver.cuMemAddressFree == nullptr ||
@@ -54,7 +56,13 @@ std::vector<wire::Window> take_windows(const std::vector<wire::Window>& offered,
     const bool wanted = window.purpose == wire::WindowPurpose::kArena ||
                         window.purpose == wire::WindowPurpose::kVmm;
     if (!wanted || window_for(taken, window.purpose).bytes != 0 || !acceptable(window)) continue;
-    if (reserve(driver, window)) taken.push_back(window);
+    wire::Window part = window;
+    bool reserved = reserve(driver, part);
+    while (!reserved && part.bytes / 2 >= kWindowBytesMin) {
+      part.bytes /= 2;
+      reserved = reserve(driver, part);
+    }
+    if (reserved) taken.push_back(part);
   }
   return taken;
 }
