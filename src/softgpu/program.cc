@@ -137,12 +137,12 @@ CUresult parse_image(const cuda::Image& image, cuda::ComputeCapability capabilit
   const CUresult result = parse_fatbin(image.bytes, capability, log, out);
   if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || image.linked.empty()) return result;
   // Relocatable device code: the parts hold the PTX that the whole was linked from.
+  // One without any, such as the device runtime's, is missed only if its symbols are.
   for (const Bytes& part : image.linked) {
-    if (const CUresult bad = parse_fatbin(part, capability, log, out); bad != CUDA_SUCCESS) {
-      return bad;
-    }
+    const CUresult bad = parse_fatbin(part, capability, log, out);
+    if (bad != CUDA_SUCCESS && bad != CUDA_ERROR_NO_BINARY_FOR_GPU) return bad;
   }
-  return CUDA_SUCCESS;
+  return out.empty() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 
 CUresult make_program(std::span<const std::shared_ptr<const ptx::Module>> modules, ptx::JitLog& log,
