@@ -10,9 +10,9 @@
 namespace flyt::server {
 
 // Takes, of each purpose (arena and vmm), the first window that the client offers and the driver
-// can reserve; a purpose may be missing from the result, and then the driver chooses addresses
-// (arena), or the program cannot map memory itself (vmm). The driver must be initialised; no
-// context is needed. What is reserved stays so until the process ends.
+// can reserve, or the front part of it; a purpose may be missing from the result, and then the
+// driver chooses addresses (arena), or the program cannot map memory itself (vmm). The driver must
+// be initialised; no context is needed. What is reserved stays so until the process ends.
 std::vector<wire::Window> take_windows(const std::vector<wire::Window>& offered,
                                        const driver::Table& driver);
 
