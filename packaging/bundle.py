@@ -23,8 +23,7 @@ SYSTEM_LIBRARIES = re.compile(
 
 # (pattern under the build folder, folder in the bundle)
 BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/client'),
-         ('tests/flyt_conformance', 'tests'), ('tests/flyt_kill', 'tests'),
-         ('tests/flyt_hostile', 'tests'), ('samples/*', 'samples')]
+         ('tests/flyt_conformance', 'tests'), ('samples/*', 'samples')]
 # (pattern under the source folder, folder in the bundle)
 SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
