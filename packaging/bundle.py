@@ -29,7 +29,8 @@ SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
            ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
            ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
-           ('tests/gpu/*', 'tests/gpu'), ('docs/*.md', 'docs')]
+           ('tests/gpu/*', 'tests/gpu'),
+           ('tests/conformance/compare_transcripts.py', 'tests/conformance'), ('docs/*.md', 'docs')]
 FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists')]
 
 
