@@ -7,7 +7,8 @@ import subprocess
 
 GUEST_ARCHIVES = ('base', 'cuda', 'wire', 'transport', 'rpc', 'commands', 'client')
 CLIENT_BYTES_MAX = 5 * 1024 * 1024
-_EXPORT = re.compile(r'cu[A-Z]\w*|cudbg\w*|nvml[A-Z]\w*')
+# flyt_client_library tells a server that it was given this library as its own driver.
+_EXPORT = re.compile(r'cu[A-Z]\w*|cudbg\w*|nvml[A-Z]\w*|flyt_client_library')
 # What a C library, and nothing else, brings with it.
 _NEEDED = re.compile(r'(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so\.\d+')
 
