@@ -1,6 +1,7 @@
 #include "client/launch.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "client/call.h"
@@ -16,18 +17,75 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-// What the driver's verdict depends on. The size of the grid alone never decides, as long as it is
-// within the device's limits, unless attributes (clusters, cooperation) say so.
+using ClusterShape = std::array<std::uint32_t, 3>;
+
+// The bytes of an attribute's value that its kind uses; the caller may have left the rest unset.
+std::size_t value_bytes(CUlaunchAttributeID id) {
+  using Value = CUlaunchAttributeValue;
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      return 0;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      return offsetof(CUaccessPolicyWindow, missProp) + sizeof(CUaccessPolicyWindow::missProp);
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      return sizeof(Value::memSyncDomainMap);
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      return sizeof(Value::clusterDim);
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      return sizeof(Value::programmaticEvent);
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return sizeof(CUevent) + sizeof(int);
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return sizeof(int);
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      break;
+  }
+  return sizeof(Value);
+}
+
+// What of the grid's size the driver looks at, once it is within the device's limits: all of it for
+// a cooperative launch, the rest beside whole clusters for one with clusters, nothing otherwise.
+std::uint64_t mix_grid(std::uint64_t key, const LaunchShape& shape,
+                       const CUlaunchAttribute& attribute) {
+  ClusterShape rests{};
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
+    std::copy(shape.grid.begin(), shape.grid.end(), rests.begin());
+  } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
+             attribute.id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) {
+    const auto& cluster = attribute.value.clusterDim;
+    const ClusterShape dimensions = {cluster.x, cluster.y, cluster.z};
+    for (std::size_t i = 0; i < rests.size(); ++i) {
+      rests[i] = dimensions[i] == 0 ? shape.grid[i] : shape.grid[i] % dimensions[i];
+    }
+  }
+  for (const std::uint32_t rest : rests) key = mix(key, rest);
+  return key;
+}
+
+std::uint64_t mix_attribute(std::uint64_t key, const CUlaunchAttribute& attribute) {
+  Reader reader(bytes_at(&attribute, sizeof attribute));
+  while (reader.remaining() >= sizeof(std::uint64_t)) key = mix(key, reader.take<std::uint64_t>());
+  return key;
+}
+
+// What the driver's verdict depends on.
 std::uint64_t verdict_key(const LaunchShape& shape, const PackedParameters& parameters,
                           Bytes attributes) {
   std::uint64_t key = mix(shape.block[0], shape.block[1]);
   key = mix(key, std::uint64_t{shape.block[2]} << 32 | shape.shared_bytes);
   if (parameters.from_buffer()) key = mix(key, parameters.bytes().size() + 1);
-  if (!attributes.empty()) {
-    for (const std::uint32_t dimension : shape.grid) key = mix(key, dimension);
-    Reader reader(attributes);
-    while (reader.remaining() >= sizeof(std::uint64_t))
-      key = mix(key, reader.take<std::uint64_t>());
+  Reader reader(attributes);
+  while (reader.remaining() >= sizeof(CUlaunchAttribute)) {
+    const auto attribute = reader.take<CUlaunchAttribute>();
+    key = mix_grid(mix_attribute(key, attribute), shape, attribute);
   }
   return key == 0 ? 1 : key;
 }
@@ -128,8 +186,11 @@ CUresult PackedAttributes::pack(const CUlaunchConfig& config) {
                     "graphs that the device changes are not remoted");
     }
     if (bad != CUDA_SUCCESS) return bad;
-    // Byte by byte: only the value's own bytes are sure to be set, the rest is the caller's stack.
-    std::memcpy(static_cast<void*>(&attributes_[count_++]), &attribute, sizeof attribute);
+    // What the caller left unset must neither travel nor make two equal launches look different.
+    CUlaunchAttribute& copy = attributes_[count_++];
+    std::memset(static_cast<void*>(&copy), 0, sizeof copy);
+    copy.id = attribute.id;
+    std::memcpy(static_cast<void*>(&copy.value), &attribute.value, value_bytes(attribute.id));
   }
   return CUDA_SUCCESS;
 }

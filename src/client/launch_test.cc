@@ -100,5 +100,26 @@ TEST(AcceptedLaunches, KeepsTheLastFew) {
   EXPECT_FALSE(accepted.contains(9));
 }
 
+TEST(PackedAttributes, CarriesOnlyTheBytesThatAnAttributeHas) {
+  CUlaunchAttribute first;
+  CUlaunchAttribute second;
+  std::memset(static_cast<void*>(&first), 0xAA, sizeof first);
+  std::memset(static_cast<void*>(&second), 0x55, sizeof second);
+  for (CUlaunchAttribute* attribute : {&first, &second}) {
+    attribute->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute->value.clusterDim = {2, 1, 1};
+  }
+  CUlaunchConfig config{};
+  config.numAttrs = 1;
+  PackedAttributes one;
+  PackedAttributes other;
+  config.attrs = &first;
+  ASSERT_EQ(one.pack(config), CUDA_SUCCESS);
+  config.attrs = &second;
+  ASSERT_EQ(other.pack(config), CUDA_SUCCESS);
+  ASSERT_EQ(one.bytes().size(), other.bytes().size());
+  EXPECT_EQ(std::memcmp(one.bytes().data(), other.bytes().data(), one.bytes().size()), 0);
+}
+
 }  // namespace
 }  // namespace flyt::client
