@@ -49,7 +49,10 @@ class AcceptedLaunches {
     const std::uint32_t turn = next_.fetch_add(1, std::memory_order_relaxed);
     keys_[turn % keys_.size()].store(key, std::memory_order_relaxed);
   }
+  // Whether any configuration was accepted: the function is loaded and has run.
+  bool any() const { return keys_[0].load(std::memory_order_relaxed) != 0; }
   void clear() {
+    next_.store(0, std::memory_order_relaxed);
     for (auto& key : keys_) key.store(0, std::memory_order_relaxed);
   }
 
@@ -173,6 +176,9 @@ struct LinkState {
   }
 };
 
+// A tensor map's bytes: programs align theirs to 64 bytes only.
+using TensorMapBytes = std::array<std::byte, sizeof(CUtensorMap)>;
+
 // Safe from any thread.
 struct CodeState {
   HandleTable<ModuleState> modules{wire::HandleKind::kModule};
@@ -181,7 +187,7 @@ struct CodeState {
   HandleTable<KernelState> kernels{wire::HandleKind::kKernel};
   HandleTable<LinkState> links{wire::HandleKind::kLink};
   AnswerCache<std::uint64_t> occupancy;
-  AnswerCache<CUtensorMap> tensor_maps;
+  AnswerCache<TensorMapBytes> tensor_maps;
   // Handles of uploads are used once and never looked up.
   std::atomic<std::uint32_t> uploads{0};
   std::mutex mutex;

@@ -101,6 +101,30 @@ bool grid_fits(const LaunchShape& shape, const Device& device) {
   return true;
 }
 
+// Whether a launch without attributes keeps every limit that the driver checks. What breaks one is
+// still for the driver to judge: it knows the right error.
+bool within_limits(const LaunchShape& shape, const FunctionFacts& facts, const Device& device) {
+  const auto fact = [&](CUfunction_attribute attribute) {
+    return static_cast<std::uint64_t>(facts.attributes[attribute].load(std::memory_order_relaxed));
+  };
+  const auto limit = [&](CUdevice_attribute attribute) {
+    return static_cast<std::uint32_t>(device.attribute(attribute));
+  };
+  constexpr std::uint32_t kNeeded = 1U << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK |
+                                    1U << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  if (!facts.described.load(std::memory_order_acquire) ||
+      (facts.known.load(std::memory_order_relaxed) & kNeeded) != kNeeded ||
+      fact(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) != 0) {
+    return false;
+  }
+  const std::uint64_t threads = std::uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
+  return shape.block[0] <= limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X) &&
+         shape.block[1] <= limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y) &&
+         shape.block[2] <= limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z) && threads != 0 &&
+         threads <= fact(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
+         shape.shared_bytes <= fact(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+}
+
 template <class Command>
 Command make_command(CUfunction function, const LaunchShape& shape, Bytes parameters,
                      Bytes attributes) {
@@ -201,20 +225,22 @@ CUresult launch(CUfunction function, const LaunchShape& shape, void** parameters
   if (const CUresult no = find_callable(function, callable); no != CUDA_SUCCESS) return no;
   LaunchShape resolved = shape;
   if (const CUresult no = check(resolved.stream); no != CUDA_SUCCESS) return no;
-  if (!grid_fits(shape, *session().devices().find(context().device))) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  const Device& device = *session().devices().find(context().device);
+  if (!grid_fits(shape, device)) return CUDA_ERROR_INVALID_VALUE;
   PackedParameters packed;
   if (const CUresult no = packed.pack(*callable.code, parameters, extra); no != CUDA_SUCCESS) {
     return no;
   }
   const std::uint64_t key = verdict_key(shape, packed, attributes);
-  if (callable.facts->accepted.contains(key)) {
+  FunctionFacts& facts = *callable.facts;
+  const bool ordinary = attributes.empty() && !packed.from_buffer() && facts.accepted.any() &&
+                        within_limits(shape, facts, device);
+  if (ordinary || facts.accepted.contains(key)) {
     return post(
         make_command<commands::LaunchKernel>(function, resolved, packed.bytes(), attributes));
   }
   const CUresult verdict = ask_for_verdict(function, resolved, packed, attributes);
-  if (verdict == CUDA_SUCCESS) callable.facts->accepted.add(key);
+  if (verdict == CUDA_SUCCESS) facts.accepted.add(key);
   return verdict;
 }
 

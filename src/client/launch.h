@@ -39,10 +39,11 @@ class PackedParameters {
   std::vector<std::byte> large_;
 };
 
-// Launches `function` (a kernel's handle will do) in the current context. The first launch in a
-// configuration waits for the driver's verdict, so that every immediate error is told at once;
-// after that one launch is one posted command: <= 300 ns, no allocation, no system call while the
-// server keeps up. `attributes`: CUlaunchAttribute after one another.
+// Launches `function` (a kernel's handle will do) in the current context. A function's first
+// launch, and the first in a configuration that its known limits do not settle, waits for the
+// driver's verdict, so that every immediate error is told at once; every other is one posted
+// command: <= 300 ns, no allocation, no system call while the server keeps up. `attributes`:
+// CUlaunchAttribute after one another.
 CUresult launch(CUfunction function, const LaunchShape& shape, void** parameters, void** extra,
                 Bytes attributes);
 

@@ -18,14 +18,19 @@ template <class Command>
 CUresult encode(const Command& command, CUtensorMap* out) {
   auto& cache = session().code().tensor_maps;
   std::string key = cache.key_of(command);
-  if (cache.find(key, *out)) return CUDA_SUCCESS;
+  TensorMapBytes map{};
+  if (cache.find(key, map)) {
+    std::memcpy(static_cast<void*>(out), map.data(), map.size());
+    return CUDA_SUCCESS;
+  }
   typename Command::Reply reply;
   rpc::Reply answer;
   const CUresult result = ask(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
-  if (reply.map.size() != sizeof(CUtensorMap)) return CUDA_ERROR_UNKNOWN;
-  std::memcpy(static_cast<void*>(out), reply.map.data(), sizeof(CUtensorMap));
-  cache.add(std::move(key), *out);
+  if (reply.map.size() != map.size()) return CUDA_ERROR_UNKNOWN;
+  std::memcpy(map.data(), reply.map.data(), map.size());
+  std::memcpy(static_cast<void*>(out), map.data(), map.size());
+  cache.add(std::move(key), map);
   return CUDA_SUCCESS;
 }
 
@@ -134,8 +139,7 @@ CUresult cuTensorMapEncodeIm2colWide(
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
   if (tensorMap == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUtensorMap before = *tensorMap;
-  return encode(commands::ReplaceTensorMapAddress{.map = bytes_at(&before, sizeof before),
+  return encode(commands::ReplaceTensorMapAddress{.map = bytes_at(tensorMap, sizeof *tensorMap),
                                                   .address = address_of(globalAddress)},
                 tensorMap);
 }
