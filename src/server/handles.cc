@@ -14,20 +14,26 @@ bool Handles::put(wire::HandleKind kind, std::uint64_t handle, void* native,
   const wire::Handle value{handle};
   if (!value.valid_as(kind)) return false;
   const Lock lock(mutex_);
-  auto& table = tables_[number_of(kind)];
-  // Clients take indices from the bottom, so a table is about as large as its live handles.
-  if (value.index() >= table.size()) table.resize(value.index() + 1);
-  Entry& entry = table[value.index()];
+  Table& table = tables_[number_of(kind)];
+  const std::uint32_t page = value.index() / kPageEntries;
+  if (page >= table.size()) table.resize(page + 1);
+  if (table[page] == nullptr) table[page] = std::make_unique<Page>();
+  Entry& entry = (*table[page])[value.index() % kPageEntries];
   if (entry.handle != 0) return false;
   entry = Entry{handle, native, std::move(attachment)};
   return true;
 }
 
-const Handles::Entry* Handles::locate(wire::HandleKind kind, std::uint64_t handle) const {
-  const auto& table = tables_[number_of(kind)];
-  const std::uint32_t index = wire::Handle{handle}.index();
-  if (handle == 0 || index >= table.size() || table[index].handle != handle) return nullptr;
-  return &table[index];
+Handles::Entry* Handles::slot(wire::HandleKind kind, std::uint32_t index) const {
+  const Table& table = tables_[number_of(kind)];
+  const std::uint32_t page = index / kPageEntries;
+  if (page >= table.size() || table[page] == nullptr) return nullptr;
+  return &(*table[page])[index % kPageEntries];
+}
+
+Handles::Entry* Handles::locate(wire::HandleKind kind, std::uint64_t handle) const {
+  Entry* entry = slot(kind, wire::Handle{handle}.index());
+  return handle == 0 || entry == nullptr || entry->handle != handle ? nullptr : entry;
 }
 
 void* Handles::find(wire::HandleKind kind, std::uint64_t handle) const {
@@ -38,8 +44,8 @@ void* Handles::find(wire::HandleKind kind, std::uint64_t handle) const {
 
 void* Handles::find_index(wire::HandleKind kind, std::uint32_t index) const {
   const Lock lock(mutex_);
-  const auto& table = tables_[number_of(kind)];
-  return index < table.size() && table[index].handle != 0 ? table[index].native : nullptr;
+  const Entry* entry = slot(kind, index);
+  return entry != nullptr && entry->handle != 0 ? entry->native : nullptr;
 }
 
 Handles::Entry Handles::entry(wire::HandleKind kind, std::uint64_t handle) const {
@@ -50,15 +56,26 @@ Handles::Entry Handles::entry(wire::HandleKind kind, std::uint64_t handle) const
 
 Handles::Entry Handles::drop(wire::HandleKind kind, std::uint64_t handle) {
   const Lock lock(mutex_);
-  if (locate(kind, handle) == nullptr) return {};
-  return std::exchange(tables_[number_of(kind)][wire::Handle{handle}.index()], Entry{});
+  Entry* entry = locate(kind, handle);
+  return entry == nullptr ? Entry{} : std::exchange(*entry, Entry{});
+}
+
+Handles::Entry Handles::replace(wire::HandleKind kind, std::uint64_t handle, void* native,
+                                std::shared_ptr<Attachment> attachment) {
+  const Lock lock(mutex_);
+  Entry* entry = locate(kind, handle);
+  if (entry == nullptr) return {};
+  return std::exchange(*entry, Entry{handle, native, std::move(attachment)});
 }
 
 std::vector<Handles::Entry> Handles::all(wire::HandleKind kind) const {
   const Lock lock(mutex_);
   std::vector<Entry> live;
-  for (const Entry& entry : tables_[number_of(kind)]) {
-    if (entry.handle != 0) live.push_back(entry);
+  for (const auto& page : tables_[number_of(kind)]) {
+    if (page == nullptr) continue;
+    for (const Entry& entry : *page) {
+      if (entry.handle != 0) live.push_back(entry);
+    }
   }
   return live;
 }

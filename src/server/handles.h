@@ -30,6 +30,9 @@ class Handles {
   // False if the value is no well-formed handle of `kind`, or its slot is taken.
   [[nodiscard]] bool put(wire::HandleKind kind, std::uint64_t handle, void* native,
                          std::shared_ptr<Attachment> attachment = {}) EXCLUDES(mutex_);
+  // Gives a live handle another native object; returns what it had, none if it is not live.
+  Entry replace(wire::HandleKind kind, std::uint64_t handle, void* native,
+                std::shared_ptr<Attachment> attachment) EXCLUDES(mutex_);
   // The native object; null if there is none.
   void* find(wire::HandleKind kind, std::uint64_t handle) const EXCLUDES(mutex_);
   // Whatever lives under an index (contexts in headers); null if nothing does.
@@ -41,11 +44,18 @@ class Handles {
   std::vector<Entry> all(wire::HandleKind kind) const EXCLUDES(mutex_);
 
  private:
-  const Entry* locate(wire::HandleKind kind, std::uint64_t handle) const REQUIRES(mutex_);
+  // A client chooses its indices, so a table is made in pages: one handle with the highest index
+  // must not cost as much as all those below it.
+  static constexpr std::uint32_t kPageEntries = 64;
+  using Page = std::array<Entry, kPageEntries>;
+  using Table = std::vector<std::unique_ptr<Page>>;
+
+  Entry* slot(wire::HandleKind kind, std::uint32_t index) const REQUIRES(mutex_);
+  Entry* locate(wire::HandleKind kind, std::uint64_t handle) const REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   // By kind, then by index.
-  std::array<std::vector<Entry>, wire::kHandleKindMax + 1> tables_ GUARDED_BY(mutex_);
+  std::array<Table, wire::kHandleKindMax + 1> tables_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::server

@@ -52,5 +52,17 @@ TEST_F(HandlesTest, ForgetsTheOldGeneration) {
   EXPECT_EQ(handles_.all(HandleKind::kEvent).size(), 1U);
 }
 
+TEST_F(HandlesTest, TheHighestIndexIsAsGoodAsAny) {
+  const std::uint64_t last = Handle::make(HandleKind::kEvent, 1, wire::kHandleIndexMax).value;
+  EXPECT_EQ(handles_.find(HandleKind::kEvent, last), nullptr);
+  ASSERT_TRUE(handles_.put(HandleKind::kEvent, last, &object_));
+  ASSERT_TRUE(handles_.put(HandleKind::kEvent, kFirst, &object_));
+  EXPECT_EQ(handles_.find(HandleKind::kEvent, last), &object_);
+  EXPECT_EQ(handles_.find_index(HandleKind::kEvent, wire::kHandleIndexMax - 1), nullptr);
+  EXPECT_EQ(handles_.all(HandleKind::kEvent).size(), 2U);
+  EXPECT_TRUE(handles_.drop(HandleKind::kEvent, last));
+  EXPECT_EQ(handles_.find(HandleKind::kEvent, last), nullptr);
+}
+
 }  // namespace
 }  // namespace flyt::server

@@ -9,8 +9,9 @@ namespace flyt::server {
 
 void Holds::hold(std::uint32_t context, CUstream stream, const rpc::ChunkRef& chunk,
                  std::uint64_t bytes) {
+  const Lock lock(mutex_);
   if (open_.context != context || open_.stream != stream) {
-    seal();
+    seal_locked();
     session_.enter(context);
     open_.context = context;
     open_.stream = stream;
@@ -19,10 +20,15 @@ void Holds::hold(std::uint32_t context, CUstream stream, const rpc::ChunkRef& ch
   if (open_.chunks.empty() || open_.chunks.back().get() != chunk.get()) {
     open_.chunks.push_back(chunk);
   }
-  if (open_.bytes >= kBatchBytesMax) seal();
+  if (open_.bytes >= kBatchBytesMax) seal_locked();
 }
 
 void Holds::seal() {
+  const Lock lock(mutex_);
+  seal_locked();
+}
+
+void Holds::seal_locked() {
   Batch batch = std::exchange(open_, {});
   if (batch.chunks.empty()) return;
   // Without a fence the stream or its context is broken or gone: nothing reads the bytes any more.
@@ -33,6 +39,7 @@ void Holds::seal() {
 }
 
 bool Holds::poll() {
+  const Lock lock(mutex_);
   for (auto batch = sealed_.begin(); batch != sealed_.end();) {
     if (batch->fence->poll() == CUDA_ERROR_NOT_READY) {
       ++batch;

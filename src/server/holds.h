@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/annotations.h"
 #include "cuda/types.h"
 #include "rpc/buffer_pool.h"
 #include "server/event_pool.h"
@@ -15,7 +16,8 @@ namespace flyt::server {
 class Session;
 
 // A copy reads the very chunk that its command was received into, so the chunk must stay until the
-// GPU has passed the copy. Neighbouring copies of one stream share a fence. Main thread only.
+// GPU has passed the copy. Neighbouring copies of one stream share a fence. Safe from any thread:
+// copies are held by the main thread, and a worker that destroys a context seals.
 class Holds {
  public:
   Holds(Session& session, EventPool& events) : session_(session), events_(events) {}
@@ -24,13 +26,13 @@ class Holds {
 
   // Keeps `chunk` until what has been issued in `stream` up to now is done. The context must be
   // current.
-  void hold(std::uint32_t context, CUstream stream, const rpc::ChunkRef& chunk,
-            std::uint64_t bytes);
+  void hold(std::uint32_t context, CUstream stream, const rpc::ChunkRef& chunk, std::uint64_t bytes)
+      EXCLUDES(mutex_);
   // Fences what is held so far. Before a stream dies, and when chunks run short. Makes the context
   // of the held copies current.
-  void seal();
+  void seal() EXCLUDES(mutex_);
   // Lets go of what the GPU has passed. Returns whether anything is still held.
-  bool poll();
+  bool poll() EXCLUDES(mutex_);
 
  private:
   // One fence for that many bytes at most, so that chunks come back steadily.
@@ -44,10 +46,13 @@ class Holds {
     std::shared_ptr<Fence> fence;
   };
 
+  void seal_locked() REQUIRES(mutex_);
+
   Session& session_;
   EventPool& events_;
-  Batch open_;
-  std::deque<Batch> sealed_;
+  Mutex mutex_;
+  Batch open_ GUARDED_BY(mutex_);
+  std::deque<Batch> sealed_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::server

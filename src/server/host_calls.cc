@@ -19,6 +19,7 @@ CUresult HostCalls::enqueue(CUstream stream, Kind kind, std::uint64_t token,
                             std::uint64_t sequence) {
   {
     const Lock lock(shared_->mutex);
+    if (shared_->calls.size() >= kCallsMax) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!shared_->calls.emplace(token, false).second) return CUDA_ERROR_INVALID_HANDLE;
   }
   auto entry = std::make_unique<Entry>(Entry{shared_, token, sequence});

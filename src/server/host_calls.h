@@ -18,6 +18,8 @@ class Session;
 // native ones these functions run one after the other.
 class HostCalls {
  public:
+  static constexpr std::size_t kCallsMax = 64 * 1024;
+
   enum class Kind : std::uint32_t { kFunction = 0, kCallback = 1 };
 
   explicit HostCalls(Session& session);
@@ -26,7 +28,7 @@ class HostCalls {
   HostCalls(const HostCalls&) = delete;
   HostCalls& operator=(const HostCalls&) = delete;
 
-  // Puts one into `stream`, whose context is current.
+  // Puts one into `stream`, whose context is current. CUDA_ERROR_OUT_OF_MEMORY if kCallsMax wait.
   CUresult enqueue(CUstream stream, Kind kind, std::uint64_t token, std::uint64_t sequence);
   // The client's function has run. False if it was not running.
   bool done(std::uint64_t token);

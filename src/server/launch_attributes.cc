@@ -2,7 +2,18 @@
 
 #include <cstring>
 
+#include "server/session.h"
+
 namespace flyt::server {
+
+CUresult LaunchAttributes::admit_window(const Request& request,
+                                        const CUaccessPolicyWindow& window) {
+  const std::size_t bytes = window.num_bytes;
+  const Regions& regions = request.session().regions();
+  return bytes == 0 || regions.allowed(address_of(window.base_ptr), bytes)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
 
 CUresult LaunchAttributes::admit(const Request& request, CUlaunchAttribute& attribute) {
   switch (static_cast<int>(attribute.id)) {
@@ -15,8 +26,9 @@ CUresult LaunchAttributes::admit(const Request& request, CUlaunchAttribute& attr
                  : CUDA_ERROR_INVALID_HANDLE;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
       return CUDA_ERROR_NOT_SUPPORTED;
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      return admit_window(request, attribute.value.accessPolicyWindow);
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:

@@ -15,6 +15,9 @@ class LaunchAttributes {
  public:
   static constexpr std::size_t kCountMax = 64;
 
+  // A window of the cache over memory that is not the client's is CUDA_ERROR_INVALID_VALUE.
+  static CUresult admit_window(const Request& request, const CUaccessPolicyWindow& window);
+
   // CUDA_ERROR_INVALID_VALUE for attributes that nobody knows, CUDA_ERROR_NOT_SUPPORTED for those
   // that hand out pointers, CUDA_ERROR_INVALID_HANDLE for a bad event in one.
   CUresult take(const Request& request, Bytes attributes);

@@ -66,6 +66,8 @@ CUresult Pools::take(std::uint64_t pool, std::uint64_t bytes, const StreamPlace&
   const Lock lock(mutex_);
   Pool* found = find(pool);
   if (found == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  // The rounding below must not wrap.
+  if (bytes > ~std::uint64_t{0} - kChunkBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   if (found->bytes_max != 0 && bytes > found->bytes_max) return CUDA_ERROR_OUT_OF_MEMORY;
   return take_locked(*found, bytes, place, false, out) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -135,7 +137,6 @@ void Pools::use(Pool& pool, std::map<std::uint64_t, Freed>::iterator freed, std:
 }
 
 CUresult Pools::grow(std::uint64_t pool_name, std::uint64_t bytes, std::uint32_t context) {
-  if (bytes > ~std::uint64_t{0} - kChunkBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t wanted = round_up(bytes, kChunkBytes);
   CUdevice device = 0;
   {

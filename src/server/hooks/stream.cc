@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/launch_attributes.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -85,11 +86,8 @@ CUresult stream_set_attribute(Request& request, const commands::StreamSetAttribu
   std::memcpy(&value, command.value.data(), sizeof(value));
   const auto attribute = static_cast<CUstreamAttrID>(command.attribute);
   if (attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
-    const auto window = address_of(value.accessPolicyWindow.base_ptr);
-    const std::size_t bytes = value.accessPolicyWindow.num_bytes;
-    if (bytes != 0 && !request.session().regions().allowed(window, bytes)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    const CUresult bad = LaunchAttributes::admit_window(request, value.accessPolicyWindow);
+    if (bad != CUDA_SUCCESS) return bad;
   } else if (attribute != CU_LAUNCH_ATTRIBUTE_PRIORITY &&
              attribute != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN &&
              attribute != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) {
