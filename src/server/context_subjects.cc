@@ -1,5 +1,7 @@
 #include "server/context_subjects.h"
 
+#include <algorithm>
+
 #include "server/code_subjects.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
@@ -13,6 +15,7 @@ constexpr std::size_t kThreadStreamsMax = 4096;
 }  // namespace
 
 CUstream ContextSubjects::thread_stream(std::uint32_t context, std::uint32_t thread) {
+  if (context == 0) return nullptr;
   const Lock lock(mutex_);
   const auto found = thread_streams_.find({context, thread});
   if (found != thread_streams_.end()) return found->second;
@@ -25,15 +28,31 @@ CUstream ContextSubjects::thread_stream(std::uint32_t context, std::uint32_t thr
   return stream;
 }
 
-void ContextSubjects::let_go(CUcontext handle) {
-  const auto entry = session_.handles().drop(wire::HandleKind::kContext, address_of(handle));
-  if (!entry) return;
-  const std::uint32_t index = wire::Handle{entry.handle}.index();
-  session_.memory().on_context_destroy(index, static_cast<CUcontext>(entry.native));
-  session_.code().on_context_destroy(index);
-  session_.forget_entered();
-  const Lock lock(mutex_);
-  std::erase_if(thread_streams_, [&](const auto& item) { return item.first.first == index; });
+const ContextOrigin& ContextSubjects::origin(const Handles::Entry& entry) {
+  return static_cast<const ContextOrigin&>(*entry.attachment);
+}
+
+bool ContextSubjects::has_primary(CUdevice device) const {
+  const auto contexts = session_.handles().all(wire::HandleKind::kContext);
+  return std::any_of(contexts.begin(), contexts.end(), [&](const Handles::Entry& entry) {
+    return origin(entry).primary && origin(entry).device == device;
+  });
+}
+
+void ContextSubjects::let_go(const Handles::Entry& context) {
+  const std::uint32_t index = wire::Handle{context.handle}.index();
+  session_.driver().cuCtxSetCurrent(static_cast<CUcontext>(context.native));
+  session_.memory().before_context_destroy();
+  {
+    const auto alone = session_.alone();
+    session_.memory().on_context_destroy(index);
+    session_.code().on_context_destroy(index);
+    session_.handles().drop(wire::HandleKind::kContext, context.handle);
+    session_.forget_entered();
+    const Lock lock(mutex_);
+    std::erase_if(thread_streams_, [&](const auto& item) { return item.first.first == index; });
+  }
+  session_.memory().after_context_destroy(index);
 }
 
 void ContextSubjects::count_retained(CUdevice device) {
@@ -43,7 +62,8 @@ void ContextSubjects::count_retained(CUdevice device) {
 
 int ContextSubjects::take_retained(CUdevice device) {
   const Lock lock(mutex_);
-  return std::exchange(retained_[device], 0);
+  const auto found = retained_.find(device);
+  return found == retained_.end() ? 0 : std::exchange(found->second, 0);
 }
 
 }  // namespace flyt::server

@@ -7,10 +7,18 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "server/handles.h"
 
 namespace flyt::server {
 
 class Session;
+
+// What a context is, so that the client ends it in the way that it was made.
+struct ContextOrigin : Attachment {
+  ContextOrigin(CUdevice of, bool is_primary) : device(of), primary(is_primary) {}
+  const CUdevice device;
+  const bool primary;
+};
 
 // Safe from any thread.
 class ContextSubjects {
@@ -20,9 +28,14 @@ class ContextSubjects {
   // See Session::thread_stream().
   CUstream thread_stream(std::uint32_t context, std::uint32_t thread) EXCLUDES(mutex_);
 
-  // Before the driver destroys or resets a context: lets go of all that dies with it, and makes
-  // its handle unknown. The context must be current on the calling thread.
-  void let_go(CUcontext handle);
+  // What an entry of the contexts' table is.
+  static const ContextOrigin& origin(const Handles::Entry& entry);
+  // Whether the client has a handle of a device's primary context.
+  bool has_primary(CUdevice device) const;
+
+  // Before the driver destroys or resets a context: waits for its work, lets go of all that dies
+  // with it, and makes its handle unknown. The caller holds endings().
+  void let_go(const Handles::Entry& context);
 
   // How many times a device's primary context was retained for this client.
   void count_retained(CUdevice device) EXCLUDES(mutex_);

@@ -41,6 +41,13 @@ CUresult Deliveries::issue(const DeliveryJob& job, const BoxCursor::Piece& piece
   return result;
 }
 
+CUresult Deliveries::issue_on_worker(const DeliveryJob& job, const BoxCursor::Piece& piece,
+                                     Piece& out) {
+  const auto using_stream = session_.use();
+  const CUresult entered = session_.enter(job.context);
+  return entered == CUDA_SUCCESS ? issue(job, piece, out) : entered;
+}
+
 Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t bytes,
                                         bool must_not_wait) {
   for (;;) {
@@ -132,7 +139,7 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
         if (in_flight.empty()) result = CUDA_ERROR_OUT_OF_MEMORY;
         break;
       }
-      result = issue(job, cursor.next(), piece);
+      result = issue_on_worker(job, cursor.next(), piece);
       in_flight.push_back(std::move(piece));
     }
     if (in_flight.empty()) break;

@@ -68,6 +68,8 @@ class Deliveries {
 
   // Starts the DMA of one piece into `slot`.
   CUresult issue(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out);
+  // The same on a worker, for a stream that may have died with its context meanwhile.
+  CUresult issue_on_worker(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out);
   Staging::Slot wait_for_slot(const DeliveryJob& job, std::uint64_t bytes, bool must_not_wait);
   void deliver(const Piece& piece);
   void finish_small(Request request, Piece piece);

@@ -6,11 +6,13 @@ namespace flyt::server {
 Fence::~Fence() { pool_.give(*home_, event_); }
 
 CUresult Fence::poll() const {
-  return home_->dead.load() ? CUDA_SUCCESS : pool_.driver_.cuEventQuery(event_);
+  const std::shared_lock lock(home_->use);
+  return home_->dead ? CUDA_SUCCESS : pool_.driver_.cuEventQuery(event_);
 }
 
 CUresult Fence::wait() const {
-  return home_->dead.load() ? CUDA_SUCCESS : pool_.driver_.cuEventSynchronize(event_);
+  const std::shared_lock lock(home_->use);
+  return home_->dead ? CUDA_SUCCESS : pool_.driver_.cuEventSynchronize(event_);
 }
 
 std::shared_ptr<Fence> EventPool::record(std::uint32_t context, CUstream stream, CUresult& result) {
@@ -35,11 +37,17 @@ std::shared_ptr<Fence> EventPool::record(std::uint32_t context, CUstream stream,
 }
 
 void EventPool::drop_context(std::uint32_t context) {
-  const Lock lock(mutex_);
-  const auto found = contexts_.find(context);
-  if (found == contexts_.end()) return;
-  found->second->dead.store(true);
-  contexts_.erase(found);
+  std::shared_ptr<ContextEvents> home;
+  {
+    const Lock lock(mutex_);
+    const auto found = contexts_.find(context);
+    if (found == contexts_.end()) return;
+    home = std::move(found->second);
+    contexts_.erase(found);
+  }
+  // Whoever waits for one of them has the rest of the context's work to wait for.
+  const std::unique_lock lock(home->use);
+  home->dead = true;
 }
 
 void EventPool::give(ContextEvents& home, CUevent event) {

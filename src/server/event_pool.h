@@ -1,10 +1,10 @@
 // EventPool: events of our own, by context, so that none is created for every use.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <shared_mutex>
 #include <utility>
 #include <vector>
 
@@ -18,7 +18,8 @@ class EventPool;
 
 // Events of one life of a context.
 struct ContextEvents {
-  std::atomic<bool> dead{false};
+  std::shared_mutex use;  // Shared while the driver works with an event, so that none dies then.
+  bool dead = false;      // Guarded by `use`.
   std::vector<CUevent> free;  // Guarded by the pool's mutex.
 };
 

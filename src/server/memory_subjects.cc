@@ -38,12 +38,17 @@ void MemorySubjects::poll() {
 
 void MemorySubjects::reclaim() {
   holds.seal();
-  if (holds.poll()) session.clock().sleep_for(kReclaimPause);
+  // What is not held here is held by requests that workers will get to.
+  static_cast<void>(holds.poll());
+  session.clock().sleep_for(kReclaimPause);
 }
 
-void MemorySubjects::on_context_destroy(std::uint32_t context, CUcontext) {
+void MemorySubjects::before_context_destroy() {
   session.driver().cuCtxSynchronize();
   deliveries.send_finished();
+}
+
+void MemorySubjects::on_context_destroy(std::uint32_t context) {
   holds.seal();
   holds.poll();
   for (const wire::HandleKind kind : {wire::HandleKind::kStream, wire::HandleKind::kEvent}) {
@@ -61,6 +66,9 @@ void MemorySubjects::on_context_destroy(std::uint32_t context, CUcontext) {
       session.handles().drop(kind, entry.handle);
     }
   }
+}
+
+void MemorySubjects::after_context_destroy(std::uint32_t context) {
   events.drop_context(context);
   pools.forget_chunks(arena.drop_context(context));
 }

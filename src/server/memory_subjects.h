@@ -1,6 +1,7 @@
 // MemorySubjects: what a session keeps about memory, copies, streams and events.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -26,17 +27,17 @@ class StreamOwner final : public Attachment {
   StreamOwner(const driver::Table& driver, std::uint32_t context, CUstream stream)
       : driver_(driver), context_(context), stream_(stream) {}
   ~StreamOwner() override {
-    if (stream_ != nullptr) driver_.cuStreamDestroy_v2(stream_);
+    if (CUstream stream = stream_.load()) driver_.cuStreamDestroy_v2(stream);
   }
   std::uint32_t context() const { return context_; }
-  CUstream stream() const { return stream_; }
-  // The context takes the stream with it.
-  void abandon() { stream_ = nullptr; }
+  // Null once the context has taken the stream with it.
+  CUstream stream() const { return stream_.load(); }
+  void abandon() { stream_.store(nullptr); }
 
  private:
   const driver::Table& driver_;
   const std::uint32_t context_;
-  CUstream stream_;
+  std::atomic<CUstream> stream_;
 };
 
 class EventOwner final : public Attachment {
@@ -44,16 +45,17 @@ class EventOwner final : public Attachment {
   EventOwner(const driver::Table& driver, std::uint32_t context, CUevent event)
       : driver_(driver), context_(context), event_(event) {}
   ~EventOwner() override {
-    if (event_ != nullptr) driver_.cuEventDestroy_v2(event_);
+    if (CUevent event = event_.load()) driver_.cuEventDestroy_v2(event);
   }
   std::uint32_t context() const { return context_; }
-  CUevent event() const { return event_; }
-  void abandon() { event_ = nullptr; }
+  // Null once the context has taken the event with it.
+  CUevent event() const { return event_.load(); }
+  void abandon() { event_.store(nullptr); }
 
  private:
   const driver::Table& driver_;
   const std::uint32_t context_;
-  CUevent event_;
+  std::atomic<CUevent> event_;
 };
 
 // Belongs to one Session; members say which threads may use them.
@@ -68,9 +70,11 @@ class MemorySubjects {
   void poll();
   // Main thread, when the endpoint has no chunk to receive into: frees some, or waits a moment.
   void reclaim();
-  // Main thread, with the context current, before it is destroyed or reset: waits for its work and
-  // forgets all that dies with it.
-  void on_context_destroy(std::uint32_t context, CUcontext native);
+  // With the context current, before it is destroyed or reset: waits for its work; under
+  // Session::alone(), forgets all that dies with it; and then forgets what waits look at.
+  void before_context_destroy();
+  void on_context_destroy(std::uint32_t context);
+  void after_context_destroy(std::uint32_t context);
   // The session ends: lets go whatever waits for the client.
   void release_all() { host_calls.release_all(); }
 

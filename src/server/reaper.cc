@@ -33,8 +33,9 @@ void Reaper::work() {
       waiting_.erase(first);
     }
     // An error means that the context is gone or broken: nothing uses the memory any more.
-    if (session_.enter(context) == CUDA_SUCCESS && context != 0) {
-      session_.driver().cuCtxSynchronize();
+    if (context != 0) {
+      const auto using_context = session_.use();
+      if (session_.enter(context) == CUDA_SUCCESS) session_.driver().cuCtxSynchronize();
     }
     for (const auto& recycle : batch) recycle();
   }

@@ -1,6 +1,8 @@
 #include "server/session.h"
 
-#include "commands/ops.h"
+#include "commands/context.h"
+#include "commands/library.h"
+#include "commands/module.h"
 #include "server/code_subjects.h"
 #include "server/context_subjects.h"
 #include "server/handlers.h"
@@ -16,6 +18,13 @@ constexpr Duration kQuietTurn = std::chrono::seconds(1);
 // one answer after the other would else wait for a wake-up each time.
 constexpr Duration kSpin = std::chrono::microseconds(50);
 constexpr unsigned kCoresToSpin = 4;
+
+// These hold endings() instead of use().
+bool ends_objects(std::uint16_t op) {
+  return op == commands::UnloadModule::kOp || op == commands::UnloadLibrary::kOp ||
+         op == commands::DestroyContext::kOp || op == commands::RetainPrimary::kOp ||
+         op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp;
+}
 
 }  // namespace
 
@@ -34,8 +43,7 @@ std::string Session::run() {
   const Duration spin = std::thread::hardware_concurrency() >= kCoresToSpin ? kSpin : Duration{0};
   Instant spin_until{};
   while (true) {
-    const bool polling = completions_.poll();
-    memory_->poll();
+    const bool polling = look_after();
     // After a while without commands nothing is left to look after.
     const Duration turn = quiet_turns > 50 ? kQuietTurn : kIdleTurn;
     const Instant now = clock().now();
@@ -51,7 +59,7 @@ std::string Session::run() {
       case rpc::Received::kWoken:
         break;
       case rpc::Received::kNoChunk:
-        memory_->reclaim();
+        reclaim();
         break;
       case rpc::Received::kClosed:
         memory_->release_all();
@@ -59,6 +67,18 @@ std::string Session::run() {
                                             : endpoint().error().message;
     }
   }
+}
+
+bool Session::look_after() {
+  const auto using_objects = use();
+  const bool polling = completions_.poll();
+  memory_->poll();
+  return polling;
+}
+
+void Session::reclaim() {
+  const auto using_objects = use();
+  memory_->reclaim();
 }
 
 Status Session::on_command(const rpc::Command& command) {
@@ -72,9 +92,10 @@ Status Session::on_command(const rpc::Command& command) {
   ++(row->waits ? counters_.waited : counters_.posted);
   Request request(*this, command);
   if (row->slow) {
-    run_slow(std::move(request), row->run);
+    run_slow_command(std::move(request), row->run);
     return {};
   }
+  const auto using_objects = use();
   const CUresult entered = enter(command.header.context);
   if (entered != CUDA_SUCCESS) {
     request.reply(entered);
@@ -82,6 +103,20 @@ Status Session::on_command(const rpc::Command& command) {
     row->run(std::move(request));
   }
   return {};
+}
+
+void Session::run_slow_command(Request request, void (*run)(Request)) {
+  if (ends_objects(request.op())) return run_slow(std::move(request), run);
+  auto shared = std::make_shared<Request>(std::move(request));
+  workers_.run([this, shared, run] {
+    const auto using_objects = use();
+    const CUresult entered = enter(shared->context());
+    if (entered != CUDA_SUCCESS) {
+      shared->reply(entered);
+    } else {
+      run(std::move(*shared));
+    }
+  });
 }
 
 void Session::run_slow(Request request, std::function<void(Request)> work) {
@@ -97,13 +132,12 @@ void Session::run_slow(Request request, std::function<void(Request)> work) {
 }
 
 CUresult Session::enter(std::uint32_t context) {
-  if (context == 0) return CUDA_SUCCESS;
   void* native = handles_.find_index(wire::HandleKind::kContext, context);
-  if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (native == nullptr && context != 0) return CUDA_ERROR_INVALID_CONTEXT;
   const bool main = std::this_thread::get_id() == main_thread_;
   if (main && entered_.load(std::memory_order_relaxed) == native) return CUDA_SUCCESS;
   const CUresult result = driver().cuCtxSetCurrent(static_cast<CUcontext>(native));
-  if (main) entered_.store(result == CUDA_SUCCESS ? native : nullptr, std::memory_order_relaxed);
+  if (main) entered_.store(result == CUDA_SUCCESS ? native : this, std::memory_order_relaxed);
   return result;
 }
 

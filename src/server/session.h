@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -72,14 +73,26 @@ class Session final : public rpc::CommandHandler {
   CodeSubjects& code() { return *code_; }
   MemorySubjects& memory() { return *memory_; }
 
-  // Runs `work` on a worker with the request's context current. For what may take long.
+  // Runs `work` on a worker with the request's context current. For what may take long. It does not
+  // hold use().
   void run_slow(Request request, std::function<void(Request)> work);
 
   // Makes the context of a handle index current on the calling thread; cheap if it is already.
-  // CUDA_ERROR_INVALID_CONTEXT if there is none; 0 leaves things as they are.
+  // CUDA_ERROR_INVALID_CONTEXT if there is none. 0: no context is current, so that nothing is made
+  // in one that it would not be known to belong to.
   CUresult enter(std::uint32_t context);
   // After a context was destroyed or made current behind enter()'s back.
-  void forget_entered() { entered_.store(nullptr, std::memory_order_relaxed); }
+  void forget_entered() { entered_.store(this, std::memory_order_relaxed); }
+
+  // A client may end an object while another of its commands works with it. So whoever looks
+  // objects up and hands them to the driver holds use() meanwhile: the main thread for all it does,
+  // workers for slow commands. Never twice in one thread.
+  std::shared_lock<std::shared_mutex> use() { return std::shared_lock(lives_); }
+  // Whoever ends code or contexts holds endings() instead, takes them out of the tables under
+  // alone(), and then lets the driver destroy them. By then nobody works with them, or ever will.
+  // Waits for the GPU have no place under alone().
+  Mutex& endings() RETURN_CAPABILITY(endings_) { return endings_; }
+  std::unique_lock<std::shared_mutex> alone() { return std::unique_lock(lives_); }
 
   // The stream that stands for CU_STREAM_PER_THREAD of one client thread in one context, made at
   // first use; null if the driver makes none.
@@ -96,13 +109,19 @@ class Session final : public rpc::CommandHandler {
   SessionCounters counters() const { return counters_; }  // Main thread only.
 
  private:
+  void run_slow_command(Request request, void (*run)(Request));
+  bool look_after();  // True while waits are polled.
+  void reclaim();
+
   SessionParts parts_;
   Handles handles_;
   Regions regions_;
   std::vector<std::function<void()>> flushes_;
   std::thread::id main_thread_;
-  // What enter() made current on the main thread.
-  std::atomic<void*> entered_{nullptr};
+  // What enter() made current on the main thread; `this` if that is not known.
+  std::atomic<void*> entered_{this};
+  std::shared_mutex lives_;  // Its readers overtake waiting writers, as glibc has it.
+  Mutex endings_;
   SessionCounters counters_;
   Completions completions_{*this};
   std::unique_ptr<ContextSubjects> contexts_;

@@ -42,18 +42,27 @@ void describe(Request request, CUcontext context) {
 
 // Puts a new context into the table and describes it; it is current on this thread.
 template <class Reply>
-void adopt(Request request, CUcontext client, CUcontext native) {
-  if (!request.adopt(wire::HandleKind::kContext, client, native)) return;
+void adopt(Request request, CUcontext client, CUcontext native, const ContextOrigin& origin) {
+  auto attachment = std::make_shared<ContextOrigin>(origin);
+  if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
   describe<Reply>(std::move(request), native);
 }
 
-// Makes the context current on this worker and lets go of what dies with it.
-bool let_go(Request& request, CUcontext client, CUcontext& native) {
-  native = client;
-  if (!request.resolve(native)) return false;
-  request.driver().cuCtxSetCurrent(native);
-  request.session().contexts().let_go(client);
-  return true;
+// Lets go of what dies with a context, if it is the client's and of the kind that the client says:
+// else something would die whose handles live on. Null if it is not. The caller holds endings().
+template <class Fits>
+CUcontext let_go(Request& request, CUcontext client, Fits&& fits) {
+  Session& session = request.session();
+  const auto entry = session.handles().entry(wire::HandleKind::kContext, address_of(client));
+  if (!entry || !fits(ContextSubjects::origin(entry))) return nullptr;
+  session.contexts().let_go(entry);
+  return static_cast<CUcontext>(entry.native);
+}
+
+CUcontext let_go_primary(Request& request, CUcontext client, CUdevice device) {
+  return let_go(request, client, [&](const ContextOrigin& origin) {
+    return origin.primary && origin.device == device;
+  });
 }
 
 // What a wait for a whole context looks at: the streams that the client can have work in.
@@ -71,6 +80,11 @@ std::vector<std::shared_ptr<StreamOwner>> streams_of(Session& session, std::uint
 void retain_primary(Request request, const commands::RetainPrimary& command) {
   const driver::Table& driver = request.driver();
   using Reply = commands::RetainPrimary::Reply;
+  const Lock lock(request.session().endings());
+  // Two handles of one context would not die together.
+  if (request.session().contexts().has_primary(command.device)) {
+    return request.reply(CUDA_ERROR_INVALID_VALUE, Reply{});
+  }
   // Refused where it is active already, by a warm server for example; only a preference.
   driver.cuDevicePrimaryCtxSetFlags_v2(command.device, command.flags & kFlagsKept);
   CUcontext native = nullptr;
@@ -79,12 +93,14 @@ void retain_primary(Request request, const commands::RetainPrimary& command) {
   request.session().contexts().count_retained(command.device);
   result = driver.cuCtxSetCurrent(native);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
-  adopt<Reply>(std::move(request), command.context, native);
+  adopt<Reply>(std::move(request), command.context, native, {command.device, true});
 }
 
 CUresult release_primary(Request& request, const commands::ReleasePrimary& command) {
-  CUcontext native = nullptr;
-  let_go(request, command.context, native);
+  const Lock lock(request.session().endings());
+  // After a reset the handle is gone already; but it must not stay where the context goes.
+  static_cast<void>(let_go_primary(request, command.context, command.device));
+  if (request.session().contexts().has_primary(command.device)) return CUDA_ERROR_INVALID_CONTEXT;
   CUresult result = CUDA_SUCCESS;
   for (int count = request.session().contexts().take_retained(command.device); count > 0; --count) {
     result = request.driver().cuDevicePrimaryCtxRelease_v2(command.device);
@@ -93,8 +109,10 @@ CUresult release_primary(Request& request, const commands::ReleasePrimary& comma
 }
 
 CUresult reset_primary(Request& request, const commands::ResetPrimary& command) {
-  CUcontext native = nullptr;
-  if (!let_go(request, command.context, native)) return CUDA_ERROR_INVALID_CONTEXT;
+  const Lock lock(request.session().endings());
+  if (let_go_primary(request, command.context, command.device) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   return request.driver().cuDevicePrimaryCtxReset_v2(command.device);
 }
 
@@ -114,12 +132,14 @@ void create_context(Request request, const commands::CreateContext& command) {
                               ? driver.cuCtxCreate_v2(&native, flags, command.device)
                               : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
-  adopt<Reply>(std::move(request), command.context, native);
+  adopt<Reply>(std::move(request), command.context, native, {command.device, false});
 }
 
 CUresult destroy_context(Request& request, const commands::DestroyContext& command) {
-  CUcontext native = nullptr;
-  if (!let_go(request, command.context, native)) return CUDA_ERROR_INVALID_CONTEXT;
+  const Lock lock(request.session().endings());
+  const CUcontext native =
+      let_go(request, command.context, [](const ContextOrigin& origin) { return !origin.primary; });
+  if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return request.driver().cuCtxDestroy_v2(native);
 }
 
@@ -147,6 +167,7 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
   Session& session = request.session();
   const driver::Table& driver = session.driver();
   const std::uint32_t index = wire::Handle{address_of(command.context)}.index();
+  request.forget_payload();
   auto answer = std::make_shared<Request>(std::move(request));
   Completion wait;
   wait.context = index;

@@ -54,16 +54,20 @@ void event_synchronize(Request request, const commands::EventSynchronize& comman
   const CUresult result = driver.cuEventQuery(event);
   if (result != CUDA_ERROR_NOT_READY) return request.reply(result);
   Completion completion;
-  completion.context = request.context();
+  const auto owner = std::static_pointer_cast<EventOwner>(entry.attachment);
+  completion.context = owner->context();
   request.forget_payload();
   auto waiting = std::make_shared<Request>(std::move(request));
   MemorySubjects& memory = session.memory();
   // The owner is kept, so that another thread may destroy the event meanwhile.
-  completion.poll = [&driver, event, owner = entry.attachment] {
-    return driver.cuEventQuery(event);
+  completion.poll = [&driver, owner] {
+    const CUevent present = owner->event();
+    return present == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : driver.cuEventQuery(present);
   };
-  completion.block = [&driver, event, owner = entry.attachment] {
-    return driver.cuEventSynchronize(event);
+  completion.block = [&driver, owner] {
+    const CUevent present = owner->event();
+    return present == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                              : driver.cuEventSynchronize(present);
   };
   completion.finish = [waiting, &session, &memory](CUresult done) {
     waiting->reply(done);

@@ -42,6 +42,7 @@ void mem_alloc(Request request, const commands::MemAlloc& command) {
   if (result != CUDA_SUCCESS) return request.reply(result, commands::MemAlloc::Reply{});
   if (const auto taken = memory.arena.take(wanted)) return answer(request, *taken);
   Session& session = request.session();
+  request.forget_payload();
   session.run_slow(std::move(request), [&memory, wanted](Request slow) {
     Arena::Allocation allocation;
     const CUresult mapped = allocate(memory, wanted, allocation);

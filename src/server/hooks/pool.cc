@@ -31,6 +31,15 @@ CUresult allocate(MemorySubjects& memory, std::uint64_t pool, std::uint64_t byte
   return memory.pools.allocate(pool, bytes, place, allocation);
 }
 
+// The stream may have died with its context meanwhile.
+CUresult allocate_in_use(MemorySubjects& memory, std::uint64_t pool, std::uint64_t bytes,
+                         const StreamPlace& place, Pools::Allocation& allocation) {
+  const auto using_stream = memory.session.use();
+  const CUresult entered = memory.session.enter(place.context);
+  if (entered != CUDA_SUCCESS) return entered;
+  return allocate(memory, pool, bytes, place, allocation);
+}
+
 }  // namespace
 
 CUresult pool_create(Request& request, const commands::PoolCreate& command) {
@@ -53,10 +62,11 @@ void pool_allocate(Request request, const commands::PoolAllocate& command) {
   auto owner =
       request.session().handles().entry(wire::HandleKind::kStream, address_of(command.stream));
   Session& session = request.session();
+  request.forget_payload();
   session.run_slow(std::move(request), [&memory, place, pool = command.pool, bytes = command.bytes,
                                         keep = owner.attachment](Request slow) {
     Pools::Allocation made;
-    const CUresult grown = allocate(memory, pool, bytes, place, made);
+    const CUresult grown = allocate_in_use(memory, pool, bytes, place, made);
     answer(slow, grown, made);
   });
 }
