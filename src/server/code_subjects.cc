@@ -1,6 +1,6 @@
 #include "server/code_subjects.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "cuda/fatbin.h"
 #include "server/session.h"
@@ -9,36 +9,16 @@ namespace flyt::server {
 
 Link::~Link() {
   if (state != nullptr) driver.cuLinkDestroy(state);
+  all_input_bytes->fetch_sub(input_bytes);
 }
 
-bool CodeSubjects::add_piece(std::uint64_t upload, std::uint64_t total, std::uint64_t offset,
-                             Bytes data) {
-  if (!wire::Handle{upload}.valid_as(wire::HandleKind::kUpload)) return false;
-  if (total > kUploadBytesMax || data.size() > total || offset > total - data.size()) return false;
-  const Lock lock(mutex_);
-  auto found = uploads_.find(upload);
-  if (found == uploads_.end()) {
-    if (offset != 0 || uploads_bytes_ + total > kUploadsBytesMax) return false;
-    found = uploads_.emplace(upload, Upload{std::vector<std::byte>(total + 1), 0}).first;
-    uploads_bytes_ += total;
+bool Link::count_input(std::uint64_t bytes) {
+  if (all_input_bytes->fetch_add(bytes) + bytes > kInputBytesMax) {
+    all_input_bytes->fetch_sub(bytes);
+    return false;
   }
-  Upload& present = found->second;
-  if (present.bytes.size() != total + 1 || present.filled != offset) return false;
-  if (!data.empty()) std::memcpy(present.bytes.data() + offset, data.data(), data.size());
-  present.filled += data.size();
+  input_bytes += bytes;
   return true;
-}
-
-std::optional<std::vector<std::byte>> CodeSubjects::take_upload(std::uint64_t upload) {
-  const Lock lock(mutex_);
-  const auto found = uploads_.find(upload);
-  if (found == uploads_.end()) return std::nullopt;
-  std::vector<std::byte> bytes = std::move(found->second.bytes);
-  const bool complete = found->second.filled + 1 == bytes.size();
-  uploads_.erase(found);
-  uploads_bytes_ -= bytes.size() - 1;
-  if (!complete) return std::nullopt;
-  return bytes;
 }
 
 template <class Dies>
@@ -56,6 +36,15 @@ void CodeSubjects::forget_if(Dies&& dies) {
 
 void CodeSubjects::on_context_destroy(std::uint32_t context) {
   forget_if([&](std::uint64_t, const CodeOrigin& origin) { return origin.context == context; });
+  // A library stays, but its variables in this context are gone.
+  for (const Handles::Entry& entry : session_.handles().all(wire::HandleKind::kLibrary)) {
+    auto& origin = static_cast<CodeOrigin&>(*entry.attachment);
+    const Lock lock(origin.mutex);
+    std::erase_if(origin.globals, [&](const CodeOrigin::Global& global) {
+      if (global.context == context) session_.regions().remove(global.address);
+      return global.context == context;
+    });
+  }
 }
 
 void CodeSubjects::on_module_unload(std::uint64_t module) {
@@ -70,15 +59,18 @@ void CodeSubjects::on_library_unload(std::uint64_t library) {
   });
 }
 
-void CodeSubjects::note_global(CodeOrigin& owner, std::uint64_t address, std::uint64_t size) {
-  session_.regions().add({address, size, Regions::Kind::kGlobal});
+void CodeSubjects::note_global(CodeOrigin& owner, std::uint32_t context, std::uint64_t address,
+                               std::uint64_t size) {
   const Lock lock(owner.mutex);
-  owner.globals.push_back(address);
+  const CodeOrigin::Global global{address, context};
+  if (std::find(owner.globals.begin(), owner.globals.end(), global) != owner.globals.end()) return;
+  session_.regions().add({address, size, Regions::Kind::kGlobal});
+  owner.globals.push_back(global);
 }
 
 void CodeSubjects::forget_globals(CodeOrigin& owner) {
   const Lock lock(owner.mutex);
-  for (const std::uint64_t address : owner.globals) session_.regions().remove(address);
+  for (const CodeOrigin::Global& global : owner.globals) session_.regions().remove(global.address);
   owner.globals.clear();
 }
 

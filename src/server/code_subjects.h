@@ -3,9 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/annotations.h"
@@ -14,13 +13,11 @@
 #include "driver/table.h"
 #include "server/handles.h"
 #include "server/jit_arguments.h"
+#include "server/uploads.h"
 
 namespace flyt::server {
 
 class Session;
-
-inline constexpr std::uint64_t kUploadBytesMax = 1 * kGiB;
-inline constexpr std::uint64_t kUploadsBytesMax = 2 * kGiB;  // Of all uploads together.
 
 // Where a module, function, library or kernel comes from, so that it is forgotten with it.
 struct CodeOrigin : Attachment {
@@ -28,22 +25,40 @@ struct CodeOrigin : Attachment {
   std::uint64_t module = 0;   // Handle of the module that a function is of.
   std::uint64_t library =
       0;  // Handle of the library that a kernel, its functions and modules are of.
-  // Addresses of variables that the client was told.
+  // Variables whose addresses the client was told. Those of a library are of one context each.
+  struct Global {
+    std::uint64_t address = 0;
+    std::uint32_t context = 0;
+    bool operator==(const Global&) const = default;
+  };
   Mutex mutex;
-  std::vector<std::uint64_t> globals GUARDED_BY(mutex);
+  std::vector<Global> globals GUARDED_BY(mutex);
 };
 
 // A linker and the buffers that the driver writes its logs into, until it is destroyed.
 struct Link : Attachment {
-  explicit Link(const driver::Table& table) : driver(table) {}
+  // Of all links of a session together, and of what their options take.
+  static constexpr std::uint64_t kInputBytesMax = 2 * kGiB;
+
+  // `bytes_of_all`: the session's count.
+  Link(const driver::Table& table, std::shared_ptr<std::atomic<std::uint64_t>> bytes_of_all)
+      : driver(table), all_input_bytes(std::move(bytes_of_all)) {}
   ~Link() override;
+  // Counts an input; false if the session has too many.
+  [[nodiscard]] bool count_input(std::uint64_t bytes);
 
   const driver::Table& driver;
   CUlinkState state = nullptr;
   std::unique_ptr<JitArguments> arguments;
   Bytes cubin;  // The finished one, the driver's.
-  // The driver may keep looking at what was added.
-  std::vector<std::vector<std::byte>> inputs;
+  // The driver may keep looking at what was added, and write into logs.
+  struct Input {
+    std::vector<std::byte> data;
+    JitArguments arguments;
+  };
+  std::vector<std::unique_ptr<Input>> inputs;
+  const std::shared_ptr<std::atomic<std::uint64_t>> all_input_bytes;
+  std::uint64_t input_bytes = 0;
   Mutex mutex;  // Held while the driver works on it.
 };
 
@@ -52,19 +67,19 @@ class CodeSubjects {
  public:
   explicit CodeSubjects(Session& session) : session_(session) {}
 
-  // Takes the next piece; false if it breaks a rule (order, sizes, totals).
-  [[nodiscard]] bool add_piece(std::uint64_t upload, std::uint64_t total, std::uint64_t offset,
-                               Bytes data) EXCLUDES(mutex_);
-  // A complete upload, with a zero byte behind it (PTX is text), which is then forgotten.
-  std::optional<std::vector<std::byte>> take_upload(std::uint64_t upload) EXCLUDES(mutex_);
+  Uploads& uploads() { return uploads_; }
 
   // Forgets what dies with a context, a module or a library.
   void on_context_destroy(std::uint32_t context);
   void on_module_unload(std::uint64_t module);
   void on_library_unload(std::uint64_t library);
   // Makes a variable's memory known to the checks of addresses.
-  void note_global(CodeOrigin& owner, std::uint64_t address, std::uint64_t size);
+  void note_global(CodeOrigin& owner, std::uint32_t context, std::uint64_t address,
+                   std::uint64_t size);
   void forget_globals(CodeOrigin& owner);
+
+  // Bytes that links keep, see Link.
+  const std::shared_ptr<std::atomic<std::uint64_t>>& link_bytes() const { return link_bytes_; }
 
   // Code that may print has been loaded.
   void note_code(Bytes image);
@@ -73,15 +88,11 @@ class CodeSubjects {
  private:
   template <class Dies>
   void forget_if(Dies&& dies);
-  struct Upload {
-    std::vector<std::byte> bytes;
-    std::uint64_t filled = 0;
-  };
 
   Session& session_;
-  Mutex mutex_;
-  std::map<std::uint64_t, Upload> uploads_ GUARDED_BY(mutex_);
-  std::uint64_t uploads_bytes_ GUARDED_BY(mutex_) = 0;
+  Uploads uploads_;
+  const std::shared_ptr<std::atomic<std::uint64_t>> link_bytes_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
   std::atomic<bool> may_print_{false};
 };
 

@@ -25,6 +25,7 @@ class JitArguments {
 
   std::string_view info_log() const { return text(info_); }
   std::string_view error_log() const { return text(error_); }
+  std::size_t log_bytes() const { return info_.size() + error_.size(); }
   float wall_time() const;
   std::uint32_t threads_per_block() const;
 

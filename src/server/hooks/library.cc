@@ -33,7 +33,7 @@ void collect_kernel_attributes(const driver::Table& driver, CUkernel kernel, CUd
 void load_library(Request request, const commands::LoadLibrary& command) {
   commands::LoadLibrary::Reply reply;
   CodeSubjects& code = request.session().code();
-  auto image = code.take_upload(command.upload);
+  auto image = code.uploads().take(command.upload);
   JitArguments jit;
   if (!image || !jit.take(command.options, command.values)) {
     return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
@@ -56,9 +56,13 @@ void load_library(Request request, const commands::LoadLibrary& command) {
 }
 
 CUresult unload_library(Request& request, const commands::UnloadLibrary& command) {
+  const Lock lock(request.session().endings());
   CUlibrary native = command.library;
   if (!request.resolve(native)) return CUDA_ERROR_INVALID_HANDLE;
-  request.session().code().on_library_unload(address_of(command.library));
+  {
+    const auto alone = request.session().alone();
+    request.session().code().on_library_unload(address_of(command.library));
+  }
   return request.driver().cuLibraryUnload(native);
 }
 
@@ -147,7 +151,7 @@ CUresult get_library_global(Request& request, const commands::GetLibraryGlobal& 
   reply.address = address;
   reply.size = size;
   auto& origin = static_cast<CodeOrigin&>(*library.attachment);
-  request.session().code().note_global(origin, address, size);
+  request.session().code().note_global(origin, request.context(), address, size);
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cuda/image.h"
 #include "server/code_subjects.h"
 #include "server/session.h"
 
@@ -12,6 +13,13 @@ namespace {
 std::shared_ptr<Link> find(Request& request, CUlinkState handle) {
   return std::static_pointer_cast<Link>(
       request.session().handles().entry(wire::HandleKind::kLink, address_of(handle)).attachment);
+}
+
+// A driver trusts the sizes inside of binaries more than the one that it is told: a cubin or fat
+// binary must be what it says. `data` has a zero byte behind it.
+bool measured(CUjitInputType type, const std::vector<std::byte>& data) {
+  const bool binary = type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY;
+  return !binary || cuda::image_of(Bytes(data).first(data.size() - 1)).ok();
 }
 
 template <class Reply>
@@ -24,7 +32,7 @@ void fill_logs(Link& link, Reply& reply) {
 }  // namespace
 
 CUresult create_link(Request& request, const commands::CreateLink& command) {
-  auto link = std::make_shared<Link>(request.driver());
+  auto link = std::make_shared<Link>(request.driver(), request.session().code().link_bytes());
   link->arguments = std::make_unique<JitArguments>();
   JitArguments& jit = *link->arguments;
   if (!jit.take(command.options, command.values)) return CUDA_ERROR_INVALID_VALUE;
@@ -41,19 +49,26 @@ CUresult create_link(Request& request, const commands::CreateLink& command) {
 void add_link_data(Request request, const commands::AddLinkData& command) {
   commands::AddLinkData::Reply reply;
   const auto link = find(request, command.link);
-  auto data = request.session().code().take_upload(command.upload);
-  JitArguments jit;
+  auto data = request.session().code().uploads().take(command.upload);
+  auto input = std::make_unique<Link::Input>();
+  JitArguments& jit = input->arguments;
   if (link == nullptr) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
-  if (!data || !jit.take(command.options, command.values)) {
+  const auto type = static_cast<CUjitInputType>(command.type);
+  if (!data || !jit.take(command.options, command.values) || !measured(type, *data)) {
     return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
   }
   const Lock lock(link->mutex);
-  link->inputs.push_back(std::move(*data));
-  std::vector<std::byte>& kept = link->inputs.back();
+  if (!link->count_input(data->size() + sizeof *input + jit.log_bytes())) {
+    return request.reply(CUDA_ERROR_OUT_OF_MEMORY, reply);
+  }
+  input->data = std::move(*data);
+  std::vector<std::byte>& kept = input->data;
   request.session().code().note_code(kept);
+  link->cubin = {};
+  link->inputs.push_back(std::move(input));
   const CUresult result = request.driver().cuLinkAddData_v2(
-      link->state, static_cast<CUjitInputType>(command.type), kept.data(), kept.size() - 1,
-      std::string(command.name).c_str(), jit.count(), jit.options(), jit.values());
+      link->state, type, kept.data(), kept.size() - 1, std::string(command.name).c_str(),
+      jit.count(), jit.options(), jit.values());
   fill_logs(*link, reply);
   request.reply(result, reply);
 }
@@ -63,6 +78,8 @@ void complete_link(Request request, const commands::CompleteLink& command) {
   const auto link = find(request, command.link);
   if (link == nullptr) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
   const Lock lock(link->mutex);
+  // The driver may free an earlier one.
+  link->cubin = {};
   void* cubin = nullptr;
   std::size_t size = 0;
   const CUresult result = request.driver().cuLinkComplete(link->state, &cubin, &size);

@@ -23,22 +23,22 @@ std::shared_ptr<CodeOrigin> in_context(const Request& request) {
 }  // namespace
 
 CUresult upload(Request& request, const commands::Upload& command) {
-  CodeSubjects& code = request.session().code();
-  if (!code.add_piece(command.upload, command.total, command.offset, command.data)) {
+  Uploads& uploads = request.session().code().uploads();
+  if (!uploads.add_piece(command.upload, command.total, command.offset, command.data)) {
     request.session().end("an upload out of order or beyond its limits");
   }
   return CUDA_SUCCESS;
 }
 
 CUresult drop_upload(Request& request, const commands::DropUpload& command) {
-  request.session().code().take_upload(command.upload);
+  request.session().code().uploads().take(command.upload);
   return CUDA_SUCCESS;
 }
 
 void load_module(Request request, const commands::LoadModule& command) {
   commands::LoadModule::Reply reply;
   CodeSubjects& code = request.session().code();
-  auto image = code.take_upload(command.upload);
+  auto image = code.uploads().take(command.upload);
   JitArguments jit;
   if (!image || !jit.take(command.options, command.values)) {
     return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
@@ -61,9 +61,13 @@ void load_module(Request request, const commands::LoadModule& command) {
 }
 
 CUresult unload_module(Request& request, const commands::UnloadModule& command) {
+  const Lock lock(request.session().endings());
   CUmodule native = command.module;
   if (!request.resolve(native)) return CUDA_ERROR_INVALID_HANDLE;
-  request.session().code().on_module_unload(address_of(command.module));
+  {
+    const auto alone = request.session().alone();
+    request.session().code().on_module_unload(address_of(command.module));
+  }
   return request.driver().cuModuleUnload(native);
 }
 
@@ -128,7 +132,7 @@ CUresult get_global(Request& request, const commands::GetGlobal& command,
   reply.address = address;
   reply.size = size;
   auto& origin = static_cast<CodeOrigin&>(*module.attachment);
-  request.session().code().note_global(origin, address, size);
+  request.session().code().note_global(origin, request.context(), address, size);
   return result;
 }
 

@@ -1,0 +1,218 @@
+// Objects that a client ends at the wrong moment or in the wrong way, and bounds that it runs into.
+#include <array>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "commands/all.h"
+#include "cuda/types.h"
+#include "tests/sim/hostile.h"
+#include "wire/handle.h"
+
+namespace flyt::sim {
+namespace {
+
+using wire::HandleKind;
+
+constexpr std::string_view kPtx =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry idle()\n{\nret;\n}\n";
+
+std::uint64_t handle(HandleKind kind, std::uint32_t index) {
+  return wire::Handle::make(kind, 1, index).value;
+}
+template <class T>
+T handle_as(HandleKind kind, std::uint32_t index) {
+  return static_cast<T>(pointer_at(handle(kind, index)));
+}
+
+class HostileLifetimes : public HostileTest {
+ protected:
+  static constexpr std::uint32_t kPrimary = 1;
+
+  void SetUp() override {
+    HostileTest::SetUp();
+    peer_ = std::make_unique<Peer>(attacker());
+    ASSERT_EQ(ask(commands::RetainPrimary{.context = context(kPrimary)}), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    peer_.reset();
+    HostileTest::TearDown();
+  }
+
+  static CUcontext context(std::uint32_t index) {
+    return handle_as<CUcontext>(HandleKind::kContext, index);
+  }
+  template <class Command>
+  void send(const Command& command, std::uint32_t context = 0) {
+    std::vector<std::byte> bytes(wire::encoded_size(command));
+    Writer writer(bytes);
+    wire::encode(writer, command);
+    EXPECT_TRUE(peer_->send_command(Command::kOp, bytes, Command::kWaits, context).ok());
+  }
+  // The result of the next reply.
+  CUresult answer() {
+    const Heard heard = peer_->read_until(wire::FrameKind::kReply);
+    if (!heard.is(wire::FrameKind::kReply)) {
+      ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
+      return CUDA_ERROR_UNKNOWN;
+    }
+    Reader reader(heard.payload);
+    return static_cast<CUresult>(wire::decode_reply_prefix(reader).result);
+  }
+  template <class Command>
+  CUresult ask(const Command& command, std::uint32_t context = 0) {
+    send(command, context);
+    return answer();
+  }
+  void load_module() {
+    const std::uint64_t upload = handle(HandleKind::kUpload, 1);
+    send(commands::Upload{
+        .upload = upload, .total = kPtx.size(), .offset = 0, .data = bytes_of(kPtx)});
+    ASSERT_EQ(ask(commands::LoadModule{.module = module_, .upload = upload}, kPrimary),
+              CUDA_SUCCESS);
+    ASSERT_EQ(ask(commands::GetFunction{.module = module_, .name = "idle", .function = function_},
+                  kPrimary),
+              CUDA_SUCCESS);
+  }
+  commands::TryLaunchKernel launch() const {
+    commands::TryLaunchKernel launch{};
+    launch.function = function_;
+    for (std::uint32_t* extent : {&launch.grid_x, &launch.grid_y, &launch.grid_z, &launch.block_x,
+                                  &launch.block_y, &launch.block_z}) {
+      *extent = 1;
+    }
+    return launch;
+  }
+
+  std::unique_ptr<Peer> peer_;
+  CUmodule module_ = handle_as<CUmodule>(HandleKind::kModule, 1);
+  CUfunction function_ = handle_as<CUfunction>(HandleKind::kFunction, 1);
+};
+
+TEST_F(HostileLifetimes, NothingIsMadeInAContextThatTheCommandDoesNotName) {
+  const auto stream = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto per_thread = static_cast<CUstream>(pointer_at(wire::kStreamPerThread));
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = per_thread}, kPrimary), CUDA_SUCCESS);
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = per_thread}), CUDA_ERROR_INVALID_HANDLE);
+  send(commands::StreamCreate{.stream = stream});
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = stream}, kPrimary), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(HostileLifetimes, APrimaryContextHasOneHandle) {
+  EXPECT_EQ(ask(commands::RetainPrimary{.context = context(2)}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(commands::ReleasePrimary{.context = context(kPrimary)}), CUDA_SUCCESS);
+  EXPECT_EQ(ask(commands::RetainPrimary{.context = context(2)}), CUDA_SUCCESS);
+}
+
+TEST_F(HostileLifetimes, AContextIsEndedInTheWayItWasMade) {
+  ASSERT_EQ(ask(commands::CreateContext{.context = context(2)}), CUDA_SUCCESS);
+  EXPECT_EQ(ask(commands::ReleasePrimary{.context = context(2)}), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(ask(commands::ResetPrimary{.context = context(2)}), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(ask(commands::DestroyContext{.context = context(kPrimary)}),
+            CUDA_ERROR_INVALID_CONTEXT);
+  const auto legacy = static_cast<CUstream>(pointer_at(wire::kStreamLegacy));
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = legacy}, kPrimary), CUDA_SUCCESS);
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = legacy}, 2), CUDA_SUCCESS);
+  EXPECT_EQ(ask(commands::DestroyContext{.context = context(2)}), CUDA_SUCCESS);
+}
+
+TEST_F(HostileLifetimes, ReleasingDevicesThatAreNoneIsNothing) {
+  for (const std::int32_t device : {-1, 1 << 20, 0x7fffffff}) {
+    EXPECT_EQ(ask(commands::ReleasePrimary{.context = nullptr, .device = device}), CUDA_SUCCESS);
+  }
+}
+
+TEST_F(HostileLifetimes, AModuleIsUnloadedOnceWhateverIsUnderWay) {
+  load_module();
+  for (int i = 0; i < 16; ++i) send(launch(), kPrimary);
+  send(commands::UnloadModule{.module = module_}, kPrimary);
+  send(commands::UnloadModule{.module = module_}, kPrimary);
+  send(commands::GetFunction{.module = module_, .name = "idle", .function = nullptr}, kPrimary);
+  for (int i = 0; i < 16; ++i) send(launch(), kPrimary);
+  int successes = 0;
+  for (int i = 0; i < 35; ++i) {
+    const CUresult result = answer();
+    successes += result == CUDA_SUCCESS ? 1 : 0;
+    EXPECT_TRUE(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_HANDLE) << result;
+  }
+  EXPECT_GE(successes, 17);
+  EXPECT_LE(successes, 33);
+  EXPECT_EQ(ask(launch(), kPrimary), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(HostileLifetimes, AContextMayEndWhileOtherCommandsUseIt) {
+  const auto stream = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto event = handle_as<CUevent>(HandleKind::kEvent, 1);
+  ASSERT_EQ(ask(commands::CreateContext{.context = context(2)}), CUDA_SUCCESS);
+  send(commands::StreamCreate{.stream = stream}, 2);
+  send(commands::EventCreate{.event = event}, 2);
+  send(commands::EventRecord{.event = event, .stream = stream}, 2);
+  send(commands::DestroyContext{.context = context(2)});
+  constexpr int kRounds = 50;
+  for (int i = 0; i < kRounds; ++i) {
+    send(commands::EventRecord{.event = event, .stream = stream}, 2);
+    send(commands::EventSynchronize{.event = event}, kPrimary);
+    send(commands::StreamSynchronize{.stream = stream}, 2);
+  }
+  for (int i = 0; i < 1 + 2 * kRounds; ++i) static_cast<void>(answer());
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = stream}, kPrimary), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(ask(commands::EventQuery{.event = event}, kPrimary), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(HostileLifetimes, ACacheWindowOverTheServersMemoryIsRefused) {
+  load_module();
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW;
+  attribute.value.accessPolicyWindow.base_ptr = pointer_at(0x400000);
+  attribute.value.accessPolicyWindow.num_bytes = 4096;
+  auto hostile = launch();
+  hostile.attributes = bytes_at(&attribute, sizeof attribute);
+  EXPECT_EQ(ask(hostile, kPrimary), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(HostileLifetimes, UploadsOfNothingHaveABoundToo) {
+  for (std::uint32_t i = 1; i <= 5000; ++i) {
+    commands::Upload upload{.upload = handle(HandleKind::kUpload, i)};
+    std::vector<std::byte> bytes(wire::encoded_size(upload));
+    Writer writer(bytes);
+    wire::encode(writer, upload);
+    if (!peer_->send_command(commands::Upload::kOp, bytes, false).ok()) break;
+  }
+  const auto ending = peer_->ended();
+  EXPECT_TRUE(ending.in_order) << ending.reason;
+}
+
+TEST_F(HostileLifetimes, APoolHasNoRoomForAlmostAllAddresses) {
+  constexpr std::uint64_t kDefaultPool = 1;
+  ASSERT_EQ(ask(commands::PoolAllocate{.pool = kDefaultPool, .bytes = 4096}, kPrimary),
+            CUDA_SUCCESS);
+  for (const std::uint64_t bytes : {~std::uint64_t{0}, ~std::uint64_t{0} - 511}) {
+    EXPECT_EQ(ask(commands::PoolAllocate{.pool = kDefaultPool, .bytes = bytes}, kPrimary),
+              CUDA_ERROR_OUT_OF_MEMORY);
+  }
+}
+
+TEST_F(HostileLifetimes, TheHighestHandlesCostNoMoreThanTheLowest) {
+  const auto event = handle_as<CUevent>(HandleKind::kEvent, wire::kHandleIndexMax);
+  send(commands::EventCreate{.event = event}, kPrimary);
+  EXPECT_EQ(ask(commands::EventQuery{.event = event}, kPrimary), CUDA_SUCCESS);
+}
+
+TEST_F(HostileLifetimes, LinkerInputThatIsNotWhatItSaysIsRefused) {
+  const auto link = handle_as<CUlinkState>(HandleKind::kLink, 1);
+  ASSERT_EQ(ask(commands::CreateLink{.link = link}, kPrimary), CUDA_SUCCESS);
+  // The wrapper of a fat binary holds a pointer.
+  std::array<std::uint64_t, 3> wrapper = {0x1466243B1, 0x400000, 0};
+  const Bytes bytes = bytes_at(wrapper.data(), sizeof wrapper);
+  for (const std::int32_t type : {CU_JIT_INPUT_FATBINARY, CU_JIT_INPUT_CUBIN}) {
+    const std::uint64_t upload = handle(HandleKind::kUpload, 1);
+    send(commands::Upload{.upload = upload, .total = bytes.size(), .offset = 0, .data = bytes});
+    EXPECT_EQ(ask(commands::AddLinkData{.link = link, .type = type, .upload = upload}, kPrimary),
+              CUDA_ERROR_INVALID_VALUE);
+  }
+  // Nothing was finished: there is nothing to read.
+  EXPECT_EQ(ask(commands::ReadLink{.link = link, .delivery = 1}, kPrimary), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace flyt::sim
