@@ -30,6 +30,8 @@ def argument_names(call):
 def needs(call):
     if call.has("before_init"):
         return "client::Needs::kNothing"
+    if call.has("in_callback"):
+        return "client::Needs::kQuery"
     return f"client::Needs::{'kInit' if call.has('noctx') else 'kContext'}"
 
 

@@ -12,13 +12,12 @@ CUresult handle_result(bool live) { return live ? CUDA_SUCCESS : CUDA_ERROR_INVA
 
 }  // namespace
 
-bool ContextOfStream::adopt(CUstream stream) {
+ContextState* ContextOfStream::context_of(CUstream stream) {
+  if (address_of(stream) <= wire::kStreamPerThread) return nullptr;
   Session* session = current_session();
-  if (session == nullptr) return false;
+  if (session == nullptr) return nullptr;
   const StreamState* state = session->memory().streams.find(address_of(stream));
-  if (state == nullptr || state->context == nullptr) return false;
-  set_current(state->context);
-  return true;
+  return state == nullptr ? nullptr : state->context;
 }
 
 CUresult enter(Needs needs) {
@@ -26,7 +25,9 @@ CUresult enter(Needs needs) {
   const Session* session = current_session();
   if (session == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const ThreadState& thread = thread_state();
-  if (thread.in_host_call) return CUDA_ERROR_NOT_PERMITTED;
+  const bool permitted = thread.host_call == HostCall::kNone ||
+                         (thread.host_call == HostCall::kCallback && needs == Needs::kQuery);
+  if (!permitted) return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult lost = session->health(); lost != CUDA_SUCCESS) return lost;
   if (needs == Needs::kInit) return CUDA_SUCCESS;
   const ContextState* context = thread.current_state;

@@ -24,25 +24,40 @@ enum class Needs : std::uint8_t {
   kNothing,  // Works before cuInit.
   kInit,     // cuInit was called and the server is there.
   kContext,  // ... and the thread has a live current context without a sticky error.
+  kQuery,    // As kContext; allowed in a stream's callback too.
 };
 
-// A thread without a current context has that of the stream it names while the call lasts, as
-// natively. One comparison for all other threads.
-class ContextOfStream {
+// The calling thread's current context is this one while the scope lasts; null changes nothing. A
+// current context that has been destroyed stays, for enter() to tell.
+class ContextScope {
  public:
-  explicit ContextOfStream(CUstream stream)
-      : adopted_(thread_state().current_state == nullptr && adopt(stream)) {}
-  ~ContextOfStream() {
-    if (adopted_) set_current(nullptr);
+  explicit ContextScope(ContextState* context) : before_(thread_state().current_state) {
+    adopted_ = context != nullptr && context != before_ &&
+               (before_ == nullptr || before_->live.load(std::memory_order_relaxed) != 0);
+    if (adopted_) set_current(context);
   }
-  ContextOfStream(const ContextOfStream&) = delete;
-  ContextOfStream& operator=(const ContextOfStream&) = delete;
+  ~ContextScope() {
+    if (adopted_) set_current(before_);
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
 
  private:
-  // False for default streams and what is no stream.
-  static bool adopt(CUstream stream);
+  ContextState* const before_;
+  bool adopted_ = false;
+};
 
-  const bool adopted_;
+// A stream brings its context along, as natively: commands and errors are that context's, whatever
+// the thread's current one is. Default streams are the current context's.
+class ContextOfStream {
+ public:
+  explicit ContextOfStream(CUstream stream) : scope_(context_of(stream)) {}
+
+ private:
+  // Null for default streams and what is no stream.
+  static ContextState* context_of(CUstream stream);
+
+  ContextScope scope_;
 };
 
 // CUDA_SUCCESS, or what the call must return at once.

@@ -45,10 +45,16 @@ struct StackedContext {
   StackedContext* below = nullptr;
 };
 
+// Whether a thread is inside a function of the program that a stream has come to.
+enum class HostCall : std::uint8_t {
+  kNone,
+  kFunction,  // cuLaunchHostFunc: must not call CUDA.
+  kCallback,  // cuStreamAddCallback: may only ask what is done.
+};
+
 // What one thread of the program has. Belongs to its thread.
 struct ThreadState {
-  // Inside a host function or callback, which must not call CUDA.
-  bool in_host_call = false;
+  HostCall host_call = HostCall::kNone;
   // cuThreadExchangeStreamCaptureMode.
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   // The current context and its handle; null and 0 for none.

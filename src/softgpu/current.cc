@@ -16,7 +16,7 @@ std::atomic<std::uint64_t> threads{0};
 constinit thread_local ContextStack stack;
 constinit thread_local std::uint64_t number = 0;
 constinit thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-constinit thread_local bool in_host_function = false;
+constinit thread_local auto host_function = InHostFunction::Kind::kNone;
 
 }  // namespace
 
@@ -55,8 +55,9 @@ std::uint64_t thread_number() {
 
 CUstreamCaptureMode& thread_capture_mode() { return capture_mode; }
 
-InHostFunction::InHostFunction() { in_host_function = true; }
-InHostFunction::~InHostFunction() { in_host_function = false; }
-bool InHostFunction::active() { return in_host_function; }
+InHostFunction::InHostFunction(Kind kind) { host_function = kind; }
+InHostFunction::~InHostFunction() { host_function = Kind::kNone; }
+bool InHostFunction::active() { return host_function != Kind::kNone; }
+bool InHostFunction::may_query() { return host_function != Kind::kFunction; }
 
 }  // namespace flyt::softgpu

@@ -49,14 +49,17 @@ std::uint64_t thread_number();
 // What cuThreadExchangeStreamCaptureMode exchanges.
 CUstreamCaptureMode& thread_capture_mode();
 
-// While one lives, the calling thread runs a host function of a stream: no CUDA calls there.
+// While one lives, the calling thread runs a host function of a stream: no CUDA calls there, but
+// that a callback may ask whether a stream is done.
 class InHostFunction {
  public:
-  InHostFunction();
+  enum class Kind : unsigned char { kNone, kFunction, kCallback };
+  explicit InHostFunction(Kind kind);
   ~InHostFunction();
   InHostFunction(const InHostFunction&) = delete;
   InHostFunction& operator=(const InHostFunction&) = delete;
   static bool active();
+  static bool may_query();
 };
 
 }  // namespace flyt::softgpu

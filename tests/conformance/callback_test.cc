@@ -102,6 +102,32 @@ TEST_F(CallbackTest, CudaCallsFromAHostFunctionAreNotPermitted) {
   EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, answers.create);
 }
 
+struct Asked {
+  CUresult query = CUDA_ERROR_UNKNOWN;
+  CUresult allocate = CUDA_SUCCESS;
+  CUresult current = CUDA_SUCCESS;
+};
+
+void ask_about(CUstream stream, CUresult, void* user) {
+  const Unrecorded quiet;
+  auto* asked = static_cast<Asked*>(user);
+  CUdeviceptr address = 0;
+  CUcontext current = nullptr;
+  asked->query = cu().cuStreamQuery(stream);
+  asked->allocate = cu().cuMemAlloc_v2(&address, 4);
+  asked->current = cu().cuCtxGetCurrent(&current);
+}
+
+TEST_F(CallbackTest, ACallbackMayOnlyAskAboutItsStream) {
+  const Stream stream;
+  Asked asked;
+  CU_OK(cu().cuStreamAddCallback(stream, ask_about, &asked, 0));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, asked.query);
+  EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, asked.allocate);
+  EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, asked.current);
+}
+
 struct Called {
   CUstream stream = nullptr;
   CUresult status = CUDA_ERROR_UNKNOWN;

@@ -1,4 +1,6 @@
 // Contexts: the current one, the stack, primary contexts, limits.
+#include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -159,6 +161,59 @@ TEST_F(ContextStackTest, AFunctionOfAnotherContextCannotBeLaunched) {
   CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(of_second));
   CU_OK(cu().cuCtxDestroy_v2(second));
   CU_OK(cu().cuCtxDestroy_v2(first));
+}
+
+TEST_F(ContextStackTest, WorkInAStreamOfAnotherContextIsThatContexts) {
+  constexpr std::size_t kBytes = 1 << 20;
+  CUcontext first = nullptr;
+  CUcontext second = nullptr;
+  CU_OK(cu().cuCtxCreate_v2(&first, 0, device));
+  CU_OK(cu().cuCtxCreate_v2(&second, 0, device));
+  {
+    const Stream of_second;
+    Gate gate;
+    const DeviceMemory memory(kBytes);
+    const PinnedMemory in(kBytes);
+    const PinnedMemory out(kBytes);
+    std::memset(in.data(), 7, kBytes);
+    std::memset(out.data(), 0, kBytes);
+    gate.close(of_second);
+    CU_OK(cu().cuCtxSetCurrent(first));
+    CU_OK(cu().cuMemcpyHtoDAsync_v2(memory, in.data(), kBytes, of_second));
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(out.data(), memory, kBytes, of_second));
+    CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(of_second));
+    std::atomic<bool> waited{false};
+    std::thread waiter([&] {
+      CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(first));
+      CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(of_second));
+      waited = true;
+    });
+    for (int i = 0; i < 100; ++i) CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(of_second));
+    EXPECT_FALSE(waited);
+    gate.open();
+    waiter.join();
+    EXPECT_EQ(0, std::memcmp(in.data(), out.data(), kBytes));
+    CU_OK(cu().cuCtxSetCurrent(second));
+  }
+  CU_OK(cu().cuCtxDestroy_v2(second));
+  CU_OK(cu().cuCtxDestroy_v2(first));
+}
+
+// Whatever was on its way into its page-locked memory has arrived or never will.
+TEST_F(ContextStackTest, DestroyingAContextEndsItsCopiesToTheHost) {
+  constexpr std::size_t kBytes = 8 << 20;
+  for (int i = 0; i < 5; ++i) {
+    CUcontext made = nullptr;
+    CUdeviceptr memory = 0;
+    void* out = nullptr;
+    CUstream stream = nullptr;
+    CU_OK(cu().cuCtxCreate_v2(&made, 0, device));
+    CU_OK(cu().cuMemAlloc_v2(&memory, kBytes));
+    CU_OK(cu().cuMemHostAlloc(&out, kBytes, 0));
+    CU_OK(cu().cuStreamCreate(&stream, 0));
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(out, memory, kBytes, stream));
+    CU_OK(cu().cuCtxDestroy_v2(made));
+  }
 }
 
 TEST_F(ContextStateTest, LimitsCanBeReadAndSet) {

@@ -67,6 +67,7 @@ CUresult named_or_current(CUcontext handle, ContextState*& context) {
 }
 
 CUresult synchronize(ContextState* context) {
+  const ContextScope scope(context);
   const commands::SynchronizeContext command{.context = handle_of(context)};
   return call(command);
 }

@@ -5,6 +5,7 @@
 
 #include "client/call.h"
 #include "client/launch.h"
+#include "client/memory_state.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -45,6 +46,22 @@ CUresult launch_legacy(CUfunction handle, int width, int height, CUstream stream
   return launch(handle, shape, nullptr, extra.data(), {});
 }
 
+// A launch may record events.
+void count_records(const CUlaunchConfig& config) {
+  const auto count = [](CUevent event) {
+    EventState* state = session().memory().events.find(address_of(event));
+    if (state != nullptr) state->records.fetch_add(1);
+  };
+  for (unsigned int i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+      count(attribute.value.programmaticEvent.event);
+    } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+      count(attribute.value.launchCompletionEvent.event);
+    }
+  }
+}
+
 }  // namespace
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -67,7 +84,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
                           .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                           .shared_bytes = config->sharedMemBytes,
                           .stream = config->hStream};
-  return launch(f, shape, kernelParams, extra, attributes.bytes());
+  const ContextOfStream scope(config->hStream);
+  const CUresult result = launch(f, shape, kernelParams, extra, attributes.bytes());
+  if (result == CUDA_SUCCESS) count_records(*config);
+  return result;
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

@@ -38,11 +38,11 @@ CUresult create(CUstream* out, unsigned int flags, int priority) {
   return session().memory().make_stream(owner, flags, clamped, *out);
 }
 
-// Inside a callback or host function no CUDA call is allowed.
+// While a function of the program runs hardly any CUDA call is allowed.
 class HostCallScope {
  public:
-  HostCallScope() { thread_state().in_host_call = true; }
-  ~HostCallScope() { thread_state().in_host_call = false; }
+  explicit HostCallScope(HostCall kind) { thread_state().host_call = kind; }
+  ~HostCallScope() { thread_state().host_call = HostCall::kNone; }
   HostCallScope(const HostCallScope&) = delete;
   HostCallScope& operator=(const HostCallScope&) = delete;
 };
@@ -131,7 +131,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return session().memory().host_calls().add(hStream, 1, [=](CUresult status) {
-    const HostCallScope scope;
+    const HostCallScope scope(HostCall::kCallback);
     callback(named, status, userData);
   });
 }
@@ -140,7 +140,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return session().memory().host_calls().add(hStream, 0, [=](CUresult) {
-    const HostCallScope scope;
+    const HostCallScope scope(HostCall::kFunction);
     fn(userData);
   });
 }

@@ -104,12 +104,15 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 }
 
 CUresult cuStreamQuery(CUstream hStream) {
-  return with_stream(hStream, [](Driver& driver, Context&, const StreamOfCall& stream) {
-    if (!stream.context->idle(*stream.stream)) return CUDA_ERROR_NOT_READY;
-    // Who learns that a kernel is done sees what it printed.
-    driver.output().flush();
-    return stream.context->fate()->error();
-  });
+  if (!InHostFunction::may_query()) return CUDA_ERROR_NOT_PERMITTED;
+  Driver* driver = current_driver();
+  if (driver == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  StreamOfCall stream;
+  if (const CUresult bad = find_stream(*driver, hStream, stream); bad != CUDA_SUCCESS) return bad;
+  if (!stream.context->idle(*stream.stream)) return CUDA_ERROR_NOT_READY;
+  // Who learns that a kernel is done sees what it printed.
+  driver->output().flush();
+  return stream.context->fate()->error();
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
@@ -130,7 +133,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
     if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     stream.submit(Operation{[hStream, callback, userData](CUresult status) {
-                              const InHostFunction scope;
+                              const InHostFunction scope(InHostFunction::Kind::kCallback);
                               callback(hStream, status, userData);
                             },
                             {},
@@ -143,7 +146,7 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
     if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
     stream.submit([fn, userData] {
-      const InHostFunction scope;
+      const InHostFunction scope(InHostFunction::Kind::kFunction);
       fn(userData);
     });
     return CUDA_SUCCESS;
