@@ -44,6 +44,8 @@ void MemoryState::on_lost() {
 
 void MemoryState::on_context_destroyed(ContextState& context) {
   for (const Memory& memory : map_.remove_owned_by(context.handle)) {
+    if (memory.on_device()) continue;
+    transfers_.forget_arrivals(memory.base, memory.bytes);
     if (memory.kind == MemoryKind::kPinned) {
       pinned_.free(pointer_at(memory.base), memory.bytes);
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,20 @@ namespace {
 constexpr std::uint64_t kInlineBytesMax = 16 * kKiB;
 constexpr std::uint64_t kChunkBytes = wire::kBulkBytesMax;
 
+using Fields = std::array<std::byte, 256>;
+
+// Encodes a command whose last field, the data, is sent from where it is.
+template <class Command>
+Bytes encode_without_data(const Command& command, std::size_t data_bytes, Fields& fields) {
+  const std::size_t size = wire::encoded_size(command);
+  Writer writer(MutableBytes(fields).first(size));
+  wire::encode(writer, command);
+  // The command was encoded without data: its last four bytes are the data's length.
+  Writer length(MutableBytes(fields).subspan(size - sizeof(std::uint32_t), sizeof(std::uint32_t)));
+  length.write(static_cast<std::uint32_t>(data_bytes));
+  return Bytes(fields).first(size);
+}
+
 // Sends a command whose last field is `data`, from where the data is.
 template <class Command>
 CUresult post_with_data(Session& session, Command command, Bytes data) {
@@ -28,16 +43,27 @@ CUresult post_with_data(Session& session, Command command, Bytes data) {
     command.data = data;
     return session.post(command);
   }
-  std::array<std::byte, 256> fields;
-  const std::size_t size = wire::encoded_size(command);
-  Writer writer(MutableBytes(fields).first(size));
-  wire::encode(writer, command);
-  // The command was encoded without data: its last four bytes are the data's length.
-  Writer length(MutableBytes(fields).subspan(size - sizeof(std::uint32_t), sizeof(std::uint32_t)));
-  length.write(static_cast<std::uint32_t>(data.size()));
-  const auto sent = session.channel().post_bulk(Command::kOp, Session::context_index(),
-                                                Bytes(fields).first(size), data);
+  Fields fields;
+  const auto sent =
+      session.channel().post_bulk(Command::kOp, Session::context_index(),
+                                  encode_without_data(command, data.size(), fields), data);
   return sent ? CUDA_SUCCESS : session.health();
+}
+
+// The same for a command that is waited for and whose answer has no fields.
+template <class Command>
+CUresult ask_with_data(Session& session, Command command, Bytes data) {
+  rpc::Reply answer;
+  if (data.size() <= kInlineBytesMax) {
+    command.data = data;
+    typename Command::Reply reply;
+    return session.ask(command, reply, answer);
+  }
+  Fields fields;
+  const Status told = session.channel().call_bulk(Command::kOp, Session::context_index(),
+                                                  encode_without_data(command, data.size(), fields),
+                                                  std::span<const Bytes>(&data, 1), answer);
+  return told ? session.settle(answer) : session.health();
 }
 
 std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
@@ -93,6 +119,9 @@ CUresult Transfers::to_device(const BoxCopy& copy, CUstream stream, Waiting wait
     if (const CUresult result = synchronize(session_, stream); result != CUDA_SUCCESS) {
       return result;
     }
+  }
+  if (copy.from.pinned && copy.rows == 1 && copy.slices == 1) {
+    return send_flat_and_wait(copy.to.address, copy.from.address, copy.width, stream);
   }
   const CUresult result = capture(copy, stream);
   // From page-locked memory it also ends when the copy is done; other memory is just staged.
@@ -157,6 +186,17 @@ CUresult Transfers::send_flat(std::uint64_t to, std::uint64_t from, std::uint64_
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult Transfers::send_flat_and_wait(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
+                                       CUstream stream) {
+  const std::uint64_t before = (bytes - 1) / kChunkBytes * kChunkBytes;
+  CUresult result = send_flat(to, from, before, stream);
+  if (result != CUDA_SUCCESS) return result;
+  result = ask_with_data(session_,
+                         commands::CopyToDeviceAndWait{.stream = stream, .address = to + before},
+                         bytes_at(pointer_at(from + before), bytes - before));
+  return result == CUDA_SUCCESS ? session_.take_posted_error() : result;
 }
 
 CUresult Transfers::send_rows(const BoxCopy& copy, std::uint64_t slice, CUstream stream) {
@@ -266,24 +306,36 @@ void Transfers::on_context_destroyed(std::uint64_t context) {
   later_streams_.erase(context);
 }
 
+std::vector<std::uint64_t> Transfers::arrivals(std::uint64_t base, std::uint64_t bytes) const {
+  std::vector<std::uint64_t> found;
+  for (const auto& [delivery, range] : arriving_) {
+    if (range.base < base + bytes && base < range.base + range.bytes) found.push_back(delivery);
+  }
+  return found;
+}
+
 bool Transfers::arriving(std::uint64_t base, std::uint64_t bytes) const {
   const Lock lock(mutex_);
-  return std::any_of(arriving_.begin(), arriving_.end(), [&](const auto& entry) {
-    const Range& range = entry.second;
-    return range.base < base + bytes && base < range.base + range.bytes;
-  });
+  return !arrivals(base, bytes).empty();
 }
 
 void Transfers::await_arrivals(std::uint64_t base, std::uint64_t bytes) {
-  std::vector<std::uint64_t> waited_for;
   const Lock lock(mutex_);
-  for (const auto& [delivery, range] : arriving_) {
-    if (range.base < base + bytes && base < range.base + range.bytes) {
-      waited_for.push_back(delivery);
-    }
-  }
-  for (const std::uint64_t delivery : waited_for) {
+  for (const std::uint64_t delivery : arrivals(base, bytes)) {
     while (!lost_ && arriving_.contains(delivery)) arrived_.wait(mutex_);
+  }
+}
+
+void Transfers::forget_arrivals(std::uint64_t base, std::uint64_t bytes) {
+  std::vector<std::uint64_t> forgotten;
+  {
+    const Lock lock(mutex_);
+    forgotten = arrivals(base, bytes);
+  }
+  // Without the lock: this waits for the thread that reads, which may want it.
+  for (const std::uint64_t delivery : forgotten) {
+    session_.channel().forget(delivery);
+    on_delivered(delivery);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "base/annotations.h"
 #include "client/box_copy.h"
@@ -40,6 +41,8 @@ class Transfers {
   void on_context_destroyed(std::uint64_t context) EXCLUDES(later_mutex_);
   // Whether a posted copy may still write to [base, base + bytes).
   bool arriving(std::uint64_t base, std::uint64_t bytes) const EXCLUDES(mutex_);
+  // From now on no posted copy writes to the range, arrived or not: its context is gone.
+  void forget_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
   // Waits until no posted copy writes to the range any more.
   void await_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
   // Whether anything that the GPU has still to reach can write host memory.
@@ -51,6 +54,10 @@ class Transfers {
     std::uint64_t bytes = 0;
   };
 
+  // The posted copies that may still write to a range.
+  std::vector<std::uint64_t> arrivals(std::uint64_t base, std::uint64_t bytes) const
+      REQUIRES(mutex_);
+
   CUresult to_device(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult to_host(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult host_to_host(const BoxCopy& copy, CUstream stream);
@@ -59,6 +66,9 @@ class Transfers {
   // Sends the bytes as they are now.
   CUresult capture(const BoxCopy& copy, CUstream stream);
   CUresult send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream);
+  // The same, and waits until the bytes are there.
+  CUresult send_flat_and_wait(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
+                              CUstream stream);
   CUresult send_rows(const BoxCopy& copy, std::uint64_t slice, CUstream stream);
   // Sends the bytes as they will be when the stream comes to this place.
   CUresult capture_later(const BoxCopy& copy, CUstream stream);

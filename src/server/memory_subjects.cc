@@ -73,6 +73,25 @@ void MemorySubjects::after_context_destroy(std::uint32_t context) {
   pools.forget_chunks(arena.drop_context(context));
 }
 
+void MemorySubjects::answer_at_end_of(CUstream stream, Request request) {
+  CUresult result = session.driver().cuStreamQuery(stream);
+  std::shared_ptr<Fence> fence;
+  // Other threads may keep the stream busy for ever; what counts is its present end.
+  if (result == CUDA_ERROR_NOT_READY) fence = events.record(request.context(), stream, result);
+  if (fence == nullptr) return request.reply(result);
+  request.forget_payload();
+  auto waiting = std::make_shared<Request>(std::move(request));
+  Completion completion;
+  completion.context = fence->context();
+  completion.poll = [fence] { return fence->poll(); };
+  completion.block = [fence] { return fence->wait(); };
+  completion.finish = [waiting, this](CUresult done) {
+    waiting->reply(done);
+    if (pools.has_excess()) session.workers().run([this] { pools.release_excess(); });
+  };
+  session.completions().add(std::move(completion));
+}
+
 bool MemorySubjects::free_later(std::uint64_t address, std::uint32_t context) {
   if (const auto retired = pools.retire(address)) {
     reaper.add(context, [this, retired = *retired] { pools.recycle(retired); });

@@ -82,6 +82,9 @@ class MemorySubjects {
   // `context`) is done. False if it is nothing that can be freed.
   bool free_later(std::uint64_t address, std::uint32_t context);
 
+  // Answers the request when all that is in the stream now is done. Main thread.
+  void answer_at_end_of(CUstream stream, Request request);
+
   // Whether all bytes of a box may be used by the client's commands.
   bool allowed(const Box& box) const;
 

@@ -92,6 +92,17 @@ TEST_F(PinnedTest, RegisteredMemoryKeepsItsContentsAndCopies) {
   EXPECT_EQ(99, pages[17]);
 }
 
+TEST_F(PinnedTest, BlockingCopiesOfAllSizesArriveAndMayBeOverwritten) {
+  for (const std::size_t bytes : {1u, 4096u, 100'000u, 262'144u, 262'145u, 1'000'000u}) {
+    const PinnedMemory pinned(bytes);
+    const DeviceMemory memory(bytes);
+    std::memset(pinned.data(), 0x5a, bytes);
+    CU_OK(cu().cuMemcpyHtoD_v2(memory, pinned.data(), bytes));
+    std::memset(pinned.data(), 0, bytes);
+    EXPECT_EQ(std::vector<std::uint8_t>(bytes, 0x5a), memory.read<std::uint8_t>()) << bytes;
+  }
+}
+
 TEST_F(PinnedTest, FreeingRegisteredMemoryIsRefused) {
   CU_OK(cu().cuMemHostRegister_v2(pages, 4096, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemFreeHost(pages));

@@ -57,6 +57,15 @@ CUresult copy_to_device(Request& request, const commands::CopyToDevice& command)
   });
 }
 
+void copy_to_device_and_wait(Request request, const commands::CopyToDeviceAndWait& command) {
+  const CUresult result = copy_to_device(
+      request, {.stream = command.stream, .address = command.address, .data = command.data});
+  if (result != CUDA_SUCCESS) return request.reply(result);
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return request.reply(CUDA_ERROR_INVALID_HANDLE);
+  request.session().memory().answer_at_end_of(stream, std::move(request));
+}
+
 CUresult copy_rows_to_device(Request& request, const commands::CopyRowsToDevice& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;

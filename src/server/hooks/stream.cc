@@ -54,28 +54,7 @@ CUresult stream_query(Request& request, const commands::StreamQuery& command) {
 void stream_synchronize(Request request, const commands::StreamSynchronize& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return request.reply(CUDA_ERROR_INVALID_HANDLE);
-  CUresult result = request.driver().cuStreamQuery(stream);
-  Session& session = request.session();
-  MemorySubjects& memory = session.memory();
-  std::shared_ptr<Fence> fence;
-  // Other threads may keep the stream busy for ever; what counts is its present end.
-  if (result == CUDA_ERROR_NOT_READY) {
-    fence = memory.events.record(request.context(), stream, result);
-  }
-  if (fence == nullptr) return request.reply(result);
-  request.forget_payload();
-  auto waiting = std::make_shared<Request>(std::move(request));
-  Completion completion;
-  completion.context = fence->context();
-  completion.poll = [fence] { return fence->poll(); };
-  completion.block = [fence] { return fence->wait(); };
-  completion.finish = [waiting, &session, &memory](CUresult done) {
-    waiting->reply(done);
-    if (memory.pools.has_excess()) {
-      session.workers().run([&memory] { memory.pools.release_excess(); });
-    }
-  };
-  session.completions().add(std::move(completion));
+  request.session().memory().answer_at_end_of(stream, std::move(request));
 }
 
 CUresult stream_set_attribute(Request& request, const commands::StreamSetAttribute& command) {
