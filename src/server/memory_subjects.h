@@ -42,20 +42,22 @@ class StreamOwner final : public Attachment {
 
 class EventOwner final : public Attachment {
  public:
-  EventOwner(const driver::Table& driver, std::uint32_t context, CUevent event)
-      : driver_(driver), context_(context), event_(event) {}
+  EventOwner(const driver::Table& driver, std::uint32_t context, CUevent event, unsigned int flags)
+      : driver_(driver), context_(context), event_(event), flags_(flags) {}
   ~EventOwner() override {
     if (CUevent event = event_.load()) driver_.cuEventDestroy_v2(event);
   }
   std::uint32_t context() const { return context_; }
   // Null once the context has taken the event with it.
   CUevent event() const { return event_.load(); }
+  unsigned int flags() const { return flags_; }
   void abandon() { event_.store(nullptr); }
 
  private:
   const driver::Table& driver_;
   const std::uint32_t context_;
   std::atomic<CUevent> event_;
+  const unsigned int flags_;
 };
 
 // Belongs to one Session; members say which threads may use them.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/clock.h"
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
 
@@ -70,6 +71,46 @@ TEST_F(ThreadsTest, LaunchesProceedWhileAnotherThreadWaitsForAnEvent) {
   EXPECT_FALSE(released);
   gate.open();
   waiter.join();
+}
+
+// One thread waits for `event`, another records it anew behind work that does not end. True if the
+// wait ends with the first record; it may also have begun after the second.
+bool waits_for_the_first_record(CUcontext context) {
+  const Unrecorded quiet;
+  const Stream first;
+  const Stream second;
+  const Event event;
+  Gate early;
+  Gate late;
+  early.close(first);
+  late.close(second);
+  EXPECT_EQ(CUDA_SUCCESS, cu().cuEventRecord(event, first));
+  std::atomic<bool> waiting{false};
+  std::atomic<bool> released{false};
+  std::thread waiter([&] {
+    const Unrecorded quiet_too;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    waiting = true;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuEventSynchronize(event));
+    released = true;
+  });
+  eventually([&] { return waiting.load(); });
+  for (int i = 0; i < 100; ++i) cu().cuStreamQuery(first);
+  EXPECT_EQ(CUDA_SUCCESS, cu().cuEventRecord(event, second));
+  early.open();
+  const Instant patience = system_clock().now() + std::chrono::milliseconds(200);
+  while (!released && system_clock().now() < patience) cu().cuStreamQuery(second);
+  const bool first_only = released;
+  late.open();
+  waiter.join();
+  return first_only;
+}
+
+TEST_F(ThreadsTest, AWaitForAnEventIsForTheRecordThatWasThere) {
+  const Unrecorded quiet;
+  bool seen = false;
+  for (int i = 0; i < 10 && !seen; ++i) seen = waits_for_the_first_record(context);
+  EXPECT_TRUE(seen);
 }
 
 TEST_F(ThreadsTest, LaunchesProceedWhileAnotherThreadCopiesFromABusyStream) {

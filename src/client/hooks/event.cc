@@ -15,6 +15,7 @@ template <class Ask>
 CUresult completion(CUevent event, Ask&& ask_server) {
   if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
   EventState& state = state_of(event);
+  const ContextScope scope(state.context);
   // Records that come after this line are another question.
   const std::uint64_t records = state.records.load();
   if (state.done.load() == records) return session().take_posted_error();
@@ -64,8 +65,11 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
   const StreamState* stream = memory.streams.find(address_of(hStream));
   const ContextState* home = stream != nullptr ? stream->context : &context();
   if (home != state.context) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result =
+      post(commands::EventRecord{.event = hEvent, .stream = hStream, .flags = flags});
+  // Only now: a query sent before it that counts it already would take the event for done.
   state.records.fetch_add(1);
-  return post(commands::EventRecord{.event = hEvent, .stream = hStream, .flags = flags});
+  return result;
 }
 
 CUresult cuEventQuery(CUevent hEvent) {

@@ -8,6 +8,28 @@
 #include "server/session.h"
 
 namespace flyt::server::hooks {
+namespace {
+
+// Held by the handle's entry and by the copy of it that record() looks at. Waits hold more.
+constexpr long kOwnersWithoutWaits = 2;
+
+// Who waits for an event waits for the record that was the last one then. Native events forget it
+// with the next record, so that one goes to a fresh event under the same handle.
+CUresult renew(Request& request, const Handles::Entry& entry, CUevent& event) {
+  const auto& owner = static_cast<const EventOwner&>(*entry.attachment);
+  const driver::Table& driver = request.driver();
+  if (const CUresult result = request.session().enter(owner.context()); result != CUDA_SUCCESS) {
+    return result;
+  }
+  const CUresult result = driver.cuEventCreate(&event, owner.flags());
+  if (result != CUDA_SUCCESS) return result;
+  request.session().handles().replace(
+      wire::HandleKind::kEvent, entry.handle, event,
+      std::make_shared<EventOwner>(driver, owner.context(), event, owner.flags()));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
 
 CUresult event_create(Request& request, const commands::EventCreate& command) {
   CUevent event = nullptr;
@@ -15,7 +37,7 @@ CUresult event_create(Request& request, const commands::EventCreate& command) {
   const unsigned int flags = command.flags & ~static_cast<unsigned int>(CU_EVENT_INTERPROCESS);
   const CUresult result = request.driver().cuEventCreate(&event, flags);
   if (result != CUDA_SUCCESS) return result;
-  auto owner = std::make_shared<EventOwner>(request.driver(), request.context(), event);
+  auto owner = std::make_shared<EventOwner>(request.driver(), request.context(), event, flags);
   Session& session = request.session();
   if (!session.handles().put(wire::HandleKind::kEvent, address_of(command.event), event,
                              std::move(owner))) {
@@ -32,9 +54,14 @@ CUresult event_destroy(Request& request, const commands::EventDestroy& command) 
 }
 
 CUresult event_record(Request& request, const commands::EventRecord& command) {
-  CUevent event = command.event;
   CUstream stream = command.stream;
-  if (!request.resolve(event) || !request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const Handles::Entry entry =
+      request.session().handles().entry(wire::HandleKind::kEvent, address_of(command.event));
+  if (!entry || !request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  auto event = static_cast<CUevent>(entry.native);
+  if (entry.attachment.use_count() > kOwnersWithoutWaits) {
+    if (const CUresult result = renew(request, entry, event); result != CUDA_SUCCESS) return result;
+  }
   return request.driver().cuEventRecord(event, stream);
 }
 
