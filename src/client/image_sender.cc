@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "client/call.h"
 #include "client/code_state.h"
+#include "client/hooks_link.h"
 #include "commands/module.h"
 #include "cuda/fatbin.h"
 #include "cuda/image.h"
@@ -21,6 +22,47 @@ constexpr std::size_t kPieceBytes = 128 * kKiB;
 cuda::ComputeCapability capability_of(CUdevice device) {
   const std::uint32_t number = session().devices().find(device)->capability();
   return {.major = number / 10, .minor = number % 10};
+}
+
+// Ends a link whatever becomes of it.
+class LinkScope {
+ public:
+  LinkScope() : result_(hooks::cuLinkCreate_v2(0, nullptr, nullptr, &link_)) {}
+  ~LinkScope() {
+    if (result_ == CUDA_SUCCESS) static_cast<void>(hooks::cuLinkDestroy(link_));
+  }
+  LinkScope(const LinkScope&) = delete;
+  LinkScope& operator=(const LinkScope&) = delete;
+  CUresult result() const { return result_; }
+  CUlinkState link() const { return link_; }
+
+ private:
+  CUlinkState link_ = nullptr;
+  const CUresult result_;
+};
+
+// Relocatable device code that was not linked for this device: links the parts that it consists
+// of. One without anything for the device is missed only if its symbols are.
+CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload& out) {
+  const LinkScope scope;
+  if (scope.result() != CUDA_SUCCESS) return scope.result();
+  bool any = false;
+  for (const Bytes& part : parts) {
+    const auto fatbin = cuda::Fatbin::parse(part);
+    if (!fatbin) return CUDA_ERROR_INVALID_IMAGE;
+    std::vector<std::byte> reduced = cuda::reduced_fatbin(*fatbin, capability_of(device));
+    if (reduced.empty()) continue;
+    const CUresult added =
+        hooks::cuLinkAddData_v2(scope.link(), CU_JIT_INPUT_FATBINARY, reduced.data(),
+                                reduced.size(), "part", 0, nullptr, nullptr);
+    if (added != CUDA_SUCCESS) return added;
+    any = true;
+  }
+  if (!any) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  void* cubin = nullptr;
+  std::size_t size = 0;
+  const CUresult linked = hooks::cuLinkComplete(scope.link(), &cubin, &size);
+  return linked == CUDA_SUCCESS ? upload(bytes_at(cubin, size), out) : linked;
 }
 
 }  // namespace
@@ -44,9 +86,6 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
     session().log().info("image not understood", {{"why", found.error().message}});
     return CUDA_ERROR_INVALID_IMAGE;
   }
-  if (!found->linked.empty()) {
-    return refused("fat binary wrapper version 2", "linking at load time is not remoted");
-  }
   if (found->kind != cuda::ImageKind::kFatbin) return upload(found->bytes, out);
   const auto fatbin = cuda::Fatbin::parse(found->bytes);
   if (!fatbin) {
@@ -54,8 +93,9 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
     return CUDA_ERROR_INVALID_IMAGE;
   }
   const std::vector<std::byte> reduced = cuda::reduced_fatbin(*fatbin, capability_of(device));
-  if (reduced.empty()) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  return upload(reduced, out);
+  if (!reduced.empty()) return upload(reduced, out);
+  return found->linked.empty() ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                               : upload_linked(found->linked, device, out);
 }
 
 CUdevice code_device() {

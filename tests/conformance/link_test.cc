@@ -1,6 +1,9 @@
 // The linker: several texts become one image.
 #include <cstring>
+#include <vector>
 
+#include "base/bytes.h"
+#include "cuda/fatbin.h"
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
 
@@ -27,6 +30,38 @@ TEST_F(LinkTest, TwoTextsBecomeOneImageThatRuns) {
   CUmodule module = nullptr;
   CU_OK(cu().cuModuleLoadData(&module, image));
   CU_OK(cu().cuLinkDestroy(state));
+  CUfunction function = nullptr;
+  CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
+  const DeviceMemory out(4);
+  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 20u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
+  CU_OK(cu().cuModuleUnload(module));
+}
+
+std::vector<std::byte> fat_binary(const char* text) {
+  cuda::FatbinWriter writer;
+  if (text != nullptr) {
+    writer.add(cuda::FatbinFileKind::kPtx, 75, cuda::kFatbinFlag64Bit | cuda::kFatbinFlagLinux,
+               bytes_at(text, std::strlen(text) + 1));
+  }
+  return writer.finish();
+}
+
+// As a program has it that was compiled in parts, and linked for no GPU of this kind.
+TEST_F(LinkTest, PartsOfAFatBinaryAreLinkedWhenItIsLoaded) {
+  const auto whole = fat_binary(nullptr);
+  const auto caller = fat_binary(kLinkCallerPtx);
+  const auto callee = fat_binary(kLinkCalleePtx);
+  const void* parts[] = {caller.data(), callee.data(), nullptr};
+  const struct {
+    std::uint32_t magic;
+    std::uint32_t version;
+    const void* header;
+    const void* const* parts;
+  } wrapper{cuda::kFatbinWrapperMagic, 2, whole.data(), parts};
+  CUmodule module = nullptr;
+  CU_OK(cu().cuModuleLoadData(&module, &wrapper));
   CUfunction function = nullptr;
   CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
   const DeviceMemory out(4);
