@@ -134,9 +134,11 @@ Status Session::start(std::unique_ptr<transport::Connection> connection,
 
 CUresult Session::settle(const rpc::Reply& answer) {
   const auto result = static_cast<CUresult>(answer.result());
-  if (answer.posted_error() != 0) {
+  // A device error needs no keeping: its own context tells it with every wait, and others never do.
+  const auto posted = static_cast<CUresult>(answer.posted_error());
+  if (posted != CUDA_SUCCESS && !is_sticky(posted)) {
     int none = 0;
-    posted_error_.compare_exchange_strong(none, static_cast<int>(answer.posted_error()));
+    posted_error_.compare_exchange_strong(none, static_cast<int>(posted));
   }
   ContextState* context = thread_state().current_state;
   if (context != nullptr && is_sticky(result)) {

@@ -65,5 +65,14 @@ TEST_F(PrintfAlone, KernelsPrintInStreamOrder) {
   EXPECT_EQ("value=0\nvalue=1\nvalue=2\nvalue=3\nvalue=4\n", captured());
 }
 
+TEST_F(PrintfAlone, ABlockingCopyToTheHostBringsItToo) {
+  const Module module(kPrintPtx);
+  const DeviceMemory memory(4);
+  std::uint32_t out = 0;
+  CU_OK(launch(module.function("say"), 1, 1, nullptr, 9u));
+  CU_OK(cu().cuMemcpyDtoH_v2(&out, memory, sizeof(out)));
+  EXPECT_EQ("value=9\n", captured());
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -104,6 +104,23 @@ TEST_F(StickyAlone, ATrapIsALaunchFailure) {
   CU_IS(CUDA_ERROR_LAUNCH_FAILED, cu().cuMemAlloc_v2(&address, 16));
 }
 
+TEST_F(StickyAlone, AFaultIsToldInItsOwnContextOnly) {
+  const DeviceMemory memory(16);
+  CUcontext broken = nullptr;
+  CU_OK(cu().cuCtxCreate_v2(&broken, 0, device));
+  launch_fault("wild_store");
+  // Whatever is posted behind it fails as well.
+  for (int i = 0; i < 5; ++i) {
+    const Unrecorded quiet;
+    cu().cuMemsetD8Async(memory, 1, 16, nullptr);
+  }
+  CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu().cuCtxSynchronize());
+  CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+  CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
+  CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(nullptr));
+  EXPECT_EQ(16u, memory.read<std::uint8_t>().size());
+}
+
 TEST_F(StickyAlone, TheNextProcessFindsAHealthyDevice) {
   const DeviceMemory memory(16);
   memory.fill(1);
