@@ -9,22 +9,20 @@
 
 namespace flyt::client {
 
+// thread_ is joined as the last member's destructor runs.
 HostCallWorker::~HostCallWorker() {
-  std::thread thread;
-  {
-    const Lock lock(mutex_);
-    stopping_ = true;
-    wake_.notify_all();
-    thread = std::move(thread_);
-  }
-  if (thread.joinable()) thread.join();
+  const Lock lock(mutex_);
+  stopping_ = true;
+  wake_.notify_all();
 }
 
 CUresult HostCallWorker::add(CUstream stream, std::uint32_t kind, Body body) {
   commands::HostCall command{.stream = stream, .kind = kind};
   {
     const Lock lock(mutex_);
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!thread_.running() && !thread_.start("flyt-host-call", [this] { run(); })) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     command.token = next_token_++;
     waiting_.emplace(command.token, std::move(body));
   }

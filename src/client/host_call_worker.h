@@ -6,10 +6,10 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <thread>
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "rpc/thread.h"
 
 namespace flyt::client {
 
@@ -54,7 +54,7 @@ class HostCallWorker {
   std::deque<Ready> ready_ GUARDED_BY(mutex_);
   std::uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  std::thread thread_ GUARDED_BY(mutex_);
+  rpc::Thread thread_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::client

@@ -2,7 +2,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
 
 namespace flyt::conformance {
 namespace {
@@ -35,6 +39,58 @@ TEST_F(ForkAlone, TheChildIsNotInitializedAndTheParentGoesOn) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(0, WEXITSTATUS(status)) << "the child's call of that number answered otherwise";
   EXPECT_EQ(7, memory.read<std::uint8_t>()[63]);
+  CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
+}
+
+// What a library does with objects that it has from before the fork.
+[[noreturn]] void use_objects_in_child(CUstream stream, CUevent event, CUdeviceptr memory,
+                                       CUfunction function) {
+  const Unrecorded quiet;
+  std::uint8_t host[64] = {};
+  constexpr CUresult kNone = CUDA_ERROR_NOT_INITIALIZED;
+  if (cu().cuStreamSynchronize(stream) != kNone) ::_exit(1);
+  if (cu().cuStreamQuery(stream) != kNone) ::_exit(2);
+  if (cu().cuEventSynchronize(event) != kNone) ::_exit(3);
+  if (cu().cuEventDestroy_v2(event) != kNone) ::_exit(4);
+  if (cu().cuMemcpyHtoD_v2(memory, host, sizeof(host)) != kNone) ::_exit(5);
+  if (cu().cuMemcpyDtoH_v2(host, memory, sizeof(host)) != kNone) ::_exit(6);
+  if (cu().cuMemFree_v2(memory) != kNone) ::_exit(7);
+  if (cu().cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr) != kNone) {
+    ::_exit(8);
+  }
+  if (cu().cuCtxSynchronize() != kNone) ::_exit(9);
+  if (cu().cuDevicePrimaryCtxRelease_v2(0) != kNone) ::_exit(10);
+  ::_exit(0);
+}
+
+TEST_F(ForkAlone, AForkWhileAnotherThreadWaitsLeavesThatThreadWaiting) {
+  const Module module(kBasicPtx);
+  const CUfunction function = module.function("add_one");
+  const DeviceMemory memory(64);
+  const Stream held;
+  const Event event;
+  Gate gate;
+  gate.close(held);
+  CU_OK(cu().cuEventRecord(event, held));
+  std::atomic<bool> waiting{false};
+  std::atomic<bool> released{false};
+  std::thread waiter([&] {
+    CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    waiting = true;
+    CU_IS(CUDA_SUCCESS, cu().cuEventSynchronize(event));
+    released = true;
+  });
+  ASSERT_TRUE(eventually([&] { return waiting.load(); }));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) use_objects_in_child(held, event, memory, function);
+  int status = -1;
+  ASSERT_TRUE(eventually([&] { return ::waitpid(child, &status, WNOHANG) == child; }));
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(0, WEXITSTATUS(status)) << "the child's call of that number answered otherwise";
+  EXPECT_FALSE(released);
+  gate.open();
+  waiter.join();
   CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
 }
 
