@@ -36,12 +36,14 @@ void append_time(std::string& line) {
 bool is_bare(std::string_view value) {
   if (value.empty()) return false;
   for (const char c : value) {
-    if (c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f) return false;
+    const auto u = static_cast<unsigned char>(c);
+    if (u <= ' ' || c == '"' || c == '=' || c == '\\' || u >= 0x7f) return false;
   }
   return true;
 }
 
-// Control characters of a peer's text must not reach a terminal.
+// Control characters of a peer's text must not reach a terminal; those beyond ASCII neither, which
+// are not told from the bytes of other letters here.
 void append_value(std::string& line, std::string_view value) {
   if (is_bare(value)) {
     line.append(value);
@@ -55,7 +57,7 @@ void append_value(std::string& line, std::string_view value) {
       line.append({'\\', c});
     } else if (c == '\n') {
       line.append("\\n");
-    } else if (u < ' ' || u == 0x7f) {
+    } else if (u < ' ' || u >= 0x7f) {
       line.append({'\\', 'x', kHex[u >> 4], kHex[u & 15]});
     } else {
       line.push_back(c);

@@ -42,6 +42,15 @@ TEST_F(LogTest, EscapesControlCharactersOfAPeersText) {
   EXPECT_NE(line.find("name=\"a\\x1b[31m\\\"\\n\""), std::string::npos) << line;
 }
 
+TEST_F(LogTest, EscapesWhatIsNotAscii) {
+  Log("server", LogLevel::kInfo, write_end_.get())
+      .info("hello", {{"name",
+                       "\xc2\x9b"
+                       "31m"}});
+  const std::string line = written();
+  EXPECT_NE(line.find("name=\"\\xc2\\x9b31m\""), std::string::npos) << line;
+}
+
 TEST_F(LogTest, KeepsSilentBelowItsLevel) {
   Log("server", LogLevel::kWarn, write_end_.get()).info("unseen");
   EXPECT_EQ(written(), "");
