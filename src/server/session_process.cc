@@ -73,26 +73,23 @@ wire::Welcome make_welcome(const ReadyDriver& driver, const wire::Limits& limits
 }
 
 struct Greeted {
-  wire::ClientHello hello;
   wire::Limits limits;
   std::vector<wire::Window> windows;
 };
 
-Result<Greeted> greet(transport::Connection& connection, const ReadyDriver& driver) {
-  const Clock& clock = system_clock();
-  auto hello = rpc::receive_hello(connection, clock.now() + kHelloTime);
-  if (!hello) return std::move(hello).error();
-  const Instant deadline = clock.now() + kWelcomeTime;
+Result<Greeted> greet(transport::Connection& connection, const wire::ClientHello& hello,
+                      const ReadyDriver& driver) {
+  const Instant deadline = system_clock().now() + kWelcomeTime;
   const auto refuse = [&](wire::RefusalCode code, const Error& error) {
     static_cast<void>(rpc::send_refusal(connection, {code, error.message}, deadline).ok());
     return error;
   };
-  const auto version = wire::common_version(hello->version_min, hello->version_max);
+  const auto version = wire::common_version(hello.version_min, hello.version_max);
   if (!version) return refuse(wire::RefusalCode::kVersion, version.error());
-  const auto limits = wire::common_limits(wire::Limits{}, hello->limits);
+  const auto limits = wire::common_limits(wire::Limits{}, hello.limits);
   if (!limits) return refuse(wire::RefusalCode::kMalformed, limits.error());
-  auto windows = take_windows(hello->windows, driver.driver.table);
-  Greeted greeted{std::move(*hello), *limits, std::move(windows)};
+  auto windows = take_windows(hello.windows, driver.driver.table);
+  Greeted greeted{*limits, std::move(windows)};
   const auto welcome = make_welcome(driver, greeted.limits, greeted.windows, *version);
   if (Status sent = rpc::send_welcome(connection, welcome, deadline); !sent) {
     return std::move(sent).error();
@@ -144,21 +141,32 @@ Result<ReadyDriver> prepare_driver(const SessionOptions& options, bool retain) {
   return ready;
 }
 
-void serve_session(std::unique_ptr<transport::Connection> connection, const ReadyDriver& driver,
+Result<wire::ClientHello> hear_client(transport::Connection& connection,
+                                      const SessionOptions& options) {
+  auto hello = rpc::receive_hello(connection, system_clock().now() + kHelloTime);
+  if (!hello) {
+    const Log log("server", options.log_level);
+    log.info("client refused", {{"peer", connection.peer()}, {"reason", hello.error().message}});
+  }
+  return hello;
+}
+
+void serve_session(std::unique_ptr<transport::Connection> connection,
+                   const wire::ClientHello& hello, const ReadyDriver& driver,
                    const SessionOptions& options) {
   const Log log("server", options.log_level);
   const std::string peer = connection->peer();
-  auto greeted = greet(*connection, driver);
+  auto greeted = greet(*connection, hello, driver);
   if (!greeted) {
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
   }
-  log.info("session started", {{"client_pid", greeted->hello.process_id},
-                               {"client", greeted->hello.name},
+  log.info("session started", {{"client_pid", hello.process_id},
+                               {"client", hello.name},
                                {"peer", peer},
                                {"driver", driver.kind},
                                {"pid", ::getpid()}});
-  const EndLine end_line(log, greeted->hello, driver);
+  const EndLine end_line(log, hello, driver);
   PinnedBufferPool pool(driver.driver.table);
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, pool);
   Session session({.endpoint = endpoint,

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "driver/load.h"
 #include "transport/transport.h"
+#include "wire/hello.h"
 
 namespace flyt::server {
 
@@ -31,8 +32,15 @@ struct ReadyDriver {
 // context, which is most of a session's start.
 Result<ReadyDriver> prepare_driver(const SessionOptions& options, bool retain);
 
+// Waits for a client's hello, before anything is done for it: whoever connects and says nothing
+// has a process for a while, and nothing else. After an error the client has been told, and so has
+// the log.
+Result<wire::ClientHello> hear_client(transport::Connection& connection,
+                                      const SessionOptions& options);
+
 // Serves one client to its end and says so in the log. The process has nothing left to do after it.
-void serve_session(std::unique_ptr<transport::Connection> connection, const ReadyDriver& driver,
+void serve_session(std::unique_ptr<transport::Connection> connection,
+                   const wire::ClientHello& hello, const ReadyDriver& driver,
                    const SessionOptions& options);
 
 }  // namespace flyt::server

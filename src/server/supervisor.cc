@@ -196,13 +196,15 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection)
     return;
   }
   become_child();
+  const auto hello = hear_client(*connection, options_.session);
+  if (!hello) ::_exit(EXIT_SUCCESS);
   const auto ready = prepare_driver(options_.session, false);
   if (!ready) {
     refuse_without_driver(*connection, ready.error().message);
     log_.error("no driver", {{"why", ready.error().message}});
     ::_exit(EXIT_FAILURE);
   }
-  serve_session(std::move(connection), *ready, options_.session);
+  serve_session(std::move(connection), *hello, *ready, options_.session);
   ::_exit(EXIT_SUCCESS);
 }
 
@@ -242,8 +244,9 @@ void Supervisor::run_warm_child(int channel) {
     ::_exit(EXIT_SUCCESS);
   }
   auto connection = transport::adopt(std::move(received->fd));
-  if (connection) {
-    serve_session(std::move(connection).value(), *ready, options_.session);
+  if (!connection) ::_exit(EXIT_FAILURE);
+  if (const auto hello = hear_client(**connection, options_.session)) {
+    serve_session(std::move(connection).value(), *hello, *ready, options_.session);
   }
   ::_exit(EXIT_SUCCESS);
 }

@@ -1,4 +1,10 @@
 // Hellos and frames that break the protocol: refused or ended with a reason, nobody else notices.
+#include <sys/types.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -32,6 +38,27 @@ TEST_F(HostileHello, GarbageIsHungUpOn) {
     EXPECT_TRUE(peer.send(noise(64, seed)).ok());
     expect_refused(peer);
   }
+}
+
+// The parent's children have not loaded the driver themselves, so it is not in a fresh one.
+TEST_F(HostileHello, WhoSaysNothingStartsNoDriver) {
+  const auto before = server().children();
+  const Peer silent = stranger();
+  std::vector<pid_t> now;
+  ASSERT_TRUE(tests::eventually(5, [&] {
+    now = server().children();
+    return now.size() > before.size();
+  }));
+  // In the time in which another one is served it would have been loaded.
+  Peer other = attacker();
+  EXPECT_TRUE(other.alive());
+  std::erase_if(
+      now, [&](pid_t pid) { return std::find(before.begin(), before.end(), pid) != before.end(); });
+  ASSERT_FALSE(now.empty());
+  std::ifstream maps("/proc/" + std::to_string(now.front()) + "/maps");
+  const std::string text((std::istreambuf_iterator<char>(maps)), std::istreambuf_iterator<char>());
+  EXPECT_NE(text.find("flyt-server"), std::string::npos);
+  EXPECT_EQ(text.find("libflyt-softgpu"), std::string::npos);
 }
 
 TEST_F(HostileHello, AVersionNobodySpeaksIsRefusedWithAReason) {
