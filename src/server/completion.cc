@@ -34,6 +34,7 @@ bool Completions::advance(Waiting& waiting) {
       return true;
     }
     if (session_.clock().now() - waiting.since < kPollTime) return false;
+    if (blocked_.load() >= kBlockedMax) return false;
   }
   block_on_worker(std::move(completion));
   return true;
@@ -41,9 +42,11 @@ bool Completions::advance(Waiting& waiting) {
 
 void Completions::block_on_worker(Completion completion) {
   auto shared = std::make_shared<Completion>(std::move(completion));
-  session_.workers().run([&session = session_, shared] {
-    CUresult result = session.enter(shared->context);
+  blocked_.fetch_add(1);
+  session_.workers().run([this, shared] {
+    CUresult result = session_.enter(shared->context);
     if (result == CUDA_SUCCESS) result = shared->block();
+    blocked_.fetch_sub(1);
     shared->finish(result);
   });
 }

@@ -1,12 +1,14 @@
 // Completions: waits on the GPU that hold up no thread of the session.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "base/clock.h"
 #include "cuda/types.h"
+#include "server/workers.h"
 
 namespace flyt::server {
 
@@ -28,6 +30,9 @@ struct Completion {
 class Completions {
  public:
   static constexpr Duration kPollTime = std::chrono::microseconds(100);
+  // Workers that block at the same time; more waits than that are polled on. The rest of the
+  // workers are for what may have to run before any of the waits ends.
+  static constexpr std::size_t kBlockedMax = Workers::kThreadsMax / 2;
 
   explicit Completions(Session& session) : session_(session) {}
 
@@ -46,6 +51,7 @@ class Completions {
 
   Session& session_;
   std::vector<Waiting> waiting_;
+  std::atomic<std::size_t> blocked_{0};
 };
 
 }  // namespace flyt::server

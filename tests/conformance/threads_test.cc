@@ -132,22 +132,29 @@ TEST_F(ThreadsTest, LaunchesProceedWhileAnotherThreadCopiesFromABusyStream) {
 }
 
 TEST_F(ThreadsTest, ManyThreadsMayBlockAtOnce) {
-  constexpr int kThreads = 16;
+  constexpr int kThreads = 300;
   const Stream held;
   const Stream busy;
   Gate gate;
   gate.close(held);
+  std::atomic<int> started{0};
   std::atomic<int> done{0};
   std::vector<std::thread> waiters;
   for (int i = 0; i < kThreads; ++i) {
     waiters.emplace_back([&] {
       adopt_context();
+      ++started;
       CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(held));
       ++done;
     });
   }
+  ASSERT_TRUE(eventually([&] { return started == kThreads; }));
+  for (int i = 0; i < 300; ++i) CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(held));
   CU_OK(add_one(busy));
   CU_OK(cu().cuStreamSynchronize(busy));
+  // Nor does what takes a while stand behind them.
+  const Module another(kBasicPtx);
+  EXPECT_EQ(1u, memory->read<std::uint32_t>()[0]);
   EXPECT_EQ(0, done);
   gate.open();
   for (std::thread& waiter : waiters) waiter.join();
