@@ -15,7 +15,8 @@ namespace {
 using wire::HandleKind;
 
 constexpr std::string_view kPtx =
-    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry idle()\n{\nret;\n}\n";
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 word;\n"
+    ".visible .entry idle()\n{\nret;\n}\n";
 
 std::uint64_t handle(HandleKind kind, std::uint32_t index) {
   return wire::Handle::make(kind, 1, index).value;
@@ -56,6 +57,7 @@ class HostileLifetimes : public HostileTest {
       ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
       return CUDA_ERROR_UNKNOWN;
     }
+    answered_ = heard.payload;
     Reader reader(heard.payload);
     return static_cast<CUresult>(wire::decode_reply_prefix(reader).result);
   }
@@ -64,10 +66,14 @@ class HostileLifetimes : public HostileTest {
     send(command, context);
     return answer();
   }
-  void load_module() {
+  std::uint64_t upload_code() {
     const std::uint64_t upload = handle(HandleKind::kUpload, 1);
     send(commands::Upload{
         .upload = upload, .total = kPtx.size(), .offset = 0, .data = bytes_of(kPtx)});
+    return upload;
+  }
+  void load_module() {
+    const std::uint64_t upload = upload_code();
     ASSERT_EQ(ask(commands::LoadModule{.module = module_, .upload = upload}, kPrimary),
               CUDA_SUCCESS);
     ASSERT_EQ(ask(commands::GetFunction{.module = module_, .name = "idle", .function = function_},
@@ -85,6 +91,7 @@ class HostileLifetimes : public HostileTest {
   }
 
   std::unique_ptr<Peer> peer_;
+  std::vector<std::byte> answered_;  // The payload of the last reply.
   CUmodule module_ = handle_as<CUmodule>(HandleKind::kModule, 1);
   CUfunction function_ = handle_as<CUfunction>(HandleKind::kFunction, 1);
 };
@@ -161,6 +168,25 @@ TEST_F(HostileLifetimes, AContextMayEndWhileOtherCommandsUseIt) {
   for (int i = 0; i < 1 + 2 * kRounds; ++i) static_cast<void>(answer());
   EXPECT_EQ(ask(commands::StreamQuery{.stream = stream}, kPrimary), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(ask(commands::EventQuery{.event = event}, kPrimary), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(HostileLifetimes, AVariableOfALibraryIsForgottenWithItsContext) {
+  const auto library = handle_as<CUlibrary>(HandleKind::kLibrary, 1);
+  ASSERT_EQ(ask(commands::CreateContext{.context = context(2)}), CUDA_SUCCESS);
+  ASSERT_EQ(ask(commands::LoadLibrary{.library = library, .upload = upload_code()}, 2),
+            CUDA_SUCCESS);
+  ASSERT_EQ(ask(commands::GetLibraryGlobal{.library = library, .name = "word"}, 2), CUDA_SUCCESS);
+  commands::GetLibraryGlobal::Reply variable;
+  ASSERT_TRUE(wire::decode(Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)), variable));
+  const commands::CopyToHost copy{.stream = static_cast<CUstream>(pointer_at(wire::kStreamLegacy)),
+                                  .address = variable.address,
+                                  .width = 4,
+                                  .rows = 1,
+                                  .slices = 1,
+                                  .delivery = 1};
+  EXPECT_EQ(ask(copy, 2), CUDA_SUCCESS);
+  ASSERT_EQ(ask(commands::DestroyContext{.context = context(2)}), CUDA_SUCCESS);
+  EXPECT_EQ(ask(copy, kPrimary), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(HostileLifetimes, ACacheWindowOverTheServersMemoryIsRefused) {
