@@ -95,7 +95,7 @@ TEST_P(KillTest, ClientsKilledAtRandomMomentsLeaveNothingBehind) {
                                  << " processes are left\n"
                                  << server->log() << said(*witness);
   }
-  EXPECT_TRUE(server->zombies().empty());
+  EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->zombies().empty(); }));
   EXPECT_EQ(descriptors, server->open_descriptors());
   witness->close_stdin();
   EXPECT_EQ(0, witness->wait(kSlow)) << witness->output();
@@ -133,7 +133,7 @@ TEST_P(KillTest, AClientWhoseSessionProcessDiesGetsErrorsForEver) {
     if (HasFatalFailure()) return;
     ASSERT_TRUE(children_are(others.size())) << server->log() << said(*witness);
   }
-  EXPECT_TRUE(server->zombies().empty());
+  EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->zombies().empty(); }));
   witness->close_stdin();
   EXPECT_EQ(0, witness->wait(kSlow)) << witness->output();
 }
@@ -178,7 +178,7 @@ TEST_P(KillTest, AServerWithWarmSessionsServesKillsAndReplacesThem) {
     ASSERT_TRUE(tests::eventually(kSlow, [&] { return server->children().size() == 2; }))
         << server->log();
   }
-  EXPECT_TRUE(server->zombies().empty());
+  EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->zombies().empty(); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Unix, KillTest, ::testing::Values(""));

@@ -21,6 +21,31 @@ std::shared_ptr<CodeOrigin> of_library(CUlibrary library, std::uint32_t context)
   return origin;
 }
 
+// A caller without a context may ask for kernels, but the driver tells of their parameters only
+// with one current: the device's primary context is lent for as long as this lives.
+class LentContext {
+ public:
+  LentContext(const Request& request, CUdevice device)
+      : driver_(request.driver()), device_(device) {
+    CUcontext primary = nullptr;
+    if (request.context() != 0) return;
+    lent_ = driver_.cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS;
+    if (lent_) driver_.cuCtxSetCurrent(primary);
+  }
+  ~LentContext() {
+    if (!lent_) return;
+    driver_.cuCtxSetCurrent(nullptr);
+    driver_.cuDevicePrimaryCtxRelease_v2(device_);
+  }
+  LentContext(const LentContext&) = delete;
+  LentContext& operator=(const LentContext&) = delete;
+
+ private:
+  const driver::Table& driver_;
+  CUdevice device_;
+  bool lent_ = false;
+};
+
 void collect_kernel_attributes(const driver::Table& driver, CUkernel kernel, CUdevice device,
                                FunctionFacts& facts) {
   collect_attributes(facts, [&](int* value, CUfunction_attribute attribute) {
@@ -71,6 +96,7 @@ void get_kernel(Request request, const commands::GetKernel& command) {
   commands::GetKernel::Reply reply;
   CUlibrary library = command.library;
   if (!request.resolve(library)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  const LentContext lent(request, command.device);
   CUkernel native = nullptr;
   const CUresult result =
       driver.cuLibraryGetKernel(&native, library, std::string(command.name).c_str());
@@ -98,6 +124,7 @@ void describe_kernel(Request request, const commands::DescribeKernel& command) {
   commands::DescribeKernel::Reply reply;
   CUkernel kernel = command.kernel;
   if (!request.resolve(kernel)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  const LentContext lent(request, command.device);
   FunctionFacts facts;
   collect_kernel_attributes(request.driver(), kernel, command.device, facts);
   facts.fill_attributes(reply);
