@@ -8,6 +8,7 @@
 #include "client/hooks_context.h"
 #include "client/hooks_device.h"
 #include "client/hooks_module.h"
+#include "client/hooks_stream.h"
 #include "commands/init.h"
 #include "cuda/export_tables.h"
 
@@ -38,6 +39,10 @@ struct RemoteDriver {
     if (current_session() == nullptr) return cuda::kContextKindNone;
     return session().contexts().find(context) == nullptr ? cuda::kContextKindNone
                                                          : cuda::kContextKindOrdinary;
+  }
+  static CUresult stream_id(CUstream stream, unsigned long long* id) {
+    if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+    return hooks::cuStreamGetId(stream, id);
   }
   static CUresult chip_layout(cuda::ChipLayout* layout) {
     if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;

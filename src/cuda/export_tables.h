@@ -61,6 +61,7 @@ inline constexpr std::uint32_t kContextKindGreen = 2;
 //   CUresult storage_context(CUcontext* context);     0 and -1 become the current context
 //   ContextStorage& storage();
 //   std::uint32_t context_kind(CUcontext context);
+//   CUresult stream_id(CUstream stream, unsigned long long* id);    as cuStreamGetId
 //   CUresult chip_layout(ChipLayout* layout);
 //   std::uint32_t driver_version();
 //   std::vector<DeviceIdentity> device_identities();
@@ -257,15 +258,39 @@ class ExportTables {
       *kind = context == nullptr ? kContextKindNone : Driver::context_kind(context);
     return CUDA_SUCCESS;
   }
+  // Split-K GEMMs keep a workspace a stream: they ask for the driver's own stream behind a handle,
+  // which stays opaque to them, and for its identity. A default stream is never null here.
+  static CUresult inner_stream(CUcontext, CUstream stream, CUstream* inner, int per_thread) {
+    if (inner == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (stream == nullptr) stream = per_thread != 0 ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    unsigned long long id = 0;
+    if (const CUresult bad = Driver::stream_id(stream, &id); bad != CUDA_SUCCESS) return bad;
+    *inner = stream;
+    return CUDA_SUCCESS;
+  }
+  static CUresult stream_identity(CUcontext, CUstream inner, unsigned long long* identity) {
+    if (inner == nullptr || identity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return Driver::stream_id(inner, identity);
+  }
   struct Kind {
     std::size_t bytes;
     std::array<Refused, 3> slots_1_3;
     CUresult (*kind)(CUcontext, std::uint32_t*);
-    std::array<Refused, 88> slots_5_92;
+    std::array<Refused, 34> slots_5_38;
+    CUresult (*stream_identity)(CUcontext, CUstream, unsigned long long*);
+    std::array<Refused, 11> slots_40_50;
+    CUresult (*inner_stream)(CUcontext, CUstream, CUstream*, int);
+    std::array<Refused, 41> slots_52_92;
   };
   static_assert(sizeof(Kind) == 744);
-  static constexpr Kind kKind = {sizeof(Kind), refuse<PrivateTable::kContextKind, 1, 3>(), &kind,
-                                 refuse<PrivateTable::kContextKind, 5, 92>()};
+  static constexpr Kind kKind = {sizeof(Kind),
+                                 refuse<PrivateTable::kContextKind, 1, 3>(),
+                                 &kind,
+                                 refuse<PrivateTable::kContextKind, 5, 38>(),
+                                 &stream_identity,
+                                 refuse<PrivateTable::kContextKind, 40, 50>(),
+                                 &inner_stream,
+                                 refuse<PrivateTable::kContextKind, 52, 92>()};
 
   // Chip layout: two arrays that the caller gives back.
   static CUresult layout(std::uint8_t** gpc_of_tpc, std::uint8_t** index_in_gpc) {

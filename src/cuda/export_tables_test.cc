@@ -21,6 +21,10 @@ struct Driver {
     return storage;
   }
   static std::uint32_t context_kind(CUcontext) { return kContextKindOrdinary; }
+  static CUresult stream_id(CUstream stream, unsigned long long* id) {
+    *id = address_of(stream) + 100;
+    return CUDA_SUCCESS;
+  }
   static CUresult chip_layout(ChipLayout* layout) {
     *layout = {{0, 1}, {0, 0}};
     return CUDA_SUCCESS;
@@ -108,6 +112,23 @@ TEST(ContextStorage, KeepsValuesByContextAndRunsDestructorsAtItsEnd) {
   storage.end(context);
   EXPECT_EQ(destroyed, 1);
   EXPECT_FALSE(storage.get(context, &key, &found));
+}
+
+TEST(ExportTables, TellTheStreamBehindAHandleAndItsIdentity) {
+  const auto inner_stream =
+      slot<CUresult (*)(CUcontext, CUstream, CUstream*, int)>(PrivateTable::kContextKind, 51);
+  const auto identity =
+      slot<CUresult (*)(CUcontext, CUstream, unsigned long long*)>(PrivateTable::kContextKind, 39);
+  CUstream inner = nullptr;
+  unsigned long long id = 0;
+  ASSERT_EQ(inner_stream(nullptr, nullptr, &inner, 0), CUDA_SUCCESS);
+  EXPECT_EQ(inner, CU_STREAM_LEGACY);
+  ASSERT_EQ(inner_stream(nullptr, nullptr, &inner, 1), CUDA_SUCCESS);
+  EXPECT_EQ(inner, CU_STREAM_PER_THREAD);
+  ASSERT_EQ(identity(nullptr, inner, &id), CUDA_SUCCESS);
+  EXPECT_EQ(id, 102u);
+  EXPECT_EQ(identity(nullptr, nullptr, &id), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(inner_stream(nullptr, nullptr, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ struct ExportDriver {
     return driver->contexts().find(from_handle(context)) == nullptr ? cuda::kContextKindNone
                                                                     : cuda::kContextKindOrdinary;
   }
+  static CUresult stream_id(CUstream stream, unsigned long long* id) {
+    return cuStreamGetId(stream, id);
+  }
   static CUresult chip_layout(cuda::ChipLayout* layout) {
     constexpr unsigned kMultiprocessorsPerTpc = 2;
     constexpr unsigned kTpcsPerGpc = 9;
