@@ -273,7 +273,13 @@ bool Outbox::send_bulk(const CommandKey& key, Bytes fields, std::span<const Byte
 bool Outbox::drain(Instant deadline) {
   const std::uint64_t until = head_.load();
   while (tail_.load() < until) {
-    if (loss_.lost() || clock_.now() >= deadline) return false;
+    if (loss_.lost()) {
+      // The peer may have taken the last byte and gone before its writer could say that it was
+      // sent.
+      const RoleLock lock(send_role_);
+      return tail_.load() >= until;
+    }
+    if (clock_.now() >= deadline) return false;
     flush();
     if (tail_.load() >= until) return true;
     wait_for_room();
