@@ -96,6 +96,27 @@ TEST_F(AbiTest, CopiesGoBetweenDevices) {
   EXPECT_EQ(bytes[63], 9);
 }
 
+TEST_F(AbiTest, ACopyBetweenDevicesWaitsForBothAndIsWaitedFor) {
+  constexpr std::size_t kSize = 4 * kMiB;  // Long enough to be overtaken.
+  CUdeviceptr near = 0;
+  CUdeviceptr far = 0;
+  OK(cuMemAlloc_v2(&near, kSize));
+  OK(cuCtxSetCurrent(contexts_[1]));
+  OK(cuMemAlloc_v2(&far, kSize));
+  for (std::uint8_t round = 1; round < 20; ++round) {
+    OK(cuCtxSetCurrent(contexts_[0]));
+    OK(cuMemsetD8_v2(near, round, kSize));
+    OK(cuCtxSetCurrent(contexts_[1]));
+    OK(cuMemcpyPeer(far, contexts_[1], near, contexts_[0], kSize));
+    OK(cuCtxSetCurrent(contexts_[0]));
+    OK(cuMemsetD8_v2(near, 0, kSize));  // Later work of the source.
+    OK(cuCtxSetCurrent(contexts_[1]));
+    std::uint8_t last = 0;
+    OK(cuMemcpyDtoH_v2(&last, far + kSize - 1, 1));
+    EXPECT_EQ(last, round);
+  }
+}
+
 TEST_F(AbiTest, AnEndlessKernelEndsAtItsTimeLimit) {
   EXPECT_EQ(run("spin"), CUDA_ERROR_LAUNCH_TIMEOUT);
   CUdeviceptr address = 0;

@@ -108,14 +108,32 @@ CUresult run_3d(const Copy* c, CUstream handle, bool blocking) {
   return run_corners(to, from, {c->WidthInBytes, c->Height, c->Depth}, handle, blocking);
 }
 
-CUresult known_contexts(CUcontext to, CUcontext from) {
+// The contexts that a peer copy names; a null one is the calling thread's.
+CUresult named_contexts(CUcontext to, CUcontext from, std::vector<std::shared_ptr<Context>>& out) {
   return with_driver([&](Driver& driver) -> CUresult {
     for (const CUcontext handle : {to, from}) {
-      if (handle != nullptr && driver.contexts().find(from_handle(handle)) == nullptr) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-      }
+      if (handle == nullptr) continue;
+      auto context = driver.contexts().find(from_handle(handle));
+      if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+      out.push_back(std::move(context));
     }
     return CUDA_SUCCESS;
+  });
+}
+
+// Peer copies without a stream come after all work of both contexts that they name, and before
+// all that follows in them.
+template <class Copy>
+CUresult between_contexts(CUcontext to, CUcontext from, Copy copy) {
+  std::vector<std::shared_ptr<Context>> contexts;
+  if (const CUresult bad = named_contexts(to, from, contexts); bad != CUDA_SUCCESS) return bad;
+  for (const auto& context : contexts) {
+    if (const CUresult bad = context->synchronize(); bad != CUDA_SUCCESS) return bad;
+  }
+  if (const CUresult bad = copy(); bad != CUDA_SUCCESS || contexts.empty()) return bad;
+  return with_stream(nullptr, [](Driver&, Context& context, const StreamOfCall& stream) {
+    stream.stream->last().wait();
+    return context.fate()->error();
   });
 }
 
@@ -182,19 +200,33 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {
-  if (const CUresult bad = known_contexts(dstContext, srcContext); bad != CUDA_SUCCESS) return bad;
-  return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+  return between_contexts(dstContext, srcContext,
+                          [&] { return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount); });
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  if (const CUresult bad = known_contexts(dstContext, srcContext); bad != CUDA_SUCCESS) return bad;
+  std::vector<std::shared_ptr<Context>> contexts;
+  if (const CUresult bad = named_contexts(dstContext, srcContext, contexts); bad != CUDA_SUCCESS) {
+    return bad;
+  }
   return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
 }
 
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) { return run_3d(pCopy, nullptr, true); }
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  if (pCopy == nullptr) return run_3d(pCopy, nullptr, true);
+  return between_contexts(pCopy->dstContext, pCopy->srcContext,
+                          [&] { return run_3d(pCopy, nullptr, true); });
+}
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  if (pCopy != nullptr) {
+    std::vector<std::shared_ptr<Context>> contexts;
+    if (const CUresult bad = named_contexts(pCopy->dstContext, pCopy->srcContext, contexts);
+        bad != CUDA_SUCCESS) {
+      return bad;
+    }
+  }
   return run_3d(pCopy, hStream, false);
 }
 
