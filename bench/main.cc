@@ -1,6 +1,7 @@
 // flyt-bench: native against remote, on each transport, in one run.
 //   --driver auto|soft|PATH  what the server uses and what native is (auto: a real GPU if any)
 //   --json PATH              also writes the figures there
+//   --delay TIME             the server seems that far away, such as 1ms (?delay= of its URL)
 //   --quick                  fewer repeats, no copies above 16 MiB
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@ namespace {
 struct Options {
   std::string driver = "auto";
   std::string json;
+  std::string delay;
   bool quick = false;
 };
 
@@ -59,7 +61,8 @@ Result<Figures> remote(const Options& options, const std::string& driver,
     how.listen = listen;
     if (warm) how.arguments = {"--warm", "1"};
     if (const auto started = server.start(how); !started) return started.error();
-    ::setenv("FLYT_SERVER", server.url().c_str(), 1);
+    const std::string url = server.url() + (options.delay.empty() ? "" : "?delay=" + options.delay);
+    ::setenv("FLYT_SERVER", url.c_str(), 1);
     // A warm server has had the time that a first client takes, and another.
     if (warm) worker("start", client, options.quick);
     all[warm ? "start_warm_ms" : "start_cold_ms"] =
@@ -103,6 +106,7 @@ int measure(const Options& options) {
   Measured measured;
   measured.machine = machine();
   measured.date = today();
+  measured.delay = options.delay;
   std::string driver = options.driver;
   if (driver == "auto") {
     driver =
@@ -148,12 +152,15 @@ int main(int argc, char** argv) {
       options.driver = value();
     } else if (word == "--json") {
       options.json = value();
+    } else if (word == "--delay") {
+      options.delay = value();
     } else if (word == "--worker") {
       work = value();
     } else if (word == "--library") {
       library = value();
     } else {
-      std::puts("usage: flyt-bench [--driver auto|soft|PATH] [--json PATH] [--quick]");
+      std::puts(
+          "usage: flyt-bench [--driver auto|soft|PATH] [--json PATH] [--delay TIME] [--quick]");
       return word == "--help" ? 0 : 2;
     }
   }

@@ -78,6 +78,7 @@ void write_object(std::ofstream& file, const char* name, const Figures& figures,
 
 std::string table_of(const Measured& m) {
   std::string text = m.date + "  " + m.machine + "\nnative driver: " + m.driver + "\n" +
+                     (m.delay.empty() ? "" : "delay added each way: " + m.delay + "\n") +
                      "times: /native = remote / native; /raw = (remote - native) / the same bytes"
                      " over a raw socket and back\n"
                      "rates: /native and /raw are shares of the native and the raw rate\n\n";
@@ -102,6 +103,7 @@ Status write_json(const Measured& m, const std::string& path) {
   std::ofstream file(path);
   file << "{\n  \"date\": \"" << m.date << "\",\n  \"machine\": \"" << m.machine
        << "\",\n  \"native_driver\": \"" << m.driver << "\",\n";
+  if (!m.delay.empty()) file << "  \"delay\": \"" << m.delay << "\",\n";
   write_object(file, "native", m.native, false);
   write_object(file, "unix", m.unix_remote, false);
   write_object(file, "tcp", m.tcp_remote, false);

@@ -12,6 +12,7 @@ struct Measured {
   std::string driver;   // What native is.
   std::string machine;  // Processor, kernel, cores.
   std::string date;
+  std::string delay;  // Added to each direction of the remote connections; empty: none.
   Figures native;
   Figures unix_remote;
   Figures tcp_remote;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/delayed.h"
 #include "transport/socket.h"
 
 namespace flyt::transport {
@@ -61,7 +62,9 @@ void set_blocking(int fd, bool blocking) {
   ::fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
 }
 
-Result<std::unique_ptr<Connection>> connect(const Url& url, Instant deadline) {
+namespace {
+
+Result<std::unique_ptr<Connection>> connect_at_once(const Url& url, Instant deadline) {
   switch (url.kind) {
     case Kind::kUnix:
       return connect_unix(url, deadline);
@@ -71,7 +74,18 @@ Result<std::unique_ptr<Connection>> connect(const Url& url, Instant deadline) {
   return Error{ErrorCode::kUnsupported, "unknown kind of transport"};
 }
 
+}  // namespace
+
+Result<std::unique_ptr<Connection>> connect(const Url& url, Instant deadline) {
+  Result<std::unique_ptr<Connection>> connection = connect_at_once(url, deadline);
+  if (!connection || url.delay.count() == 0) return connection;
+  return delayed(std::move(*connection), url.delay);
+}
+
 Result<std::unique_ptr<Listener>> listen(const Url& url) {
+  if (url.delay.count() != 0) {
+    return Error{ErrorCode::kInvalid, to_string(url) + ": delay is for clients"};
+  }
   switch (url.kind) {
     case Kind::kUnix:
       return listen_unix(url);

@@ -106,7 +106,7 @@ class Listener {
 };
 
 // Opens a connection or says why it cannot be had before `deadline` of the system clock. Nobody
-// listening is told at once.
+// listening is told at once. A URL with a delay makes a delayed connection (delayed.h).
 Result<std::unique_ptr<Connection>> connect(const Url& url, Instant deadline);
 
 // unix: creates the socket file with mode 0600, replacing a file that nobody listens on.

@@ -1,6 +1,9 @@
 #include "transport/url.h"
 
+#include <algorithm>
 #include <charconv>
+
+#include "transport/delayed.h"
 
 namespace flyt::transport {
 namespace {
@@ -60,6 +63,46 @@ Result<Url> parse_tcp(std::string_view text, std::string_view rest) {
   return Url{Kind::kTcp, {}, std::string(host), number};
 }
 
+struct Unit {
+  std::string_view name;
+  std::int64_t ns;
+};
+constexpr Unit kUnits[] = {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}};
+
+Status parse_delay(std::string_view text, std::string_view value, Duration& out) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
+  for (const Unit& known : kUnits) {
+    if (error != std::errc{} || known.name != unit) continue;
+    out = Duration(static_cast<std::int64_t>(number) * known.ns);
+    if (out <= kDelayMax) return {};
+  }
+  return bad(text, "delay is a whole number of us, ms or s, at most 10s, such as delay=1ms");
+}
+
+// What stands behind '?': name=value, separated by '&'.
+Status parse_options(std::string_view text, std::string_view rest, Url& url) {
+  while (!rest.empty()) {
+    const std::string_view option = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(rest.size(), option.size() + 1));
+    constexpr std::string_view kDelay = "delay=";
+    if (!option.starts_with(kDelay)) return bad(text, "unknown option; there is delay=1ms");
+    Status read = parse_delay(text, option.substr(kDelay.size()), url.delay);
+    if (!read) return read;
+  }
+  return {};
+}
+
+std::string options_text(const Url& url) {
+  for (const Unit& unit : kUnits) {
+    const std::int64_t count = url.delay.count() / unit.ns;
+    if (count == 0 || count * unit.ns != url.delay.count()) continue;
+    return "?delay=" + std::to_string(count) + std::string(unit.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_string(Kind kind) {
@@ -74,20 +117,31 @@ std::string_view to_string(Kind kind) {
 
 Result<Url> parse_url(std::string_view text) {
   if (text.empty()) return bad(text, "it is empty");
-  if (text.starts_with(kUnixScheme)) return parse_unix(text, text.substr(kUnixScheme.size()));
-  if (text.starts_with(kTcpScheme)) return parse_tcp(text, text.substr(kTcpScheme.size()));
+  const std::string_view address = text.substr(0, text.find('?'));
+  Result<Url> url = bad(text, "unknown scheme");
+  if (address.starts_with(kUnixScheme)) {
+    url = parse_unix(text, address.substr(kUnixScheme.size()));
+  } else if (address.starts_with(kTcpScheme)) {
+    url = parse_tcp(text, address.substr(kTcpScheme.size()));
+  }
+  if (url && address.size() < text.size()) {
+    Status options = parse_options(text, text.substr(address.size() + 1), *url);
+    if (!options) return std::move(options).error();
+  }
+  if (url) return url;
   if (text.find("://") == std::string_view::npos) return bad(text, "the scheme is missing");
-  return bad(text, "unknown scheme");
+  return url;
 }
 
 std::string to_string(const Url& url) {
   switch (url.kind) {
     case Kind::kUnix:
-      return std::string(kUnixScheme) + (url.path.starts_with('@') ? "/" : "") + url.path;
+      return std::string(kUnixScheme) + (url.path.starts_with('@') ? "/" : "") + url.path +
+             options_text(url);
     case Kind::kTcp: {
       const bool brackets = url.host.find(':') != std::string::npos;
       return std::string(kTcpScheme) + (brackets ? "[" : "") + url.host + (brackets ? "]" : "") +
-             ":" + std::to_string(url.port);
+             ":" + std::to_string(url.port) + options_text(url);
     }
   }
   return {};

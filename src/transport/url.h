@@ -1,10 +1,12 @@
-// Url: where a server listens: unix:///path, unix:///@name (abstract), tcp://host:port.
+// Url: where a server listens: unix:///path, unix:///@name (abstract), tcp://host:port; for who
+// connects with options behind it: tcp://host:port?delay=1ms
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace flyt::transport {
@@ -18,6 +20,7 @@ struct Url {
   std::string path;        // unix: an absolute path, or '@' and an abstract name.
   std::string host;        // tcp: a name or address, without the brackets of IPv6.
   std::uint16_t port = 0;  // tcp: 0 only makes sense for listening.
+  Duration delay{0};       // Connecting only: how much later everything arrives (delayed.h).
   friend bool operator==(const Url&, const Url&) = default;
 };
 

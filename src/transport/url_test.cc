@@ -7,25 +7,41 @@ namespace {
 
 TEST(Url, ReadsEveryFormAndWritesItBack) {
   for (const char* text : {"unix:///run/flyt.sock", "unix:///@flyt", "tcp://10.0.0.7:9000",
-                           "tcp://gpu-host.example:0", "tcp://[::1]:65535"}) {
+                           "tcp://gpu-host.example:0", "tcp://[::1]:65535", "tcp://h:1?delay=1ms",
+                           "unix:///run/x?delay=250us", "unix:///@flyt?delay=10s"}) {
     const Result<Url> url = parse_url(text);
     ASSERT_TRUE(url.ok()) << url.error().message;
     EXPECT_EQ(to_string(*url), text);
   }
   EXPECT_EQ(parse_url("tcp://[::1]:80")->host, "::1");
   EXPECT_EQ(parse_url("unix:///@flyt")->path, "@flyt");
+  EXPECT_EQ(parse_url("tcp://h:1?delay=1500us")->delay, std::chrono::microseconds(1500));
+  EXPECT_EQ(to_string(*parse_url("tcp://h:1?delay=2000us")), "tcp://h:1?delay=2ms");
+  EXPECT_EQ(to_string(*parse_url("tcp://h:1?delay=0ms")), "tcp://h:1");
 }
 
 TEST(Url, SaysWhatIsWrongAndWhatWouldBeRight) {
-  for (const auto& [text, why] :
-       {std::pair{"", "it is empty"}, std::pair{"/run/flyt.sock", "the scheme is missing"},
-        std::pair{"http://x:1", "unknown scheme"}, std::pair{"unix://run/x", "absolute"},
-        std::pair{"unix:///", "empty"}, std::pair{"tcp://host", "the port is missing"},
-        std::pair{"tcp://:80", "the host is empty"}, std::pair{"tcp://host:", "not a number"},
-        std::pair{"tcp://host:65536", "not a number"}, std::pair{"tcp://host:-1", "not a number"},
-        std::pair{"tcp://host:1x", "not a number"}, std::pair{"tcp://::1:80", "brackets"},
-        std::pair{"tcp://[::1:80", "']'"}, std::pair{"tcp://[::1]80", "the port is missing"},
-        std::pair{"tcp://a/b:80", "no host has"}}) {
+  for (const auto& [text, why] : {std::pair{"", "it is empty"},
+                                  std::pair{"/run/flyt.sock", "the scheme is missing"},
+                                  std::pair{"http://x:1", "unknown scheme"},
+                                  std::pair{"unix://run/x", "absolute"},
+                                  std::pair{"unix:///", "empty"},
+                                  std::pair{"tcp://host", "the port is missing"},
+                                  std::pair{"tcp://:80", "the host is empty"},
+                                  std::pair{"tcp://host:", "not a number"},
+                                  std::pair{"tcp://host:65536", "not a number"},
+                                  std::pair{"tcp://host:-1", "not a number"},
+                                  std::pair{"tcp://host:1x", "not a number"},
+                                  std::pair{"tcp://::1:80", "brackets"},
+                                  std::pair{"tcp://[::1:80", "']'"},
+                                  std::pair{"tcp://[::1]80", "the port is missing"},
+                                  std::pair{"tcp://a/b:80", "no host has"},
+                                  std::pair{"tcp://h:1?lag=1ms", "unknown option"},
+                                  std::pair{"tcp://h:1?delay=", "delay is"},
+                                  std::pair{"tcp://h:1?delay=1", "delay is"},
+                                  std::pair{"tcp://h:1?delay=11s", "delay is"},
+                                  std::pair{"tcp://h:1?delay=-1ms", "delay is"},
+                                  std::pair{"unix:///x?delay=1ms&more", "unknown option"}}) {
     const Result<Url> url = parse_url(text);
     ASSERT_FALSE(url.ok()) << text;
     EXPECT_NE(url.error().message.find(why), std::string::npos) << url.error().message;
