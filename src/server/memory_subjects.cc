@@ -27,9 +27,34 @@ MemorySubjects::MemorySubjects(Session& owner)
       deliveries(owner, events, staging),
       host_calls(owner) {
   owner.before_replies([this] { deliveries.send_finished(); });
+  staging.stock().on_shortage([this] { restock_later(staging.stock()); });
+  if (PinnedBufferPool* pool = owner.received()) {
+    pool->stock().on_shortage([this, pool] { restock_later(pool->stock()); });
+  }
 }
 
 MemorySubjects::~MemorySubjects() = default;
+
+void MemorySubjects::on_context_made(CUcontext context) {
+  staging.stock().restock(context);
+  if (session.received() != nullptr) session.received()->stock().restock(context);
+}
+
+void MemorySubjects::on_context_gone(CUcontext context) {
+  staging.stock().forget(context);
+  if (session.received() != nullptr) session.received()->stock().forget(context);
+}
+
+void MemorySubjects::restock_later(PinnedStock& stock) {
+  session.workers().run([this, &stock] {
+    const auto using_context = session.use();
+    for (const Handles::Entry& entry : session.handles().all(wire::HandleKind::kContext)) {
+      if (session.enter(wire::Handle{entry.handle}.index()) != CUDA_SUCCESS) continue;
+      return stock.restock(static_cast<CUcontext>(entry.native));
+    }
+    stock.given_up();
+  });
+}
 
 void MemorySubjects::poll() {
   holds.poll();

@@ -77,6 +77,10 @@ class MemorySubjects {
   void before_context_destroy();
   void on_context_destroy(std::uint32_t context);
   void after_context_destroy(std::uint32_t context);
+  // With `context`, which is new, current: registers host memory ahead of the copies that want it.
+  void on_context_made(CUcontext context);
+  // The driver has destroyed a context, and with it what was registered there.
+  void on_context_gone(CUcontext context);
   // The session ends: lets go whatever waits for the client.
   void release_all() { host_calls.release_all(); }
 
@@ -101,6 +105,10 @@ class MemorySubjects {
   Holds holds;
   Deliveries deliveries;
   HostCalls host_calls;
+
+ private:
+  // Has a worker register memory for a stock that runs short.
+  void restock_later(PinnedStock& stock);
 };
 
 }  // namespace flyt::server

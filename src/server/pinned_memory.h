@@ -2,40 +2,80 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/annotations.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "driver/table.h"
 #include "rpc/buffer_pool.h"
 
 namespace flyt::server {
 
-// Pages that are registered with the driver if it lets us. They are mapped here and not allocated
-// by the driver, whose allocations die with the context they were made in; registered pages just
-// cease to be pinned, and a copy from or to them then takes the driver's own, slower way.
-class PinnedMemory {
+// Blocks of one size that are registered with the driver ahead of need. A driver may wait for
+// running kernels before it registers memory, and a copy that meets memory which is not registered
+// waits for its stream; so whoever takes a block does neither, as long as the reserve lasts.
+//
+// The blocks are mapped here and not allocated by the driver, whose allocations die with the
+// context they were made in; registered pages just cease to be pinned. Safe from any thread.
+class PinnedStock {
  public:
-  // Empty if the system has no memory. Registers only if the calling thread has a context.
-  static PinnedMemory make(const driver::Table& driver, std::uint64_t bytes);
-  PinnedMemory() = default;
-  PinnedMemory(PinnedMemory&& other) noexcept;
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
-  ~PinnedMemory();
+  struct Sizes {
+    std::size_t block_bytes = 0;
+    std::size_t reserve = 0;  // Free blocks that shall be registered.
+  };
+  // How long a taker waits for a block that is being registered before it gets one that is not.
+  static constexpr Duration kPatience = std::chrono::milliseconds(50);
 
-  explicit operator bool() const { return !bytes_.empty(); }
-  MutableBytes bytes() const { return bytes_; }
-  bool pinned() const { return pinned_; }
-  // Registers if that was not possible before.
-  void pin();
+  PinnedStock(const driver::Table& driver, Sizes sizes) : driver_(driver), sizes_(sizes) {}
+  PinnedStock(const PinnedStock&) = delete;
+  PinnedStock& operator=(const PinnedStock&) = delete;
+  ~PinnedStock();
+
+  // What to call when the reserve runs short: it has some thread call restock(), or given_up() if
+  // there is no context. Not called again before one of them was. From any thread.
+  void on_shortage(std::function<void()> call);
+
+  // The index of a free block. None if `blocks_max` exist and none of them is free, or if the
+  // system has no memory.
+  std::optional<std::size_t> take(std::size_t blocks_max) EXCLUDES(mutex_);
+  void give(std::size_t index) EXCLUDES(mutex_);
+  MutableBytes bytes(std::size_t index) const EXCLUDES(mutex_);
+  bool pinned(std::size_t index) const EXCLUDES(mutex_);
+
+  // Registers what there is, and more until the reserve is full. With `context` current, on a
+  // thread that may wait for the GPU.
+  void restock(CUcontext context) EXCLUDES(mutex_);
+  void given_up() EXCLUDES(mutex_);
+  // A context is gone, and what was registered in it is not any more: it is registered anew.
+  void forget(CUcontext context) EXCLUDES(mutex_);
 
  private:
-  PinnedMemory(const driver::Table* driver, MutableBytes bytes) : driver_(driver), bytes_(bytes) {}
+  struct Block {
+    MutableBytes bytes;
+    CUcontext home = nullptr;  // Where it is registered; null: nowhere.
+    bool taken = false;
+    bool registering = false;
+  };
 
-  const driver::Table* driver_ = nullptr;
-  MutableBytes bytes_;
-  bool pinned_ = false;
+  std::optional<std::size_t> find_free(bool pinned) const REQUIRES(mutex_);
+  std::size_t reserve() const REQUIRES(mutex_);  // Free blocks that are registered.
+  Block* add() REQUIRES(mutex_);
+  Block* next_to_register() REQUIRES(mutex_);
+  bool ask_for_more() REQUIRES(mutex_);  // True: the caller calls shortage_, unlocked.
+
+  const driver::Table& driver_;
+  const Sizes sizes_;
+  std::function<void()> shortage_;  // Set before threads share this.
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::vector<std::unique_ptr<Block>> blocks_ GUARDED_BY(mutex_);
+  std::size_t blocks_max_ GUARDED_BY(mutex_) = 0;  // The most that a taker allowed.
+  bool possible_ GUARDED_BY(mutex_) = false;       // The driver registers what it is given.
+  bool asked_ GUARDED_BY(mutex_) = false;
 };
 
 // What a session's Endpoint receives into, so that copies to the device start from the received
@@ -44,23 +84,19 @@ class PinnedBufferPool final : public rpc::BufferPool {
  public:
   static constexpr std::size_t kChunkBytes = 4 * kMiB;
   static constexpr std::size_t kChunksMax = 24;
+  static constexpr std::size_t kChunksReserve = 3;
 
-  explicit PinnedBufferPool(const driver::Table& driver) : driver_(driver) {}
+  explicit PinnedBufferPool(const driver::Table& driver)
+      : stock_(driver, {kChunkBytes, kChunksReserve}) {}
 
   rpc::Chunk* acquire() override EXCLUDES(mutex_);
-  void recycle(rpc::Chunk& chunk) override EXCLUDES(mutex_);
+  void recycle(rpc::Chunk& chunk) override { stock_.give(chunk.tag()); }
+  PinnedStock& stock() { return stock_; }
 
  private:
-  struct Owned {
-    Owned(BufferPool& pool, PinnedMemory mapped, std::uint64_t index)
-        : memory(std::move(mapped)), chunk(pool, memory.bytes(), index) {}
-    PinnedMemory memory;
-    rpc::Chunk chunk;
-  };
-  const driver::Table& driver_;
+  PinnedStock stock_;
   Mutex mutex_;
-  std::vector<std::unique_ptr<Owned>> all_ GUARDED_BY(mutex_);
-  std::vector<rpc::Chunk*> free_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<rpc::Chunk>> chunks_ GUARDED_BY(mutex_);  // By the block's index.
 };
 
 // Slots of pinned memory through which copies to the host go. Safe from any thread.
@@ -68,7 +104,7 @@ class Staging {
  public:
   static constexpr std::size_t kSlotBytes = 1 * kMiB;
   static constexpr std::size_t kSmallSlotBytes = 16 * kKiB;
-  static constexpr std::size_t kSlabBytes = 8 * kMiB;
+  static constexpr std::size_t kSlotsReserve = 8;
   // What copies may take in all before they wait for the peer to take the data...
   static constexpr std::size_t kBytesMax = 256 * kMiB;
   // ... and when waiting could be for ever, because a stream waits for the peer itself.
@@ -77,21 +113,21 @@ class Staging {
   struct Slot {
     std::byte* data = nullptr;
     std::size_t bytes = 0;  // 0: none.
+    std::size_t block = 0;
     explicit operator bool() const { return bytes != 0; }
   };
 
-  explicit Staging(const driver::Table& driver) : driver_(driver) {}
+  explicit Staging(const driver::Table& driver) : stock_(driver, {kSlotBytes, kSlotsReserve}) {}
 
   // A slot for `bytes` (at most kSlotBytes), or none if that would exceed the limit.
   Slot take(std::size_t bytes, std::size_t bytes_max) EXCLUDES(mutex_);
   void give(const Slot& slot) EXCLUDES(mutex_);
+  PinnedStock& stock() { return stock_; }
 
  private:
-  const driver::Table& driver_;
+  PinnedStock stock_;
   Mutex mutex_;
-  std::vector<PinnedMemory> slabs_ GUARDED_BY(mutex_);
-  std::vector<std::byte*> large_ GUARDED_BY(mutex_);
-  std::vector<std::byte*> small_ GUARDED_BY(mutex_);
+  std::vector<Slot> small_ GUARDED_BY(mutex_);  // Of blocks that were cut up.
 };
 
 }  // namespace flyt::server

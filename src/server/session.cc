@@ -2,6 +2,7 @@
 
 #include "commands/context.h"
 #include "commands/library.h"
+#include "commands/link.h"
 #include "commands/module.h"
 #include "server/code_subjects.h"
 #include "server/context_subjects.h"
@@ -26,6 +27,21 @@ bool ends_objects(std::uint16_t op) {
          op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp;
 }
 
+// These may run the driver's compiler. NVIDIA's keeps what it knows of an error by thread, and when
+// calls come from changing threads, as no ordinary program's do, a text that it refuses has been
+// seen to crash the process, and a link with a missing symbol to answer another error than
+// natively. So one thread makes all of them.
+bool compiles(std::uint16_t op) {
+  return op == commands::LoadModule::kOp || op == commands::GetFunction::kOp ||
+         op == commands::GetGlobal::kOp || op == commands::LoadLibrary::kOp ||
+         op == commands::GetKernel::kOp || op == commands::GetKernelFunction::kOp ||
+         op == commands::DescribeKernel::kOp || op == commands::LibraryKernelNames::kOp ||
+         op == commands::GetLibraryModule::kOp || op == commands::GetLibraryGlobal::kOp ||
+         op == commands::FindManaged::kOp || op == commands::CreateLink::kOp ||
+         op == commands::AddLinkData::kOp || op == commands::CompleteLink::kOp ||
+         op == commands::DestroyLink::kOp;
+}
+
 }  // namespace
 
 Session::Session(const SessionParts& parts)
@@ -35,7 +51,10 @@ Session::Session(const SessionParts& parts)
   memory_ = std::make_unique<MemorySubjects>(*this);
 }
 
-Session::~Session() { workers_.stop(); }
+Session::~Session() {
+  workers_.stop();
+  compiler_.stop();
+}
 
 std::string Session::run() {
   main_thread_ = std::this_thread::get_id();
@@ -107,8 +126,9 @@ Status Session::on_command(const rpc::Command& command) {
 
 void Session::run_slow_command(Request request, void (*run)(Request)) {
   if (ends_objects(request.op())) return run_slow(std::move(request), run);
+  Workers& workers = compiles(request.op()) ? compiler_ : workers_;
   auto shared = std::make_shared<Request>(std::move(request));
-  workers_.run([this, shared, run] {
+  workers.run([this, shared, run] {
     const auto using_objects = use();
     const CUresult entered = enter(shared->context());
     if (entered != CUDA_SUCCESS) {

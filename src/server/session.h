@@ -28,9 +28,10 @@
 
 namespace flyt::server {
 
-class MemorySubjects;   // Arena, streams, deliveries, ...: server/memory_subjects.h.
-class CodeSubjects;     // Uploads, modules, links: server/code_subjects.h.
-class ContextSubjects;  // Contexts and what hangs on them: server/context_subjects.h.
+class MemorySubjects;    // Arena, streams, deliveries, ...: server/memory_subjects.h.
+class PinnedBufferPool;  // What the endpoint receives into: server/pinned_memory.h.
+class CodeSubjects;      // Uploads, modules, links: server/code_subjects.h.
+class ContextSubjects;   // Contexts and what hangs on them: server/context_subjects.h.
 
 // What a session works with; all of it outlives the session.
 struct SessionParts {
@@ -39,6 +40,7 @@ struct SessionParts {
   const Log& log;
   const Clock& clock = system_clock();
   std::vector<wire::Window> windows = {};  // Those told in the welcome.
+  PinnedBufferPool* received = nullptr;    // The endpoint's pool, if it is of this kind.
 };
 
 struct SessionCounters {
@@ -65,6 +67,7 @@ class Session final : public rpc::CommandHandler {
   const Log& log() const { return parts_.log; }
   const Clock& clock() const { return parts_.clock; }
   const std::vector<wire::Window>& windows() const { return parts_.windows; }
+  PinnedBufferPool* received() const { return parts_.received; }
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }
@@ -127,7 +130,9 @@ class Session final : public rpc::CommandHandler {
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;
   std::unique_ptr<MemorySubjects> memory_;
-  Workers workers_;  // Last, so that its threads end before what they use.
+  // Last, so that their threads end before what they use.
+  Workers workers_;
+  Workers compiler_{1};
 };
 
 }  // namespace flyt::server

@@ -172,7 +172,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   Session session({.endpoint = endpoint,
                    .driver = driver.driver.table,
                    .log = log,
-                   .windows = greeted->windows});
+                   .windows = greeted->windows,
+                   .received = &pool});
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});
   session.before_replies([&] {

@@ -6,7 +6,7 @@ void Workers::run(std::function<void()> work) {
   const Lock lock(mutex_);
   if (stopping_) return;
   queue_.push_back(std::move(work));
-  if (idle_ >= queue_.size() || threads_.size() >= kThreadsMax) {
+  if (idle_ >= queue_.size() || threads_.size() >= threads_max_) {
     wake_.notify_one();
     return;
   }

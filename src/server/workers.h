@@ -10,13 +10,13 @@
 
 namespace flyt::server {
 
-// Threads are made as needed, up to a limit; more work than that waits its turn. Safe from any
-// thread. stop() and the destructor wait for running work.
+// Threads are made as needed, up to a limit; more work than that waits its turn, in order. Safe
+// from any thread. stop() and the destructor wait for running work.
 class Workers {
  public:
   static constexpr std::size_t kThreadsMax = 256;
 
-  Workers() = default;
+  explicit Workers(std::size_t threads_max = kThreadsMax) : threads_max_(threads_max) {}
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -28,6 +28,7 @@ class Workers {
  private:
   void loop();
 
+  const std::size_t threads_max_;
   Mutex mutex_;
   Condition wake_;
   std::deque<std::function<void()>> queue_ GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <latch>
+#include <vector>
 
 namespace flyt::server {
 namespace {
@@ -38,6 +39,20 @@ TEST(Workers, LetBlockedWorkWaitForOthers) {
     finished.count_down();
   });
   finished.wait();
+}
+
+TEST(Workers, OfOneThreadKeepTheOrder) {
+  std::vector<int> order;
+  std::latch all(50);
+  Workers workers(1);
+  for (int i = 0; i < 50; ++i) {
+    workers.run([&, i] {
+      order.push_back(i);
+      all.count_down();
+    });
+  }
+  all.wait();
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
 }
 
 TEST(Workers, TakeNothingMoreOnceStopped) {

@@ -45,6 +45,7 @@ template <class Reply>
 void adopt(Request request, CUcontext client, CUcontext native, const ContextOrigin& origin) {
   auto attachment = std::make_shared<ContextOrigin>(origin);
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
+  request.session().memory().on_context_made(native);
   describe<Reply>(std::move(request), native);
 }
 
@@ -99,21 +100,23 @@ void retain_primary(Request request, const commands::RetainPrimary& command) {
 CUresult release_primary(Request& request, const commands::ReleasePrimary& command) {
   const Lock lock(request.session().endings());
   // After a reset the handle is gone already; but it must not stay where the context goes.
-  static_cast<void>(let_go_primary(request, command.context, command.device));
+  const CUcontext native = let_go_primary(request, command.context, command.device);
   if (request.session().contexts().has_primary(command.device)) return CUDA_ERROR_INVALID_CONTEXT;
   CUresult result = CUDA_SUCCESS;
   for (int count = request.session().contexts().take_retained(command.device); count > 0; --count) {
     result = request.driver().cuDevicePrimaryCtxRelease_v2(command.device);
   }
+  request.session().memory().on_context_gone(native);
   return result;
 }
 
 CUresult reset_primary(Request& request, const commands::ResetPrimary& command) {
   const Lock lock(request.session().endings());
-  if (let_go_primary(request, command.context, command.device) == nullptr) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  return request.driver().cuDevicePrimaryCtxReset_v2(command.device);
+  const CUcontext native = let_go_primary(request, command.context, command.device);
+  if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result = request.driver().cuDevicePrimaryCtxReset_v2(command.device);
+  request.session().memory().on_context_gone(native);
+  return result;
 }
 
 CUresult set_primary_flags(Request& request, const commands::SetPrimaryFlags& command) {
@@ -140,7 +143,9 @@ CUresult destroy_context(Request& request, const commands::DestroyContext& comma
   const CUcontext native =
       let_go(request, command.context, [](const ContextOrigin& origin) { return !origin.primary; });
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return request.driver().cuCtxDestroy_v2(native);
+  const CUresult result = request.driver().cuCtxDestroy_v2(native);
+  request.session().memory().on_context_gone(native);
+  return result;
 }
 
 CUresult set_context_flags(Request& request, const commands::SetContextFlags& command) {

@@ -56,8 +56,10 @@ CUresult complete(Context& context, Linker& linker, void** out, std::size_t* siz
   if (linker.complete) return CUDA_ERROR_INVALID_HANDLE;
   Program program;
   auto whole = ptx::link(linker.parts, &linker.log);
-  CUresult result = CUDA_ERROR_UNKNOWN;  // As NVIDIA's driver says of symbols that are missing.
+  CUresult result = CUDA_ERROR_INVALID_PTX;
   if (whole) result = make_program({&*whole, 1}, linker.log, program);
+  // The parts were good, so a symbol is missing or there twice: NVIDIA's driver calls it that.
+  if (result == CUDA_ERROR_INVALID_PTX) result = CUDA_ERROR_UNKNOWN;
   linker.options.write(linker.log);
   if (result != CUDA_SUCCESS) return result;
   linker.image = linked_image(linker.texts, context.device().settings().capability);
