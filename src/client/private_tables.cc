@@ -35,10 +35,10 @@ struct RemoteDriver {
     return CUDA_SUCCESS;
   }
   static cuda::ContextStorage& storage() { return session().storage(); }
-  static std::uint32_t context_kind(CUcontext context) {
-    if (current_session() == nullptr) return cuda::kContextKindNone;
-    return session().contexts().find(context) == nullptr ? cuda::kContextKindNone
-                                                         : cuda::kContextKindOrdinary;
+  static unsigned long long context_id(CUcontext context) {
+    unsigned long long id = 0;
+    if (current_session() == nullptr) return id;
+    return hooks::cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
   }
   static CUresult stream_id(CUstream stream, unsigned long long* id) {
     if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;

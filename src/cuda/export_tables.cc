@@ -18,8 +18,8 @@ const char* name_of(PrivateTable table) {
       return "integrity";
     case PrivateTable::kUnknownF8cf:
       return "f8cff951";
-    case PrivateTable::kContextKind:
-      return "context-kind";
+    case PrivateTable::kIdentities:
+      return "identities";
     case PrivateTable::kChipLayout:
       return "chip-layout";
     case PrivateTable::kNvrtc:

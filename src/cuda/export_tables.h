@@ -31,7 +31,7 @@ enum class PrivateTable : std::uint8_t {
   kContextChecks,
   kIntegrity,
   kUnknownF8cf,
-  kContextKind,
+  kIdentities,
   kChipLayout,
   kNvrtc,
 };
@@ -49,18 +49,13 @@ struct ChipLayout {
   std::vector<std::uint8_t> index_in_gpc;
 };
 
-// Kinds of the context-kind table.
-inline constexpr std::uint32_t kContextKindNone = 0;
-inline constexpr std::uint32_t kContextKindOrdinary = 1;
-inline constexpr std::uint32_t kContextKindGreen = 2;
-
 // The tables of one driver. They are static, so that the addresses handed out are the ones that
 // the integrity answer covers. `Driver` has static members:
 //   CUresult load_module(CUmodule* module, const void* fatbin_wrapper_or_header);
 //   CUresult retain_primary(CUcontext* context, CUdevice device);
 //   CUresult storage_context(CUcontext* context);     0 and -1 become the current context
 //   ContextStorage& storage();
-//   std::uint32_t context_kind(CUcontext context);
+//   unsigned long long context_id(CUcontext context);   as cuCtxGetId; 0 for what is none
 //   CUresult stream_id(CUstream stream, unsigned long long* id);    as cuStreamGetId
 //   CUresult chip_layout(ChipLayout* layout);
 //   std::uint32_t driver_version();
@@ -72,8 +67,8 @@ class ExportTables {
   // Null where the uuid is of no table that we serve.
   static const void* find(const CUuuid& id) {
     const std::array<const void*, kPrivateTables> tables = {
-        &kCudart,    &kTls,  &kHooks, &kStorage, &kChecks,
-        &kIntegrity, &kF8cf, &kKind,  &kChip,    &kNvrtc};
+        &kCudart,    &kTls,  &kHooks,      &kStorage, &kChecks,
+        &kIntegrity, &kF8cf, &kIdentities, &kChip,    &kNvrtc};
     for (std::size_t i = 0; i < kPrivateTables; ++i) {
       if (std::memcmp(kPrivateTableUuids[i].data(), id.bytes, sizeof id.bytes) == 0) {
         return tables[i];
@@ -252,10 +247,12 @@ class ExportTables {
   static constexpr Integrity kIntegrity = {sizeof(Integrity), &answer,
                                            &refused<PrivateTable::kIntegrity, 2>};
 
-  // Context kind: cuBLASLt asks whose context a stream has.
-  static CUresult kind(CUcontext context, std::uint32_t* kind) {
-    if (kind != nullptr)
-      *kind = context == nullptr ? kContextKindNone : Driver::context_kind(context);
+  // Identities. cuBLASLt asks whose context a stream has: the answer is the context's number in
+  // this process, of which it keeps the lower half.
+  static CUresult context_identity(CUcontext context, std::uint32_t* identity) {
+    if (identity != nullptr) {
+      *identity = context == nullptr ? 0 : static_cast<std::uint32_t>(Driver::context_id(context));
+    }
     return CUDA_SUCCESS;
   }
   // Split-K GEMMs keep a workspace a stream: they ask for the driver's own stream behind a handle,
@@ -272,25 +269,22 @@ class ExportTables {
     if (inner == nullptr || identity == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return Driver::stream_id(inner, identity);
   }
-  struct Kind {
+  struct Identities {
     std::size_t bytes;
     std::array<Refused, 3> slots_1_3;
-    CUresult (*kind)(CUcontext, std::uint32_t*);
+    CUresult (*context_identity)(CUcontext, std::uint32_t*);
     std::array<Refused, 34> slots_5_38;
     CUresult (*stream_identity)(CUcontext, CUstream, unsigned long long*);
     std::array<Refused, 11> slots_40_50;
     CUresult (*inner_stream)(CUcontext, CUstream, CUstream*, int);
     std::array<Refused, 41> slots_52_92;
   };
-  static_assert(sizeof(Kind) == 744);
-  static constexpr Kind kKind = {sizeof(Kind),
-                                 refuse<PrivateTable::kContextKind, 1, 3>(),
-                                 &kind,
-                                 refuse<PrivateTable::kContextKind, 5, 38>(),
-                                 &stream_identity,
-                                 refuse<PrivateTable::kContextKind, 40, 50>(),
-                                 &inner_stream,
-                                 refuse<PrivateTable::kContextKind, 52, 92>()};
+  static_assert(sizeof(Identities) == 744);
+  static constexpr Identities kIdentities = {
+      sizeof(Identities), refuse<PrivateTable::kIdentities, 1, 3>(),
+      &context_identity,  refuse<PrivateTable::kIdentities, 5, 38>(),
+      &stream_identity,   refuse<PrivateTable::kIdentities, 40, 50>(),
+      &inner_stream,      refuse<PrivateTable::kIdentities, 52, 92>()};
 
   // Chip layout: two arrays that the caller gives back.
   static CUresult layout(std::uint8_t** gpc_of_tpc, std::uint8_t** index_in_gpc) {

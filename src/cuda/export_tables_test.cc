@@ -20,7 +20,7 @@ struct Driver {
     static ContextStorage storage;
     return storage;
   }
-  static std::uint32_t context_kind(CUcontext) { return kContextKindOrdinary; }
+  static unsigned long long context_id(CUcontext) { return 7; }
   static CUresult stream_id(CUstream stream, unsigned long long* id) {
     *id = address_of(stream) + 100;
     return CUDA_SUCCESS;
@@ -54,7 +54,7 @@ F slot(PrivateTable table, unsigned index) {
 
 TEST(ExportTables, HaveTheirSizesInSlotZero) {
   EXPECT_EQ(address_of(slots(PrivateTable::kCudartInterface)[0]), 104u);
-  EXPECT_EQ(address_of(slots(PrivateTable::kContextKind)[0]), 744u);
+  EXPECT_EQ(address_of(slots(PrivateTable::kIdentities)[0]), 744u);
   EXPECT_EQ(address_of(slots(PrivateTable::kChipLayout)[0]), 136u);
   CUuuid unknown{};
   EXPECT_EQ(Tables::find(unknown), nullptr);
@@ -67,11 +67,11 @@ TEST(ExportTables, AnswerWhereTheyAreUnderstoodAndRefuseElsewhere) {
       CUDA_SUCCESS);
   EXPECT_EQ(address_of(context), 0x1003u);
   EXPECT_EQ((slot<CUresult (*)()>(PrivateTable::kCudartInterface, 9)()), CUDA_ERROR_NOT_SUPPORTED);
-  std::uint32_t kind = 9;
-  EXPECT_EQ((slot<CUresult (*)(CUcontext, std::uint32_t*)>(PrivateTable::kContextKind, 4)(context,
-                                                                                          &kind)),
+  std::uint32_t identity = 9;
+  EXPECT_EQ((slot<CUresult (*)(CUcontext, std::uint32_t*)>(PrivateTable::kIdentities, 4)(
+                context, &identity)),
             CUDA_SUCCESS);
-  EXPECT_EQ(kind, kContextKindOrdinary);
+  EXPECT_EQ(identity, 7u);
 }
 
 TEST(ExportTables, GiveTheFixedAnswersOfTheFirstIntegrityVersions) {
@@ -116,9 +116,9 @@ TEST(ContextStorage, KeepsValuesByContextAndRunsDestructorsAtItsEnd) {
 
 TEST(ExportTables, TellTheStreamBehindAHandleAndItsIdentity) {
   const auto inner_stream =
-      slot<CUresult (*)(CUcontext, CUstream, CUstream*, int)>(PrivateTable::kContextKind, 51);
+      slot<CUresult (*)(CUcontext, CUstream, CUstream*, int)>(PrivateTable::kIdentities, 51);
   const auto identity =
-      slot<CUresult (*)(CUcontext, CUstream, unsigned long long*)>(PrivateTable::kContextKind, 39);
+      slot<CUresult (*)(CUcontext, CUstream, unsigned long long*)>(PrivateTable::kIdentities, 39);
   CUstream inner = nullptr;
   unsigned long long id = 0;
   ASSERT_EQ(inner_stream(nullptr, nullptr, &inner, 0), CUDA_SUCCESS);

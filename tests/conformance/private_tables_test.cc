@@ -88,14 +88,22 @@ TEST_F(PrivateTablesTest, ContextStorageKeepsValuesByKey) {
   CU_IS(CUDA_ERROR_INVALID_HANDLE, get(&read, context, &key));
 }
 
-TEST_F(PrivateTablesTest, TheKindOfAContextIsKnown) {
-  const Table kinds = table("21318c60971432488ca641ff7324c8f2");
-  const auto kind_of = slot<CUresult (*)(CUcontext, std::uint32_t*)>(kinds, 4);
-  std::uint32_t kind = 9;
-  CU_IS(CUDA_SUCCESS, kind_of(context, &kind));
-  EXPECT_EQ(1u, kind);
-  CU_IS(CUDA_SUCCESS, kind_of(nullptr, &kind));
-  EXPECT_EQ(0u, kind);
+TEST_F(PrivateTablesTest, AContextIsToldByItsNumber) {
+  const Table identities = table("21318c60971432488ca641ff7324c8f2");
+  const auto identity_of = slot<CUresult (*)(CUcontext, std::uint32_t*)>(identities, 4);
+  unsigned long long id = 0;
+  std::uint32_t identity = 9;
+  CU_OK(cu().cuCtxGetId(context, &id));
+  CU_IS(CUDA_SUCCESS, identity_of(context, &identity));
+  EXPECT_EQ(static_cast<std::uint32_t>(id), identity);
+  CUcontext other = nullptr;
+  CU_OK(cu().cuCtxCreate_v2(&other, 0, device));
+  CU_OK(cu().cuCtxGetId(other, &id));
+  CU_IS(CUDA_SUCCESS, identity_of(other, &identity));
+  EXPECT_EQ(static_cast<std::uint32_t>(id), identity);
+  CU_OK(cu().cuCtxDestroy_v2(other));
+  CU_IS(CUDA_SUCCESS, identity_of(nullptr, &identity));
+  EXPECT_EQ(0u, identity);
 }
 
 TEST_F(PrivateTablesTest, CallbackHooksGiveScratchMemory) {

@@ -26,11 +26,9 @@ struct ExportDriver {
     return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
   }
   static cuda::ContextStorage& storage() { return current_driver()->storage(); }
-  static std::uint32_t context_kind(CUcontext context) {
-    Driver* driver = current_driver();
-    if (driver == nullptr) return cuda::kContextKindNone;
-    return driver->contexts().find(from_handle(context)) == nullptr ? cuda::kContextKindNone
-                                                                    : cuda::kContextKindOrdinary;
+  static unsigned long long context_id(CUcontext context) {
+    unsigned long long id = 0;
+    return cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
   }
   static CUresult stream_id(CUstream stream, unsigned long long* id) {
     return cuStreamGetId(stream, id);
