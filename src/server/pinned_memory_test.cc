@@ -18,8 +18,7 @@ struct Registrations {
 
 // Tables hold plain functions; each test starts with its own record.
 Registrations& registrations() {
-  static Registrations
-      record;  // lint: allow(globals): a driver's functions have no argument for it.
+  static Registrations record;
   return record;
 }
 
