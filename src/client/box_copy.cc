@@ -84,21 +84,12 @@ CUresult make_side(const MemoryMap& map, const RawSide& raw, const Extent& exten
   std::uint64_t end = 0;
   if (!bytes || __builtin_add_overflow(side.address, *bytes, &end)) return CUDA_ERROR_INVALID_VALUE;
   const MemoryMap::Placed placed = map.place(side.address, *bytes);
-  switch (placed.place) {
-    case MemoryMap::Place::kDevice:
-      // A device address where host memory was announced works natively, by unified addressing.
-      side.memory = BoxSide::Memory::kDevice;
-      return side.pitch > kDevicePitchMax && extent.rows > 1 ? CUDA_ERROR_INVALID_VALUE
-                                                             : CUDA_SUCCESS;
-    case MemoryMap::Place::kPinned:
-      side.pinned = true;
-      return CUDA_SUCCESS;
-    case MemoryMap::Place::kPageable:
-      return device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case MemoryMap::Place::kBad:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  // A device address where host memory was announced works natively, by unified addressing.
+  if (!side.place_in(placed)) return CUDA_ERROR_INVALID_VALUE;
+  const bool too_wide =
+      placed.place == MemoryMap::Place::kDevice && side.pitch > kDevicePitchMax && extent.rows > 1;
+  const bool unknown = placed.place == MemoryMap::Place::kPageable && device;
+  return too_wide || unknown ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult make(const MemoryMap& map, const RawSide& from, const RawSide& to, const Extent& extent,
@@ -134,6 +125,19 @@ const std::byte* row_of(const BoxSide& side, std::uint64_t slice, std::uint64_t 
 }
 
 }  // namespace
+
+bool BoxSide::place_in(const MemoryMap::Placed& placed) {
+  if (placed.place == MemoryMap::Place::kBad) return false;
+  if (placed.place == MemoryMap::Place::kPageable) return true;
+  mirrored = placed.memory.mirrored;
+  if (placed.place == MemoryMap::Place::kDevice || mirrored) {
+    memory = Memory::kDevice;
+    address = placed.memory.device_address(address);
+  } else {
+    pinned = true;
+  }
+  return true;
+}
 
 CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY2D& copy, BoxCopy& out) {
   const RawSide from{copy.srcMemoryType,

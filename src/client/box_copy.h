@@ -16,6 +16,11 @@ struct BoxSide {
   std::uint64_t pitch = 0;
   std::uint64_t slice_pitch = 0;
   bool pinned = false;  // Host memory that CUDA knows.
+  // Host memory that kernels reach: memory is kDevice, and the address theirs.
+  bool mirrored = false;
+
+  // Takes over what memory it is, once `address` is known. False: it may not be used.
+  bool place_in(const MemoryMap::Placed& placed);
 };
 
 // `slices` times `rows` rows of `width` bytes.

@@ -13,7 +13,7 @@ constexpr int kDevicesMax = 64;
 // What a device can do natively but not for a program whose memory is elsewhere: its kernels cannot
 // reach that memory, and nothing of it can be shared with other processes or devices.
 constexpr std::array kLocalOnly = {
-    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+
     CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/memory_state.h"
 #include "commands/launch.h"
 
 namespace flyt::client {
@@ -231,6 +232,7 @@ CUresult launch(CUfunction function, const LaunchShape& shape, void** parameters
   if (const CUresult no = packed.pack(*callable.code, parameters, extra); no != CUDA_SUCCESS) {
     return no;
   }
+  session().memory().mirror().begin_all_in(packed.bytes());
   const std::uint64_t key = verdict_key(shape, packed, attributes);
   FunctionFacts& facts = *callable.facts;
   const bool ordinary = attributes.empty() && !packed.from_buffer() && facts.accepted.any() &&

@@ -22,6 +22,8 @@ enum class MemoryKind : std::uint8_t {
   kGlobal,      // A variable of a module.
   kPinned,      // cuMemHostAlloc, cuMemAllocHost
   kRegistered,  // cuMemHostRegister
+  kAlias,       // Where kernels find registered memory whose own address they cannot use.
+  kManaged,     // cuMemAllocManaged, and variables that are managed. Always mirrored.
 };
 
 constexpr bool on_device(MemoryKind kind) {
@@ -47,9 +49,16 @@ struct Memory {
   std::uint64_t reserved_bytes = 0;
   std::uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   bool sync_memops = false;
+  // Kernels reach it, at device_base, by a mirror on the server (HostMirror).
+  bool mirrored = false;
+  std::uint64_t device_base = 0;
 
   bool on_device() const { return client::on_device(kind); }
   std::uint64_t end() const { return base + bytes; }
+  // An address in it as kernels use it.
+  std::uint64_t device_address(std::uint64_t address) const {
+    return mirrored ? address - base + device_base : address;
+  }
 };
 
 // Safe from any thread: readers share a lock. Ranges never overlap.

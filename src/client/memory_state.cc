@@ -12,7 +12,9 @@ namespace flyt::client {
 
 MemoryState::MemoryState(Session& session)
     : session_(session),
-      pinned_(reserve_pinned_window()),
+      pinned_window_(reserve_pinned_window()),
+      pinned_(pinned_window_),
+      mirror_(session, map_, pinned_.space(), pinned_window_),
       host_calls_(session),
       transfers_(session, host_calls_) {
   for (const wire::Window& window : session.channel().welcome().windows) {
@@ -44,9 +46,13 @@ void MemoryState::on_lost() {
 
 void MemoryState::on_context_destroyed(ContextState& context) {
   for (const Memory& memory : map_.remove_owned_by(context.handle)) {
-    if (memory.on_device()) continue;
-    transfers_.forget_arrivals(memory.base, memory.bytes);
-    if (memory.kind == MemoryKind::kPinned) {
+    if (memory.mirrored) static_cast<void>(mirror_.end(memory));
+    if (memory.on_device() && memory.kind != MemoryKind::kManaged) continue;
+    if (!memory.on_device()) {
+      transfers_.forget_arrivals(memory.base, memory.bytes);
+      if (!memory.mirrored) mirror_.drop_candidate();
+    }
+    if (memory.kind != MemoryKind::kRegistered) {
       pinned_.free(pointer_at(memory.base), memory.bytes);
     }
   }

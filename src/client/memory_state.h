@@ -13,6 +13,7 @@
 #include "client/context.h"
 #include "client/handle_table.h"
 #include "client/host_call_worker.h"
+#include "client/host_mirror.h"
 #include "client/memory_map.h"
 #include "client/pinned_heap.h"
 #include "client/transfers.h"
@@ -94,6 +95,7 @@ class MemoryState {
 
   MemoryMap& map() { return map_; }
   PinnedHeap& pinned() { return pinned_; }
+  HostMirror& mirror() { return mirror_; }
   HostCallWorker& host_calls() { return host_calls_; }
   Transfers& transfers() { return transfers_; }
   // Null where the server cannot map memory for programs.
@@ -130,7 +132,9 @@ class MemoryState {
  private:
   Session& session_;
   MemoryMap map_;
+  const wire::Window pinned_window_;
   PinnedHeap pinned_;
+  HostMirror mirror_;
   HostCallWorker host_calls_;
   Transfers transfers_;
   std::unique_ptr<AddressSpace> reservable_;

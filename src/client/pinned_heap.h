@@ -18,6 +18,8 @@ class PinnedHeap {
   void* allocate(std::uint64_t bytes);
   // What allocate() gave, with the same size.
   void free(void* memory, std::uint64_t bytes);
+  // Addresses of the window that nothing has.
+  AddressSpace& space() { return space_; }
 
  private:
   const bool windowed_;

@@ -64,6 +64,10 @@ class Session::Pushes final : public rpc::PushHandler {
     std::fwrite(text.data(), 1, text.size(), file);
   }
   void on_completed(std::uint64_t, std::uint64_t) override {}
+  bool on_memory(Bytes changes) override {
+    MemoryState* memory = memory_.load(std::memory_order_acquire);
+    return memory != nullptr && memory->mirror().on_changes(changes);
+  }
   void on_delivered(std::uint64_t delivery, bool dropped) override {
     if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
       memory->on_delivered(delivery, dropped);
@@ -124,6 +128,7 @@ Status Session::start(std::unique_ptr<transport::Connection> connection,
   contexts_ = std::make_unique<Contexts>(static_cast<std::size_t>(devices_.count()));
   code_ = std::make_unique<CodeState>();
   memory_ = std::make_unique<MemoryState>(*this);
+  mirror_ = &memory_->mirror();
   pushes_->set_memory(memory_.get());
   if (memory_->reservable() == nullptr) devices_.deny_virtual_memory();
   log_.debug("session open", {{"server", channel_->welcome().name},

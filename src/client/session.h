@@ -12,6 +12,7 @@
 #include "client/context.h"
 #include "client/device_cache.h"
 #include "client/exchange.h"
+#include "client/host_mirror.h"
 #include "client/refusals.h"
 #include "cuda/context_storage.h"
 #include "cuda/types.h"
@@ -60,6 +61,7 @@ class Session {
   // Sends a command that nobody waits for, in the calling thread's current context.
   template <class Command>
   CUresult post(const Command& command) {
+    if (mirror_ != nullptr) mirror_->before(Command::kOp);
     return send(*channel_, context_index(), command) ? CUDA_SUCCESS : health();
   }
 
@@ -68,6 +70,7 @@ class Session {
   // command is kept for take_posted_error().
   template <class Command>
   CUresult ask(const Command& command, typename Command::Reply& reply, rpc::Reply& answer) {
+    if (mirror_ != nullptr) mirror_->before(Command::kOp);
     if (!exchange(*channel_, context_index(), command, reply, answer)) return health();
     return settle(answer);
   }
@@ -101,6 +104,7 @@ class Session {
   std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<CodeState> code_;
   std::unique_ptr<MemoryState> memory_;
+  HostMirror* mirror_ = nullptr;  // memory_'s.
   std::atomic<int> posted_error_{0};
 };
 

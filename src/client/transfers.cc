@@ -96,6 +96,20 @@ CUresult synchronize(Session& session, CUstream stream) {
 CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
   if (copy.empty()) return CUDA_SUCCESS;
   const BoxCopy box = flattened(copy);
+  const bool mirrored = box.from.mirrored || box.to.mirrored;
+  if (!mirrored) return start(box, stream, waiting);
+  // The server's own copy of that memory takes part: it must be as the program has left it.
+  HostMirror& mirror = session_.memory().mirror();
+  for (const BoxSide* side : {&box.from, &box.to}) {
+    if (side->mirrored) mirror.send(side->address, extent(box, *side));
+  }
+  const CUresult result = start(box, stream, waiting);
+  // To the program it is host memory, which it may use when the call returns.
+  return result == CUDA_SUCCESS && waiting == Waiting::kStaged ? synchronize(session_, stream)
+                                                               : result;
+}
+
+CUresult Transfers::start(const BoxCopy& box, CUstream stream, Waiting waiting) {
   const bool from_device = box.from.memory == BoxSide::Memory::kDevice;
   const bool to_device_memory = box.to.memory == BoxSide::Memory::kDevice;
   if (from_device && to_device_memory) return on_device(box, stream);
@@ -105,6 +119,10 @@ CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
 }
 
 CUresult Transfers::to_device(const BoxCopy& copy, CUstream stream, Waiting waiting) {
+  // A structure for a kernel may hold pointers to host memory that it then reaches.
+  if (copy.rows == 1 && copy.slices == 1 && copy.width <= kInlineBytesMax) {
+    session_.memory().mirror().begin_all_in(bytes_at(pointer_at(copy.from.address), copy.width));
+  }
   if (waiting == Waiting::kStream) {
     // A program leaves page-locked memory alone until the copy is done, so it can be read now. But
     // what the GPU or a host function has yet to write there was issued before this copy and must

@@ -58,6 +58,7 @@ class Transfers {
   std::vector<std::uint64_t> arrivals(std::uint64_t base, std::uint64_t bytes) const
       REQUIRES(mutex_);
 
+  CUresult start(const BoxCopy& copy, CUstream stream, Waiting waiting) EXCLUDES(mutex_);
   CUresult to_device(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult to_host(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult host_to_host(const BoxCopy& copy, CUstream stream);

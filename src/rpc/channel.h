@@ -153,6 +153,9 @@ class PushHandler {
   virtual void on_completed(std::uint64_t token, std::uint64_t result) = 0;
   // A detached delivery has arrived whole (or will not: `dropped`).
   virtual void on_delivered(std::uint64_t delivery, bool dropped) = 0;
+  // What device work has written to memory that both sides hold (wire/memory_changes.h). False:
+  // that is nothing the server may write, and the session is lost.
+  virtual bool on_memory(Bytes) { return false; }
   // The session is lost, once, before any call returns the error.
   virtual void on_lost(const Error& error) = 0;
 };

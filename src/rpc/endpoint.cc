@@ -349,6 +349,10 @@ void Endpoint::push_completed(std::uint64_t token, std::uint64_t result) {
        {});
 }
 
+void Endpoint::push_memory(Bytes changes) {
+  send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kMemory)}, {&changes, 1});
+}
+
 void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload) {
   FLYT_ASSERT(payload.size() < kPiecesPerFrame);
   header.payload_bytes = static_cast<std::uint32_t>(total_size(payload));

@@ -210,6 +210,7 @@ bool Inbox::run_frame(const wire::FrameHeader& header) {
     case wire::FrameKind::kHostCall:
     case wire::FrameKind::kOutput:
     case wire::FrameKind::kCompleted:
+    case wire::FrameKind::kMemory:
       return on_push(header);
     case wire::FrameKind::kEnded:
       return on_ended(header);
@@ -292,6 +293,8 @@ bool Inbox::on_push(const wire::FrameHeader& header) {
     case wire::FrameKind::kCompleted:
       pushes_.on_completed(header.sequence, header.argument);
       return true;
+    case wire::FrameKind::kMemory:
+      return pushes_.on_memory(large_) || broken("memory that it may not write");
     case wire::FrameKind::kReply:
     case wire::FrameKind::kAck:
     case wire::FrameKind::kHostData:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "server/memory_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -66,6 +67,7 @@ void HostCalls::reached(const Entry& entry, CUresult status) {
 void HostCalls::tell_client(Session& session, std::uint64_t token, std::uint64_t sequence,
                             CUresult status) {
   session.flush_before_reply();
+  session.memory().host_mirror.send_changes();
   std::array<std::byte, sizeof(std::uint32_t)> payload;
   Writer writer(payload);
   writer.write(static_cast<std::uint32_t>(status));

@@ -25,7 +25,8 @@ MemorySubjects::MemorySubjects(Session& owner)
       pools(owner, arena, events),
       holds(owner, events),
       deliveries(owner, events, staging),
-      host_calls(owner) {
+      host_calls(owner),
+      host_mirror(owner) {
   owner.before_replies([this] { deliveries.send_finished(); });
   staging.stock().on_shortage([this] { restock_later(staging.stock()); });
   if (PinnedBufferPool* pool = owner.received()) {
@@ -74,6 +75,7 @@ void MemorySubjects::before_context_destroy() {
 }
 
 void MemorySubjects::on_context_destroy(std::uint32_t context) {
+  host_mirror.drop_context(context);
   holds.seal();
   holds.poll();
   for (const wire::HandleKind kind : {wire::HandleKind::kStream, wire::HandleKind::kEvent}) {

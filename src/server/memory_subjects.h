@@ -12,6 +12,7 @@
 #include "server/event_pool.h"
 #include "server/holds.h"
 #include "server/host_calls.h"
+#include "server/host_mirror.h"
 #include "server/pinned_memory.h"
 #include "server/pools.h"
 #include "server/reaper.h"
@@ -105,6 +106,7 @@ class MemorySubjects {
   Holds holds;
   Deliveries deliveries;
   HostCalls host_calls;
+  HostMirror host_mirror;
 
  private:
   // Has a worker register memory for a stock that runs short.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "server/memory_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -94,6 +95,8 @@ void Request::send(CUresult result, Bytes fields) {
   answered_ = true;
   if (waits()) {
     session_->flush_before_reply();
+    // Only success tells that work is done.
+    if (result == CUDA_SUCCESS) session_->memory().host_mirror.before_reply(header_.op);
     session_->endpoint().reply(header_.sequence, static_cast<std::uint32_t>(result), fields);
   } else if (result != CUDA_SUCCESS) {
     session_->endpoint().post_failed(header_.sequence, static_cast<std::uint32_t>(result));

@@ -1,6 +1,7 @@
 #include "wire/frame.h"
 
 #include "wire/handle.h"
+#include "wire/memory_changes.h"
 
 namespace flyt::wire {
 
@@ -22,6 +23,8 @@ std::string_view to_string(FrameKind kind) {
       return "ended";
     case FrameKind::kCompleted:
       return "completed";
+    case FrameKind::kMemory:
+      return "memory";
   }
   return "unknown";
 }
@@ -57,6 +60,8 @@ std::string_view problem_with(const FrameHeader& header) {
       return header.payload_bytes != 0 ? "payload in a frame that has none" : "";
     case FrameKind::kEnded:
       return header.payload_bytes > kReasonBytesMax ? "reason exceeds the limit" : "";
+    case FrameKind::kMemory:
+      return header.payload_bytes > kMemoryChangesBytesMax ? "memory exceeds the limit" : "";
     case FrameKind::kHostCall:
     case FrameKind::kOutput:
       return {};

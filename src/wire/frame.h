@@ -52,8 +52,10 @@ enum class FrameKind : std::uint16_t {
   kEnded = 7,
   // sequence: a client-chosen token; argument: a result. Completion told before it is asked for.
   kCompleted = 8,
+  // Payload: memory_changes.h. What device work has written to memory that both sides hold.
+  kMemory = 9,
 };
-inline constexpr std::uint16_t kFrameKindMax = 8;
+inline constexpr std::uint16_t kFrameKindMax = 9;
 
 std::string_view to_string(FrameKind kind);
 

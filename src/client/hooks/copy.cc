@@ -23,19 +23,9 @@ bool make_end(std::uint64_t address, std::uint64_t bytes, End end, BoxSide& side
   if (address == 0 || __builtin_add_overflow(address, bytes - 1, &last)) return false;
   side.address = address;
   side.pitch = side.slice_pitch = bytes;
-  switch (session().memory().map().place(address, bytes).place) {
-    case MemoryMap::Place::kDevice:
-      side.memory = BoxSide::Memory::kDevice;
-      return true;
-    case MemoryMap::Place::kPinned:
-      side.pinned = true;
-      return true;
-    case MemoryMap::Place::kPageable:
-      return end == End::kAny;
-    case MemoryMap::Place::kBad:
-      return false;
-  }
-  return false;
+  const MemoryMap::Placed placed = session().memory().map().place(address, bytes);
+  const bool known = placed.place != MemoryMap::Place::kPageable || end == End::kAny;
+  return known && side.place_in(placed);
 }
 
 CUresult flat(std::uint64_t to, End to_end, std::uint64_t from, End from_end, std::uint64_t bytes,

@@ -1,6 +1,8 @@
 // Stream operations that wait for or write words in memory.
 #include "client/hooks_memop.h"
 
+#include <array>
+
 #include "client/call.h"
 #include "client/memory_state.h"
 #include "commands/memop.h"
@@ -18,7 +20,8 @@ struct Operation {
   unsigned int flags = 0;
 };
 
-CUresult check_operation(const Operation& operation) {
+// Checks it, and brings its address to what kernels use.
+CUresult prepare(Operation& operation) {
   const bool wide = operation.type == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
                     operation.type == CU_STREAM_MEM_OP_WRITE_VALUE_64;
   const bool waits = operation.type == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
@@ -30,16 +33,18 @@ CUresult check_operation(const Operation& operation) {
   if (operation.address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   if (waits && (operation.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (operation.flags > (waits ? kWaitKinds : 1U)) return CUDA_ERROR_INVALID_VALUE;
-  switch (session().memory().map().place(operation.address, bytes).place) {
-    case MemoryMap::Place::kDevice:
-      return CUDA_SUCCESS;
-    case MemoryMap::Place::kPinned:
-      return refused("cuStreamBatchMemOp", "the GPU cannot reach host memory of the client yet");
-    case MemoryMap::Place::kPageable:
-    case MemoryMap::Place::kBad:
-      return CUDA_ERROR_INVALID_VALUE;
+  MemoryState& memory = session().memory();
+  MemoryMap::Placed placed = memory.map().place(operation.address, bytes);
+  if (placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored) {
+    const CUresult result = memory.mirror().begin(operation.address);
+    if (result != CUDA_SUCCESS) return result;
+    placed = memory.map().place(operation.address, bytes);
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  if (placed.place == MemoryMap::Place::kPageable || placed.place == MemoryMap::Place::kBad) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  operation.address = placed.memory.device_address(operation.address);
+  return CUDA_SUCCESS;
 }
 
 CUresult send(const Operation& operation, CUstream stream) {
@@ -50,9 +55,9 @@ CUresult send(const Operation& operation, CUstream stream) {
                                     .flags = operation.flags});
 }
 
-CUresult run(const Operation& operation, CUstream stream) {
+CUresult run(Operation operation, CUstream stream) {
   CUresult result = check(stream);
-  if (result == CUDA_SUCCESS) result = check_operation(operation);
+  if (result == CUDA_SUCCESS) result = prepare(operation);
   return result == CUDA_SUCCESS ? send(operation, stream) : result;
 }
 
@@ -97,12 +102,13 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   if (count == 0) return CUDA_SUCCESS;
   if (paramArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // All or nothing is done.
+  std::array<Operation, kBatchMax> operations;
   for (unsigned int i = 0; i < count; ++i) {
-    const CUresult result = check_operation(operation_of(paramArray[i]));
-    if (result != CUDA_SUCCESS) return result;
+    operations[i] = operation_of(paramArray[i]);
+    if (const CUresult result = prepare(operations[i]); result != CUDA_SUCCESS) return result;
   }
   for (unsigned int i = 0; i < count; ++i) {
-    const CUresult result = send(operation_of(paramArray[i]), stream);
+    const CUresult result = send(operations[i], stream);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;

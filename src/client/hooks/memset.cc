@@ -28,7 +28,23 @@ void fill_host(const Fill& fill) {
   }
 }
 
-CUresult run(const Fill& fill, CUstream stream) {
+CUresult fill_on_device(const Fill& fill, const Memory& memory, std::uint64_t bytes,
+                        CUstream stream, Waiting waiting) {
+  const std::uint64_t address = memory.device_address(fill.address);
+  if (memory.mirrored) session().memory().mirror().send(address, bytes);
+  const CUresult result = post(commands::FillMemory{.stream = stream,
+                                                    .address = address,
+                                                    .pitch = fill.pitch,
+                                                    .value = fill.value,
+                                                    .element_bytes = fill.element_bytes,
+                                                    .width = fill.width,
+                                                    .rows = fill.rows});
+  // The program may look at it when the call returns, if it can look at it at all.
+  const bool waits = memory.mirrored && waiting == Waiting::kStaged;
+  return result == CUDA_SUCCESS && waits ? synchronize(session(), stream) : result;
+}
+
+CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
   if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
   // The product may wrap, and does so natively too.
   const std::uint64_t width_bytes = fill.width * fill.element_bytes;
@@ -42,16 +58,16 @@ CUresult run(const Fill& fill, CUstream stream) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   MemoryState& memory = session().memory();
-  switch (memory.map().place(fill.address, bytes).place) {
+  const MemoryMap::Placed placed = memory.map().place(fill.address, bytes);
+  Fill whole = fill;
+  whole.width = width_bytes / fill.element_bytes;
+  switch (placed.place) {
     case MemoryMap::Place::kDevice:
-      return post(commands::FillMemory{.stream = stream,
-                                       .address = fill.address,
-                                       .pitch = fill.pitch,
-                                       .value = fill.value,
-                                       .element_bytes = fill.element_bytes,
-                                       .width = width_bytes / fill.element_bytes,
-                                       .rows = fill.rows});
+      return fill_on_device(whole, placed.memory, bytes, stream, waiting);
     case MemoryMap::Place::kPinned: {
+      if (placed.memory.mirrored) {
+        return fill_on_device(whole, placed.memory, bytes, stream, waiting);
+      }
       // The pages are ours: they are filled here, when the stream has come this far.
       const CUresult result = synchronize(session(), stream);
       if (result == CUDA_SUCCESS) fill_host(fill);
@@ -67,57 +83,57 @@ CUresult run(const Fill& fill, CUstream stream) {
 }  // namespace
 
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-  return run({dstDevice, 0, uc, 1, N, 1}, nullptr);
+  return run({dstDevice, 0, uc, 1, N, 1}, nullptr, Waiting::kStaged);
 }
 
 CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-  return run({dstDevice, 0, us, 2, N, 1}, nullptr);
+  return run({dstDevice, 0, us, 2, N, 1}, nullptr, Waiting::kStaged);
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-  return run({dstDevice, 0, ui, 4, N, 1}, nullptr);
+  return run({dstDevice, 0, ui, 4, N, 1}, nullptr, Waiting::kStaged);
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                          size_t Height) {
-  return run({dstDevice, dstPitch, uc, 1, Width, Height}, nullptr);
+  return run({dstDevice, dstPitch, uc, 1, Width, Height}, nullptr, Waiting::kStaged);
 }
 
 CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                           size_t Height) {
-  return run({dstDevice, dstPitch, us, 2, Width, Height}, nullptr);
+  return run({dstDevice, dstPitch, us, 2, Width, Height}, nullptr, Waiting::kStaged);
 }
 
 CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                           size_t Height) {
-  return run({dstDevice, dstPitch, ui, 4, Width, Height}, nullptr);
+  return run({dstDevice, dstPitch, ui, 4, Width, Height}, nullptr, Waiting::kStaged);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-  return run({dstDevice, 0, uc, 1, N, 1}, hStream);
+  return run({dstDevice, 0, uc, 1, N, 1}, hStream, Waiting::kStream);
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
-  return run({dstDevice, 0, us, 2, N, 1}, hStream);
+  return run({dstDevice, 0, us, 2, N, 1}, hStream, Waiting::kStream);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-  return run({dstDevice, 0, ui, 4, N, 1}, hStream);
+  return run({dstDevice, 0, ui, 4, N, 1}, hStream, Waiting::kStream);
 }
 
 CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                            size_t Height, CUstream hStream) {
-  return run({dstDevice, dstPitch, uc, 1, Width, Height}, hStream);
+  return run({dstDevice, dstPitch, uc, 1, Width, Height}, hStream, Waiting::kStream);
 }
 
 CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                             size_t Height, CUstream hStream) {
-  return run({dstDevice, dstPitch, us, 2, Width, Height}, hStream);
+  return run({dstDevice, dstPitch, us, 2, Width, Height}, hStream, Waiting::kStream);
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                             size_t Height, CUstream hStream) {
-  return run({dstDevice, dstPitch, ui, 4, Width, Height}, hStream);
+  return run({dstDevice, dstPitch, ui, 4, Width, Height}, hStream, Waiting::kStream);
 }
 
 }  // namespace flyt::client::hooks

@@ -30,6 +30,41 @@ Memory host_memory(MemoryKind kind, const void* base, std::uint64_t bytes, unsig
   return memory;
 }
 
+// Notes host memory; kernels reach it from now on where the program has said that they will.
+CUresult add(const Memory& memory) {
+  MemoryState& state = session().memory();
+  state.mirror().note_candidate(memory);
+  if (!state.map().add(memory)) {
+    state.mirror().drop_candidate();
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult add_for_kernels(const Memory& memory, unsigned int flags, unsigned int wanted) {
+  CUresult result = add(memory);
+  if (result != CUDA_SUCCESS || (flags & wanted) == 0) return result;
+  MemoryState& state = session().memory();
+  result = state.mirror().begin(memory.base);
+  if (result == CUDA_SUCCESS) return result;
+  if (state.map().remove(memory.base, memory.kind)) state.mirror().drop_candidate();
+  return result;
+}
+
+// Forgets it, with all that may still write there done.
+CUresult let_go(const Memory& memory) {
+  MemoryState& state = session().memory();
+  CUresult result = CUDA_SUCCESS;
+  if (memory.mirrored) {
+    result = state.mirror().end(memory);
+  } else {
+    state.mirror().drop_candidate();
+  }
+  // A native free waits for the GPU; here only what still writes to these very pages matters.
+  state.transfers().await_arrivals(memory.base, memory.bytes);
+  return result;
+}
+
 // Whether every page of the range exists in this process.
 bool all_mapped(std::uint64_t base, std::uint64_t bytes) {
   std::array<unsigned char, 1024> residency;
@@ -56,9 +91,12 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   MemoryState& memory = session().memory();
   void* allocated = memory.pinned().allocate(bytesize);
   if (allocated == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!memory.map().add(host_memory(MemoryKind::kPinned, allocated, bytesize, Flags))) {
+  const CUresult result =
+      add_for_kernels(host_memory(MemoryKind::kPinned, allocated, bytesize, Flags), Flags,
+                      CU_MEMHOSTALLOC_DEVICEMAP);
+  if (result != CUDA_SUCCESS) {
     memory.pinned().free(allocated, bytesize);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
   }
   *pp = allocated;
   return CUDA_SUCCESS;
@@ -69,19 +107,24 @@ CUresult cuMemFreeHost(void* p) {
   MemoryState& memory = session().memory();
   const auto freed = memory.map().remove(address_of(p), MemoryKind::kPinned);
   if (!freed) return CUDA_ERROR_INVALID_VALUE;
-  // A native free waits for the GPU; here only what still writes to these very pages matters.
-  memory.transfers().await_arrivals(freed->base, freed->bytes);
+  const CUresult result = let_go(*freed);
   memory.pinned().free(p, freed->bytes);
-  return CUDA_SUCCESS;
+  return result;
 }
 
-// The GPU is in another machine or process and cannot reach these pages. A program that asks is
-// told so, because a kernel given such a pointer would fault and take the context with it.
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto memory = session().memory().map().find(address_of(p));
+  MemoryState& state = session().memory();
+  auto memory = state.map().find(address_of(p));
   if (!memory || memory->on_device()) return CUDA_ERROR_INVALID_VALUE;
-  return refused("cuMemHostGetDevicePointer_v2", "kernels cannot reach host memory yet");
+  // Who asks means to give it to a kernel.
+  if (const CUresult result = state.mirror().begin(memory->base); result != CUDA_SUCCESS) {
+    return result;
+  }
+  memory = state.map().find(address_of(p));
+  if (!memory) return CUDA_ERROR_INVALID_VALUE;
+  *pdptr = memory->device_address(address_of(p));
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
@@ -102,19 +145,15 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   if (there && there->kind != MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
   if (map.overlaps(base, bytesize)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   if (!all_mapped(base, bytesize)) return CUDA_ERROR_INVALID_VALUE;
-  return map.add(host_memory(MemoryKind::kRegistered, p, bytesize, Flags))
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return add_for_kernels(host_memory(MemoryKind::kRegistered, p, bytesize, Flags), Flags,
+                         CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
 CUresult cuMemHostUnregister(void* p) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   MemoryState& memory = session().memory();
   const auto removed = memory.map().remove(address_of(p), MemoryKind::kRegistered);
-  if (removed) {
-    memory.transfers().await_arrivals(removed->base, removed->bytes);
-    return CUDA_SUCCESS;
-  }
+  if (removed) return let_go(*removed);
   const auto there = memory.map().find(address_of(p));
   return there && there->kind != MemoryKind::kRegistered ? CUDA_ERROR_INVALID_VALUE
                                                          : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

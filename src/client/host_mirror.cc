@@ -1,0 +1,240 @@
+// HostMirror: host memory of the program that kernels reach.
+#include "client/host_mirror.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "client/address_space.h"
+#include "client/memory_state.h"
+#include "client/session.h"
+#include "commands/copy.h"
+#include "commands/event.h"
+#include "commands/memory.h"
+#include "commands/memset.h"
+#include "commands/pinned.h"
+#include "commands/stream.h"
+#include "wire/memory_changes.h"
+
+namespace flyt::client {
+namespace {
+
+static_assert(commands::WriteHost::kChangesBytesMax == wire::kMemoryChangesBytesMax);
+
+// Compared under one lock, so that the thread that reads the socket does not wait long.
+constexpr std::uint64_t kTurnBytes = 1 * kMiB;
+
+std::uint64_t pages(std::uint64_t bytes) {
+  return (bytes + Pages::kPageBytes - 1) / Pages::kPageBytes * Pages::kPageBytes;
+}
+
+// Commands whose work uses no host memory but what was sent for them, or uses none at all.
+bool names_its_memory(std::uint16_t op) {
+  switch (op) {
+    case commands::MapHost::kOp:
+    case commands::UnmapHost::kOp:
+    case commands::WriteHost::kOp:
+    case commands::EventCreate::kOp:
+    case commands::EventDestroy::kOp:
+    case commands::EventRecord::kOp:
+    case commands::StreamCreate::kOp:
+    case commands::StreamWaitEvent::kOp:
+    case commands::HostCall::kOp:
+    case commands::MemAlloc::kOp:
+    case commands::MemInfo::kOp:
+    case commands::CopyToDevice::kOp:
+    case commands::CopyToDeviceAndWait::kOp:
+    case commands::CopyRowsToDevice::kOp:
+    case commands::CopyToHost::kOp:
+    case commands::PostToHost::kOp:
+    case commands::CopyOnDevice::kOp:
+    case commands::CopyBoxOnDevice::kOp:
+    case commands::FillMemory::kOp:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+HostMirror::HostMirror(Session& session, MemoryMap& map, AddressSpace& spare,
+                       const wire::Window& window)
+    : session_(session), map_(map), spare_(spare), window_(window) {}
+
+HostMirror::~HostMirror() = default;
+
+CUresult HostMirror::begin(std::uint64_t base) {
+  const Lock lock(beginning_);
+  const auto present = map_.find(base);
+  if (!present) return CUDA_ERROR_INVALID_VALUE;
+  if (present->mirrored) return CUDA_SUCCESS;
+  const Memory& memory = *present;
+  // What is on its way here belongs to the contents.
+  session_.memory().transfers().await_arrivals(memory.base, memory.bytes);
+  std::uint64_t device_base = memory.base;
+  CUresult result = map_at(device_base, memory);
+  if (result != CUDA_SUCCESS && memory.kind == MemoryKind::kRegistered) {
+    // Something of the server's lies there: kernels use another address, as CUDA allows.
+    const std::uint64_t offset = memory.base % Pages::kPageBytes;
+    const std::uint64_t spare = spare_.take(pages(offset + memory.bytes), Pages::kPageBytes, 0);
+    if (spare == 0) return result;
+    device_base = spare + offset;
+    result = map_at(device_base, memory);
+    if (result != CUDA_SUCCESS) spare_.give(spare, pages(offset + memory.bytes));
+  }
+  if (result != CUDA_SUCCESS) return result;
+  map_.update(memory.base, [&](Memory& known) {
+    known.mirrored = true;
+    known.device_base = device_base;
+  });
+  if (device_base != memory.base) {
+    Memory alias = memory;
+    alias.kind = MemoryKind::kAlias;
+    alias.base = alias.device_base = device_base;
+    alias.mirrored = true;
+    alias.context = 0;  // It goes with what it stands for.
+    static_cast<void>(map_.add(alias));
+  }
+  if (!memory.on_device()) drop_candidate();
+  send(device_base, memory.bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory) {
+  // Known here before the server is asked: it may write as soon as it knows the range.
+  if (!add(device_base, memory)) return CUDA_ERROR_OUT_OF_MEMORY;
+  commands::MapHost::Reply reply;
+  rpc::Reply answer;
+  const CUresult result =
+      session_.ask(commands::MapHost{.address = device_base,
+                                     .bytes = memory.bytes,
+                                     .flags = memory.flags & CU_MEMHOSTREGISTER_READ_ONLY},
+                   reply, answer);
+  if (result != CUDA_SUCCESS) remove(device_base);
+  return result;
+}
+
+bool HostMirror::add(std::uint64_t device_base, const Memory& memory) {
+  Range range;
+  range.host = static_cast<std::byte*>(pointer_at(memory.base));
+  range.bytes = memory.bytes;
+  range.read_only = (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  range.shadow = Pages::make(memory.bytes);
+  if (!range.shadow) return false;
+  const Lock lock(mutex_);
+  const bool added = ranges_.emplace(device_base, std::move(range)).second;
+  active_.store(true, std::memory_order_relaxed);
+  return added;
+}
+
+void HostMirror::remove(std::uint64_t device_base) {
+  const Lock lock(mutex_);
+  ranges_.erase(device_base);
+  active_.store(!ranges_.empty(), std::memory_order_relaxed);
+}
+
+CUresult HostMirror::end(const Memory& memory) {
+  CUresult result = CUDA_SUCCESS;
+  {
+    commands::UnmapHost::Reply reply;
+    rpc::Reply answer;
+    result = session_.ask(commands::UnmapHost{.address = memory.device_base}, reply, answer);
+  }
+  const Lock lock(sending_);
+  remove(memory.device_base);
+  if (memory.device_base == memory.base) return result;
+  static_cast<void>(map_.remove(memory.device_base, MemoryKind::kAlias));
+  const std::uint64_t offset = memory.device_base % Pages::kPageBytes;
+  spare_.give(memory.device_base - offset, pages(offset + memory.bytes));
+  return result;
+}
+
+void HostMirror::note_candidate(const Memory& memory) {
+  if (memory.kind == MemoryKind::kRegistered || window_.bytes == 0) {
+    std::uint64_t low = registered_low_.load();
+    while (memory.base < low && !registered_low_.compare_exchange_weak(low, memory.base)) {
+    }
+    std::uint64_t high = registered_high_.load();
+    while (memory.end() > high && !registered_high_.compare_exchange_weak(high, memory.end())) {
+    }
+  }
+  candidates_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void HostMirror::look_for_pointers(Bytes data) {
+  const std::uint64_t low = registered_low_.load(std::memory_order_relaxed);
+  const std::uint64_t span = registered_high_.load(std::memory_order_relaxed) - low;
+  const bool registered = registered_high_.load(std::memory_order_relaxed) != 0;
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= data.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data.data() + at, sizeof word);
+    const bool near = word - window_.base < window_.bytes || (registered && word - low < span);
+    if (!near) continue;
+    const auto memory = map_.find(word);
+    // A refusal is the kernel's to find out: it may not use the address at all.
+    if (memory && !memory->on_device() && !memory->mirrored) static_cast<void>(begin(memory->base));
+  }
+}
+
+void HostMirror::send_unless_named(std::uint16_t op) {
+  if (names_its_memory(op)) return;
+  const Lock lock(sending_);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> all;
+  {
+    const Lock ranges(mutex_);
+    for (const auto& [base, range] : ranges_) all.emplace_back(base, range.bytes);
+  }
+  for (const auto& [base, bytes] : all) send_range(base, bytes);
+}
+
+void HostMirror::send(std::uint64_t device_address, std::uint64_t bytes) {
+  const Lock lock(sending_);
+  send_range(device_address, bytes);
+}
+
+void HostMirror::send_range(std::uint64_t device_address, std::uint64_t bytes) {
+  wire::MemoryChanges changes;
+  const std::uint64_t end = device_address + bytes;
+  while (device_address < end) {
+    {
+      const Lock lock(mutex_);
+      const auto found = around(device_address);
+      if (found == ranges_.end()) break;
+      const std::uint64_t offset = device_address - found->first;
+      const std::uint64_t size =
+          std::min({kTurnBytes, end - device_address, found->second.bytes - offset});
+      device_address += changes.collect(device_address, found->second.host + offset,
+                                        found->second.shadow.data() + offset, size);
+    }
+    if (changes.empty()) continue;
+    // The lost session is told by the command that comes next.
+    static_cast<void>(session_.post(commands::WriteHost{.changes = changes.bytes()}));
+    changes.clear();
+  }
+}
+
+bool HostMirror::on_changes(Bytes bytes) {
+  wire::MemoryChangesReader reader(bytes);
+  wire::MemoryChange change;
+  const Lock lock(mutex_);
+  while (reader.next(change)) {
+    const auto found = around(change.address);
+    if (found == ranges_.end() || found->second.read_only) return false;
+    const std::uint64_t offset = change.address - found->first;
+    if (change.bytes > found->second.bytes - offset) return false;
+    change.apply(found->second.host + offset);
+    change.apply(found->second.shadow.data() + offset);
+  }
+  return reader.ok();
+}
+
+HostMirror::Ranges::iterator HostMirror::around(std::uint64_t device_address) {
+  auto after = ranges_.upper_bound(device_address);
+  if (after == ranges_.begin()) return ranges_.end();
+  --after;
+  return device_address - after->first < after->second.bytes ? after : ranges_.end();
+}
+
+}  // namespace flyt::client

@@ -1,0 +1,100 @@
+// HostMirror: host memory of the program that kernels reach.
+//
+// The server holds memory of its own at the same addresses, which it lets the GPU use. What the
+// program writes here is sent before any command whose work could read it; what the GPU writes
+// there has arrived here before the program learns that the work is done. Both are found by
+// comparison with a shadow: what the other side is known to have.
+//
+// It has no part in sessions whose two sides really share the memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "base/pages.h"
+#include "client/memory_map.h"
+#include "cuda/types.h"
+#include "wire/hello.h"
+
+namespace flyt::client {
+
+class AddressSpace;
+class Session;
+
+// Safe from any thread.
+class HostMirror {
+ public:
+  // `window`: where page-locked memory lies; `spare`: free addresses in it.
+  HostMirror(Session& session, MemoryMap& map, AddressSpace& spare, const wire::Window& window);
+  ~HostMirror();
+  HostMirror(const HostMirror&) = delete;
+  HostMirror& operator=(const HostMirror&) = delete;
+
+  // Lets kernels reach the range around an address, from its current contents on; nothing is to be
+  // done if they do already. The server is asked in the calling thread's current context.
+  CUresult begin(std::uint64_t address) EXCLUDES(beginning_, sending_, mutex_);
+  // Kernels do not reach it any more. Waits for the GPU, and what it wrote is here then.
+  CUresult end(const Memory& memory) EXCLUDES(sending_, mutex_);
+
+  // There is (or is no longer) host memory that kernels have not been seen to use.
+  void note_candidate(const Memory& memory);
+  void drop_candidate() { candidates_.fetch_sub(1, std::memory_order_relaxed); }
+  // Begins all ranges that these bytes point into: arguments of a kernel, or data for one. Free
+  // while there are no candidates, else about a nanosecond a word.
+  void begin_all_in(Bytes data) {
+    if (candidates_.load(std::memory_order_relaxed) != 0) look_for_pointers(data);
+  }
+
+  // One load while kernels reach no host memory.
+  bool active() const { return active_.load(std::memory_order_relaxed); }
+  // Before a command: sends what the program has written if the command's work could read it. Which
+  // commands name the memory they use, and send() themselves, it knows by their numbers.
+  void before(std::uint16_t op) {
+    if (active()) send_unless_named(op);
+  }
+  // The same for a part of one range, named as kernels name it.
+  void send(std::uint64_t device_address, std::uint64_t bytes) EXCLUDES(sending_, mutex_);
+
+  // From the thread that reads the socket: what the GPU wrote. False if it is malformed or writes
+  // what it may not.
+  bool on_changes(Bytes changes) EXCLUDES(mutex_);
+
+ private:
+  struct Range {
+    std::byte* host = nullptr;
+    std::uint64_t bytes = 0;
+    bool read_only = false;  // For kernels.
+    Pages shadow;
+  };
+  using Ranges = std::map<std::uint64_t, Range>;
+
+  void send_unless_named(std::uint16_t op) EXCLUDES(sending_, mutex_);
+  void send_range(std::uint64_t device_address, std::uint64_t bytes) REQUIRES(sending_);
+  void look_for_pointers(Bytes data);
+  bool add(std::uint64_t device_base, const Memory& memory) EXCLUDES(mutex_);
+  void remove(std::uint64_t device_base) EXCLUDES(mutex_);
+  CUresult map_at(std::uint64_t device_base, const Memory& memory);
+  // The range around an address as kernels name it; end() if there is none.
+  Ranges::iterator around(std::uint64_t device_address) REQUIRES(mutex_);
+
+  Session& session_;
+  MemoryMap& map_;
+  AddressSpace& spare_;
+  const wire::Window window_;
+  std::atomic<bool> active_{false};
+  std::atomic<std::uint32_t> candidates_{0};
+  // Bounds of all memory that was ever registered.
+  std::atomic<std::uint64_t> registered_low_{~std::uint64_t{0}};
+  std::atomic<std::uint64_t> registered_high_{0};
+  Mutex beginning_;
+  // Held from comparing to posting, so that what was seen later is sent later. The thread that
+  // reads the socket never takes it.
+  Mutex sending_;
+  Mutex mutex_;
+  Ranges ranges_ GUARDED_BY(mutex_);  // By the address that kernels use.
+};
+
+}  // namespace flyt::client

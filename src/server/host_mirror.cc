@@ -1,0 +1,224 @@
+// HostMirror: memory of this process that stands, at the same addresses, for host memory of the
+// client that kernels reach.
+#include "server/host_mirror.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "commands/launch.h"
+#include "commands/library.h"
+#include "commands/memory.h"
+#include "commands/module.h"
+#include "commands/pinned.h"
+#include "server/session.h"
+#include "wire/memory_changes.h"
+
+namespace flyt::server {
+namespace {
+
+constexpr std::uint64_t kPage = Pages::kPageBytes;
+constexpr std::uint64_t kAddressMax = std::uint64_t{1} << 47;
+
+std::uint64_t page_of(std::uint64_t address) { return address / kPage * kPage; }
+
+// Commands whose success says nothing about earlier work.
+bool tells_nothing(std::uint16_t op) {
+  switch (op) {
+    case commands::MapHost::kOp:
+    case commands::MemAlloc::kOp:
+    case commands::MemInfo::kOp:
+    case commands::TryLaunchKernel::kOp:
+    case commands::GetFunction::kOp:
+    case commands::GetGlobal::kOp:
+    case commands::GetLibraryGlobal::kOp:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+HostMirror::~HostMirror() = default;
+
+CUresult HostMirror::admit(std::uint64_t address, std::uint64_t bytes) const {
+  if (bytes == 0 || bytes > kAddressMax || address >= kAddressMax - bytes || address < kPage) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (ranges_.size() >= kRangesMax || bytes > kBytesMax - bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto next = ranges_.lower_bound(address);
+  if (next != ranges_.end() && next->first < address + bytes) {
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  if (next != ranges_.begin()) {
+    const auto& [base, range] = *std::prev(next);
+    if (address - base < range.bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned int flags,
+                         std::uint32_t context) {
+  const driver::Table& driver = session_.driver();
+  if (driver.cuMemHostRegister_v2 == nullptr || driver.cuMemHostUnregister == nullptr ||
+      driver.cuMemHostGetDevicePointer_v2 == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if ((flags & ~unsigned{CU_MEMHOSTREGISTER_READ_ONLY}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Lock lock(mutex_);
+  if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
+  Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0, true,
+              Pages::make(bytes)};
+  if (!range.shadow || !map_pages(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = driver.cuMemHostRegister_v2(
+      pointer_at(address), bytes,
+      flags | CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (result == CUDA_SUCCESS) {
+    CUdeviceptr device_address = 0;
+    result = driver.cuMemHostGetDevicePointer_v2(&device_address, pointer_at(address), 0);
+    // No pointer is ever translated.
+    if (result == CUDA_SUCCESS && device_address != address) result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS) driver.cuMemHostUnregister(pointer_at(address));
+  }
+  if (result != CUDA_SUCCESS) {
+    unmap_pages(address, bytes);
+    return result;
+  }
+  insert(address, std::move(range));
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMirror::adopt(std::uint64_t address, std::uint64_t bytes, std::uint32_t context) {
+  const Lock lock(mutex_);
+  if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
+  Range range{bytes, context, false, false, Pages::make(bytes)};
+  if (!range.shadow) return CUDA_ERROR_OUT_OF_MEMORY;
+  insert(address, std::move(range));
+  return CUDA_SUCCESS;
+}
+
+void HostMirror::insert(std::uint64_t address, Range range) {
+  bytes_ += range.bytes;
+  if (range.ours) session_.regions().add({address, range.bytes, Regions::Kind::kPinned});
+  ranges_.emplace(address, std::move(range));
+  any_.store(true, std::memory_order_release);
+}
+
+void HostMirror::erase(Ranges::iterator range) {
+  const std::uint64_t address = range->first;
+  const std::uint64_t bytes = range->second.bytes;
+  if (range->second.ours) {
+    session_.regions().remove(address);
+    session_.driver().cuMemHostUnregister(pointer_at(address));
+    unmap_pages(address, bytes);
+  }
+  bytes_ -= bytes;
+  ranges_.erase(range);
+  any_.store(!ranges_.empty(), std::memory_order_release);
+}
+
+// Ranges of bytes may share their first and last pages with neighbours.
+bool HostMirror::map_pages(std::uint64_t address, std::uint64_t bytes) {
+  const std::uint64_t first = page_of(address);
+  const std::uint64_t last = page_of(address + bytes - 1);
+  const std::uint64_t begin = edges_.contains(first) ? first + kPage : first;
+  const std::uint64_t end = edges_.contains(last) ? last : last + kPage;
+  if (begin < end) {
+    void* wanted = pointer_at(begin);
+    void* got = ::mmap(wanted, end - begin, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == MAP_FAILED) return false;
+    if (got != wanted) {
+      ::munmap(got, end - begin);
+      return false;
+    }
+  }
+  ++edges_[first];
+  if (last != first) ++edges_[last];
+  return true;
+}
+
+void HostMirror::unmap_pages(std::uint64_t address, std::uint64_t bytes) {
+  const std::uint64_t first = page_of(address);
+  const std::uint64_t last = page_of(address + bytes - 1);
+  const auto let_go = [&](std::uint64_t page) REQUIRES(mutex_) {
+    const auto edge = edges_.find(page);
+    if (--edge->second != 0) return false;
+    edges_.erase(edge);
+    return true;
+  };
+  const std::uint64_t begin = let_go(first) ? first : first + kPage;
+  const bool last_goes = last == first ? begin == first : let_go(last);
+  const std::uint64_t end = last_goes ? last + kPage : last;
+  if (begin < end) ::munmap(pointer_at(begin), end - begin);
+}
+
+CUresult HostMirror::unmap(std::uint64_t address) {
+  std::uint32_t context = 0;
+  {
+    const Lock lock(mutex_);
+    const auto found = ranges_.find(address);
+    if (found == ranges_.end()) return CUDA_ERROR_INVALID_VALUE;
+    context = found->second.context;
+  }
+  CUresult result = session_.enter(context);
+  if (result == CUDA_SUCCESS) result = session_.driver().cuCtxSynchronize();
+  const Lock lock(mutex_);
+  const auto found = ranges_.find(address);
+  if (found == ranges_.end()) return CUDA_ERROR_INVALID_VALUE;
+  send_range(address, found->second);
+  erase(found);
+  return result;
+}
+
+bool HostMirror::write(Bytes changes) {
+  wire::MemoryChangesReader reader(changes);
+  wire::MemoryChange change;
+  const Lock lock(mutex_);
+  while (reader.next(change)) {
+    auto found = ranges_.upper_bound(change.address);
+    if (found == ranges_.begin()) return false;
+    --found;
+    const std::uint64_t offset = change.address - found->first;
+    if (offset >= found->second.bytes || change.bytes > found->second.bytes - offset) return false;
+    change.apply(static_cast<std::byte*>(pointer_at(change.address)));
+    change.apply(found->second.shadow.data() + offset);
+  }
+  return reader.ok();
+}
+
+void HostMirror::send_range(std::uint64_t address, Range& range) {
+  if (range.read_only) return;
+  wire::MemoryChanges changes;
+  std::uint64_t at = 0;
+  while (at < range.bytes) {
+    at += changes.collect(address + at, static_cast<const std::byte*>(pointer_at(address + at)),
+                          range.shadow.data() + at, range.bytes - at);
+    if (changes.empty()) continue;
+    session_.endpoint().push_memory(changes.bytes());
+    changes.clear();
+  }
+}
+
+void HostMirror::send_changes() {
+  if (!any_.load(std::memory_order_acquire)) return;
+  const Lock lock(mutex_);
+  for (auto& [address, range] : ranges_) send_range(address, range);
+}
+
+void HostMirror::before_reply(std::uint16_t op) {
+  if (any_.load(std::memory_order_acquire) && !tells_nothing(op)) send_changes();
+}
+
+void HostMirror::drop_context(std::uint32_t context) {
+  const Lock lock(mutex_);
+  for (auto at = ranges_.begin(); at != ranges_.end();) {
+    const auto next = std::next(at);
+    if (at->second.context == context) erase(at);
+    at = next;
+  }
+}
+
+}  // namespace flyt::server

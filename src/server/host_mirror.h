@@ -1,0 +1,78 @@
+// HostMirror: memory of this process that stands, at the same addresses, for host memory of the
+// client that kernels reach.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "base/pages.h"
+#include "cuda/types.h"
+
+namespace flyt::server {
+
+class Session;
+
+// What the client writes there comes in commands; what the GPU wrote is found by comparison with a
+// shadow, and sent before any answer from which the client could learn that the work is done. Safe
+// from any thread.
+class HostMirror {
+ public:
+  // What the ranges of a session may have in all, and how many they may be.
+  static constexpr std::uint64_t kBytesMax = 16 * kGiB;
+  static constexpr std::size_t kRangesMax = 1 << 16;
+
+  explicit HostMirror(Session& session) : session_(session) {}
+  ~HostMirror();
+  HostMirror(const HostMirror&) = delete;
+  HostMirror& operator=(const HostMirror&) = delete;
+
+  // Makes memory there and lets the GPU use it; with the context current, with which it goes. flags
+  // as of cuMemHostRegister. Fails where something of this process lies.
+  CUresult map(std::uint64_t address, std::uint64_t bytes, unsigned int flags,
+               std::uint32_t context) EXCLUDES(mutex_);
+  // Takes over memory that the driver has made and keeps: a managed variable.
+  CUresult adopt(std::uint64_t address, std::uint64_t bytes, std::uint32_t context)
+      EXCLUDES(mutex_);
+  // Waits for its context, sends what the GPU wrote, and forgets the range.
+  CUresult unmap(std::uint64_t address) EXCLUDES(mutex_);
+  // What the client wrote. False if it is malformed or outside of all ranges.
+  bool write(Bytes changes) EXCLUDES(mutex_);
+
+  // Sends all that the GPU has written so far. When it returns it was sent, by this thread or
+  // another.
+  void send_changes() EXCLUDES(mutex_);
+  // The same before a reply, unless the command's success tells nothing of earlier work.
+  void before_reply(std::uint16_t op);
+  // The context is current, its work done, and its end near.
+  void drop_context(std::uint32_t context) EXCLUDES(mutex_);
+
+ private:
+  struct Range {
+    std::uint64_t bytes = 0;
+    std::uint32_t context = 0;
+    bool read_only = false;
+    bool ours = false;  // Not the driver's.
+    Pages shadow;
+  };
+  using Ranges = std::map<std::uint64_t, Range>;
+
+  CUresult admit(std::uint64_t address, std::uint64_t bytes) const REQUIRES(mutex_);
+  void insert(std::uint64_t address, Range range) REQUIRES(mutex_);
+  void erase(Ranges::iterator range) REQUIRES(mutex_);
+  void send_range(std::uint64_t address, Range& range) REQUIRES(mutex_);
+  bool map_pages(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
+  void unmap_pages(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
+
+  Session& session_;
+  std::atomic<bool> any_{false};
+  Mutex mutex_;
+  Ranges ranges_ GUARDED_BY(mutex_);  // By address.
+  std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;
+  // First and last pages of ranges, which may be those of others too: how many have them.
+  std::map<std::uint64_t, std::uint32_t> edges_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::server
