@@ -111,6 +111,20 @@ TEST_F(LibraryTest, AModuleOfTheLibraryExistsInTheContext) {
   CU_IS(CUDA_ERROR_NOT_PERMITTED, cu().cuModuleUnload(module));
 }
 
+TEST_F(LibraryTest, FunctionsOfItsModulesGoWithIt) {
+  for (int round = 0; round < 80; ++round) {
+    CUlibrary made = nullptr;
+    CU_OK(cu().cuLibraryLoadData(&made, kBasicPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUmodule module = nullptr;
+    CU_OK(cu().cuLibraryGetModule(&module, made));
+    CUfunction function = nullptr;
+    CU_OK(cu().cuModuleGetFunction(&function, module, "empty"));
+    CU_OK(launch(function, 1, 1, nullptr));
+    CU_OK(cu().cuModuleGetFunction(&function, module, "add_one"));
+    CU_OK(cu().cuLibraryUnload(made));
+  }
+}
+
 TEST_F(LibraryTest, LoadChecksItsArguments) {
   CUlibrary made = nullptr;
   CU_IS(CUDA_ERROR_INVALID_VALUE,

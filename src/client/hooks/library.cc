@@ -169,6 +169,14 @@ CUresult cuLibraryUnload(CUlibrary library) {
   {
     const std::lock_guard lock(code.mutex);
     for (const auto& [owner, module] : state->modules) modules.push_back(module);
+  }
+  for (const std::uint64_t handle : modules) {
+    if (const ModuleState* module = code.modules.find(handle)) forget_globals(module->globals);
+  }
+  const CUresult result = ask(commands::UnloadLibrary{.library = library});
+  // Only now: other threads' new objects get the handles of those that the server has let go.
+  {
+    const std::lock_guard lock(code.mutex);
     for (const auto& [name, handle] : state->kernels) {
       if (KernelState* kernel = code.kernels.find(handle)) {
         for (const auto& [owner, function] : kernel->functions) code.functions.drop(function);
@@ -176,12 +184,9 @@ CUresult cuLibraryUnload(CUlibrary library) {
       code.kernels.drop(handle);
     }
   }
-  for (const std::uint64_t handle : modules) {
-    if (const ModuleState* module = code.modules.find(handle)) forget_globals(module->globals);
-    code.forget_module(handle);
-  }
+  for (const std::uint64_t handle : modules) code.forget_module(handle);
   code.libraries.drop(address_of(library));
-  return ask(commands::UnloadLibrary{.library = library});
+  return result;
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {

@@ -125,8 +125,10 @@ CUresult cuModuleUnload(CUmodule hmod) {
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (module->library != 0) return CUDA_ERROR_NOT_PERMITTED;
   forget_globals(module->globals);
+  const CUresult result = ask(commands::UnloadModule{.module = hmod});
+  // Only now: other threads' new functions get the handles of those that the server has let go.
   code.forget_module(address_of(hmod));
-  return ask(commands::UnloadModule{.module = hmod});
+  return result;
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {

@@ -74,11 +74,12 @@ CUresult unload_module(Request& request, const commands::UnloadModule& command) 
 void get_function(Request request, const commands::GetFunction& command) {
   const driver::Table& driver = request.driver();
   commands::GetFunction::Reply reply;
-  CUmodule module = command.module;
-  if (!request.resolve(module)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  const Handles::Entry module =
+      request.session().handles().entry(wire::HandleKind::kModule, address_of(command.module));
+  if (!module) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
   CUfunction native = nullptr;
-  const CUresult result =
-      driver.cuModuleGetFunction(&native, module, std::string(command.name).c_str());
+  const CUresult result = driver.cuModuleGetFunction(&native, static_cast<CUmodule>(module.native),
+                                                     std::string(command.name).c_str());
   if (result != CUDA_SUCCESS) return request.reply(result, reply);
   // Loaded here on a worker, so that its first launch does not hold up the main thread.
   driver.cuFuncLoad(native);
@@ -91,6 +92,8 @@ void get_function(Request request, const commands::GetFunction& command) {
   });
   auto origin = in_context(request);
   origin->module = address_of(command.module);
+  // A library takes the functions of its modules with it.
+  origin->library = static_cast<const CodeOrigin&>(*module.attachment).library;
   if (!request.adopt(wire::HandleKind::kFunction, command.function, native, origin)) return;
   facts.fill_attributes(reply);
   facts.fill_parameters(reply);
