@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "softgpu/capture.h"
+
 namespace flyt::softgpu {
 namespace {
 
@@ -78,7 +80,129 @@ bool still_there(const Regions& regions, Kind kind, const Box& box, const Extent
   return kind == Kind::kPageable || regions.covers(box.address, *span_bytes(box, extent), write);
 }
 
+CUresult place_one(const Corner& corner, const Extent& extent, Box& box, Side& side) {
+  switch (corner.type) {
+    case CU_MEMORYTYPE_HOST:
+      side = Side::kHost;
+      box.address = address_of(corner.host);
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      side = Side::kDevice;
+      box.address = corner.device;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      side = Side::kUnified;
+      box.address = corner.device;
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  box.pitch = corner.pitch == 0 ? corner.x + extent.width : corner.pitch;
+  if (box.pitch < extent.width || box.pitch - extent.width < corner.x) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::size_t rows = corner.height == 0 ? corner.y + extent.height : corner.height;
+  if (extent.depth > 1 && (rows < extent.height || rows - extent.height < corner.y)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::size_t offset = 0;
+  std::size_t part = 0;
+  if (__builtin_mul_overflow(box.pitch, rows, &box.slice) ||
+      __builtin_mul_overflow(corner.z, box.slice, &offset) ||
+      __builtin_mul_overflow(corner.y, box.pitch, &part) ||
+      __builtin_add_overflow(offset, part, &offset) ||
+      __builtin_add_overflow(offset, corner.x, &offset) ||
+      __builtin_add_overflow(box.address, offset, &box.address)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+CUresult place(const Corner& to, const Corner& from, const Extent& extent, CopyRequest& request) {
+  request.extent = extent;
+  const CUresult bad = place_one(to, extent, request.to, request.to_side);
+  return bad != CUDA_SUCCESS ? bad : place_one(from, extent, request.from, request.from_side);
+}
+
+CUresult read_copy(const CUDA_MEMCPY3D& c, CopyRequest& request) {
+  if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Corner to{c.dstMemoryType, c.dstHost,     c.dstDevice, c.dstPitch,
+                  c.dstHeight,     c.dstXInBytes, c.dstY,      c.dstZ};
+  const Corner from{c.srcMemoryType, c.srcHost,     c.srcDevice, c.srcPitch,
+                    c.srcHeight,     c.srcXInBytes, c.srcY,      c.srcZ};
+  return place(to, from, {c.WidthInBytes, c.Height, c.Depth}, request);
+}
+
+CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request) {
+  const auto is_host = [&regions](const Box& box, Side side) {
+    if (side != Side::kUnified) return side == Side::kHost;
+    const auto region = regions.find(box.address);
+    return !region || region->is_host();
+  };
+  CUDA_MEMCPY3D c{};
+  c.WidthInBytes = request.extent.width;
+  c.Height = request.extent.height;
+  c.Depth = request.extent.depth;
+  c.dstPitch = request.to.pitch;
+  c.dstHeight = request.to.pitch == 0 ? 0 : request.to.slice / request.to.pitch;
+  c.srcPitch = request.from.pitch;
+  c.srcHeight = request.from.pitch == 0 ? 0 : request.from.slice / request.from.pitch;
+  if (is_host(request.to, request.to_side)) {
+    c.dstMemoryType = CU_MEMORYTYPE_HOST;
+    c.dstHost = pointer_at(request.to.address);
+  } else {
+    c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    c.dstDevice = request.to.address;
+  }
+  if (is_host(request.from, request.from_side)) {
+    c.srcMemoryType = CU_MEMORYTYPE_HOST;
+    c.srcHost = pointer_at(request.from.address);
+  } else {
+    c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    c.srcDevice = request.from.address;
+  }
+  return c;
+}
+
+CUresult check_copy(const Regions& regions, const CopyRequest& request) {
+  if (request.extent.empty()) return CUDA_SUCCESS;
+  return resolve(regions, request.to, request.extent, request.to_side, true) &&
+                 resolve(regions, request.from, request.extent, request.from_side, false)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+void run_copy(Regions& regions, Fate& fate, const CopyRequest& request) {
+  if (request.extent.empty()) return;
+  if (check_copy(regions, request) != CUDA_SUCCESS) {
+    fate.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+    return;
+  }
+  move_rows(request.to, request.from, request.extent);
+}
+
+CUresult check_fill(const Regions& regions, const FillRequest& request) {
+  if (request.to.address % request.element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (request.extent.empty()) return CUDA_SUCCESS;
+  return resolve(regions, request.to, request.extent, Side::kDevice, true)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+void run_fill(Regions& regions, Fate& fate, const FillRequest& request) {
+  if (request.extent.empty()) return;
+  if (check_fill(regions, request) != CUDA_SUCCESS) {
+    fate.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+    return;
+  }
+  for (std::uint64_t y = 0; y < request.extent.height; ++y) {
+    fill_row(request.to.address + y * request.to.pitch, request.extent.width, request);
+  }
+}
 
 std::optional<std::uint64_t> span_bytes(const Box& box, const Extent& extent) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 47;
@@ -103,6 +227,7 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
   const auto to = resolve(regions, request.to, request.extent, request.to_side, true);
   const auto from = resolve(regions, request.from, request.extent, request.from_side, false);
   if (!to || !from) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capturing()) return capture_copy(driver, *stream, *context, request);
   const bool device_only = to->kind == Kind::kDevice && from->kind == Kind::kDevice;
   bool wait = (blocking && !device_only) || to->kind == Kind::kPageable || to->sync_memops ||
               from->sync_memops;
@@ -139,6 +264,7 @@ CUresult fill(Driver& driver, const std::shared_ptr<Context>& context,
   Regions& regions = driver.regions();
   const auto to = resolve(regions, request.to, request.extent, Side::kDevice, true);
   if (!to) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capturing()) return capture_fill(driver, *stream, *context, request);
   const Ticket ticket =
       context->submit(*stream, [&regions, fate = context->fate(), request, kind = to->kind] {
         if (!still_there(regions, kind, request.to, request.extent, true)) {

@@ -38,6 +38,28 @@ struct CopyRequest {
   Side from_side = Side::kUnified;
 };
 
+// One side of a two- or three-dimensional copy as CUDA describes it.
+struct Corner {
+  CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
+  const void* host = nullptr;
+  CUdeviceptr device = 0;
+  std::size_t pitch = 0;
+  std::size_t height = 0;  // Rows of a slice.
+  std::size_t x = 0;
+  std::size_t y = 0;
+  std::size_t z = 0;
+};
+// CUDA_ERROR_INVALID_VALUE where the corners cannot be.
+CUresult place(const Corner& to, const Corner& from, const Extent& extent, CopyRequest& request);
+CUresult read_copy(const CUDA_MEMCPY3D& copy, CopyRequest& request);
+// What a graph says of a copy that was captured.
+CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request);
+
+// What the calls refuse at once.
+CUresult check_copy(const Regions& regions, const CopyRequest& request);
+// Does it now; memory that is not there any more is the context's error.
+void run_copy(Regions& regions, Fate& fate, const CopyRequest& request);
+
 // Checks both sides against the regions and does the copy in the stream. Waits for its end where
 // CUDA promises that: `blocking` copies with pageable memory or with host memory at all, and
 // asynchronous ones that pageable memory forbids.
@@ -50,6 +72,9 @@ struct FillRequest {
   std::uint32_t value = 0;
   std::uint32_t element_bytes = 1;  // 1, 2 or 4.
 };
+
+CUresult check_fill(const Regions& regions, const FillRequest& request);
+void run_fill(Regions& regions, Fate& fate, const FillRequest& request);
 
 CUresult fill(Driver& driver, const std::shared_ptr<Context>& context,
               const std::shared_ptr<Stream>& stream, const FillRequest& request, bool blocking);

@@ -22,6 +22,7 @@ Driver::Driver(const Settings& settings) : settings_(settings) {
     pool->set_handle(handle);
     device->set_default_pool(handle);
     device->set_current_pool(handle);
+    graph_memory_.push_back(std::make_unique<GraphMemory>(*device, *regions_));
   }
 }
 
@@ -79,6 +80,12 @@ bool Driver::charge(Device& device, std::uint64_t bytes) {
   if (device.memory().charge(bytes)) return true;
   trim_pools(device);
   return device.memory().charge(bytes);
+}
+
+bool Driver::release_graph_memory(std::uint64_t address) {
+  const auto region = regions_->find(address);
+  return region && region->kind == RegionKind::kGraph && region->base == address &&
+         graph_memory(region->device).release(address);
 }
 
 void Driver::add_region(RegionKind kind, Context& context, std::uint64_t base, std::uint64_t size) {

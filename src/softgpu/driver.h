@@ -12,6 +12,8 @@
 #include "softgpu/context.h"
 #include "softgpu/device.h"
 #include "softgpu/event.h"
+#include "softgpu/graph_memory.h"
+#include "softgpu/graph_store.h"
 #include "softgpu/handle_table.h"
 #include "softgpu/memory/allocation.h"
 #include "softgpu/memory/pool.h"
@@ -52,6 +54,10 @@ class Driver {
   HandleTable<Linker>& linkers() { return linkers_; }
   HandleTable<Pool>& pools() { return pools_; }
   HandleTable<Allocation>& allocations() { return allocations_; }
+  GraphStore& graphs() { return graphs_; }
+  GraphMemory& graph_memory(int device) { return *graph_memory_[static_cast<std::size_t>(device)]; }
+  // What an allocation node put there is free; false where nothing of one lives.
+  bool release_graph_memory(std::uint64_t address);
 
   // Virtual memory management: reserved address ranges, and the counts of allocations.
   Mutex& vmm_mutex() RETURN_CAPABILITY(vmm_mutex_) { return vmm_mutex_; }
@@ -106,6 +112,8 @@ class Driver {
   HandleTable<Linker> linkers_{HandleKind::kLink};
   HandleTable<Pool> pools_{HandleKind::kPool};
   HandleTable<Allocation> allocations_{HandleKind::kAllocation};
+  GraphStore graphs_;
+  std::vector<std::unique_ptr<GraphMemory>> graph_memory_;  // By device.
 
   Mutex vmm_mutex_;
   std::map<std::uint64_t, std::uint64_t> reservations_ GUARDED_BY(vmm_mutex_);  // Size by base.

@@ -18,6 +18,8 @@ struct Recording {
   std::atomic<std::int64_t> reached_ns{0};
 };
 
+struct EventCapture;
+
 // Safe from any thread.
 class Event {
  public:
@@ -34,6 +36,17 @@ class Event {
   void set_recording(std::shared_ptr<Recording> recording) {
     const Lock lock(mutex_);
     recording_ = std::move(recording);
+    capture_ = nullptr;
+  }
+
+  // The place in a capture where it was recorded last; null where that was no capture.
+  std::shared_ptr<const EventCapture> capture() const {
+    const Lock lock(mutex_);
+    return capture_;
+  }
+  void set_capture(std::shared_ptr<const EventCapture> capture) {
+    const Lock lock(mutex_);
+    capture_ = std::move(capture);
   }
 
  private:
@@ -41,6 +54,7 @@ class Event {
   const unsigned flags_;
   mutable Mutex mutex_;
   std::shared_ptr<Recording> recording_ GUARDED_BY(mutex_);
+  std::shared_ptr<const EventCapture> capture_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::softgpu

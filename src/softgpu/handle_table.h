@@ -23,6 +23,10 @@ enum class HandleKind : std::uint64_t {
   kLink,
   kPool,
   kAllocation,
+  kGraph,
+  kGraphNode,
+  kGraphExec,
+  kUserObject,
 };
 
 // A handle as the application sees it: a number that looks like an address where no memory is.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/annotations.h"
+#include "softgpu/capture.h"
 #include "softgpu/interpreter/grid.h"
 
 namespace flyt::softgpu {
@@ -48,15 +49,20 @@ CUresult error_of(ptx::FaultKind kind) {
 // What a kernel asks of the context it runs in.
 class KernelEnvironment final : public ptx::Environment {
  public:
-  KernelEnvironment(Context& context, Output& output) : context_(context), output_(output) {}
+  KernelEnvironment(Context& context, Output& output, const SetConditional& set_conditional)
+      : context_(context), output_(output), set_conditional_(set_conditional) {}
   void print(std::string_view text) override { output_.print(text); }
   void assertion(std::string_view text) override { output_.complain(text); }
   std::uint64_t allocate(std::uint64_t bytes) override { return context_.heap().allocate(bytes); }
   void release(std::uint64_t address) override { context_.heap().release(address); }
+  bool set_conditional(std::uint64_t handle, std::uint32_t value) override {
+    return set_conditional_ != nullptr && set_conditional_(handle, value);
+  }
 
  private:
   Context& context_;
   Output& output_;
+  const SetConditional& set_conditional_;
 };
 
 // Other threads that help with one grid: none begins once it is closed, and close() waits for
@@ -126,12 +132,13 @@ class Workspace {
   std::uint64_t address_ = 0;
 };
 
-void run(Driver& driver, Context& context, const Function& function, ptx::Launch launch) {
+void run(Driver& driver, Context& context, const Function& function, ptx::Launch launch,
+         const SetConditional& set_conditional) {
   const Module& module = *function.module();
   const Workspace workspace(module.device(), launch.cooperative);
   launch.workspace = workspace.address();
   const std::uint64_t blocks = product(launch.grid);
-  KernelEnvironment environment(context, driver.output());
+  KernelEnvironment environment(context, driver.output(), set_conditional);
   auto grid = ptx::Grid::make(module.image(), function.kernel(), std::move(launch),
                               module.device().map(), environment);
   if (!grid) {
@@ -195,7 +202,104 @@ CUresult check_block(const Function& function, const LaunchRequest& request) {
   return CUDA_SUCCESS;
 }
 
+// All but the parameters.
+ptx::Launch prepare(Driver& driver, const Context& context, const LaunchRequest& request) {
+  const Device& device = context.device();
+  ptx::Launch launch;
+  launch.grid = request.grid;
+  launch.block = request.block;
+  launch.cluster = request.cluster;
+  launch.dynamic_shared_bytes = request.shared_bytes;
+  launch.cooperative = request.cooperative;
+  launch.sm_count = device.limits().multiprocessors;
+  launch.time_max_ns = device.settings().kernel_timeout_ns;
+  launch.grid_id = driver.next_grid();
+  std::size_t stack = 0;
+  if (context.limit(CU_LIMIT_STACK_SIZE, &stack) == CUDA_SUCCESS) {
+    launch.stack_bytes = static_cast<std::uint32_t>(stack);
+  }
+  return launch;
+}
+
+// Parameters from an array with a pointer to each.
+CUresult pack(const ptx::Function& code, void** pointers, std::vector<std::byte>& out) {
+  out.assign(code.parameter_bytes, std::byte{0});
+  if (code.parameters.empty()) return CUDA_SUCCESS;
+  if (pointers == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < code.parameters.size(); ++i) {
+    const ptx::Parameter& parameter = code.parameters[i];
+    if (parameter.size == 0) continue;
+    if (pointers[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(out.data() + parameter.offset, pointers[i], parameter.size);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Parameters from one buffer, as the `extra` argument tells it.
+CUresult pack_extra(const ptx::Function& code, void** extra, std::vector<std::byte>& out) {
+  constexpr std::size_t kEntriesMax = 16;
+  const void* buffer = nullptr;
+  const std::size_t* size = nullptr;
+  for (std::size_t i = 0; i < kEntriesMax && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      buffer = extra[i + 1];
+    } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      size = static_cast<const std::size_t*>(extra[i + 1]);
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  if (buffer == nullptr && size == nullptr) {
+    return code.parameters.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (buffer == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Too little is filled up, too much does not fit.
+  if (*size > code.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  out.assign(code.parameter_bytes, std::byte{0});
+  std::memcpy(out.data(), buffer, *size);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+CUresult pack_parameters(const ptx::Function& code, void** pointers, void** extra,
+                         std::vector<std::byte>& out) {
+  if (pointers != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return extra != nullptr ? pack_extra(code, extra, out) : pack(code, pointers, out);
+}
+
+CUresult apply_attribute(const CUlaunchAttribute& attribute, LaunchRequest& request) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      request.cooperative = attribute.value.cooperative != 0;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      request.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y,
+                         attribute.value.clusterDim.z};
+      return request.cluster[0] == 0 || request.cluster[1] == 0 || request.cluster[2] == 0
+                 ? CUDA_ERROR_INVALID_VALUE
+                 : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      request.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
 
 CUresult check_launch(const Function& function, LaunchRequest& request) {
   if (const CUresult bad = check_block(function, request); bad != CUDA_SUCCESS) return bad;
@@ -214,29 +318,27 @@ CUresult check_launch(const Function& function, LaunchRequest& request) {
   return CUDA_SUCCESS;
 }
 
-void submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
-                   const std::shared_ptr<Stream>& stream, const std::shared_ptr<Function>& function,
-                   LaunchRequest request) {
-  const Device& device = context->device();
-  ptx::Launch launch;
-  launch.grid = request.grid;
-  launch.block = request.block;
-  launch.cluster = request.cluster;
-  launch.dynamic_shared_bytes = request.shared_bytes;
-  launch.cooperative = request.cooperative;
-  launch.sm_count = device.limits().multiprocessors;
-  launch.time_max_ns = device.settings().kernel_timeout_ns;
-  launch.grid_id = driver.next_grid();
-  launch.parameters = std::move(request.parameters);
-  std::size_t stack = 0;
-  if (context->limit(CU_LIMIT_STACK_SIZE, &stack) == CUDA_SUCCESS) {
-    launch.stack_bytes = static_cast<std::uint32_t>(stack);
+CUresult submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
+                       const std::shared_ptr<Stream>& stream,
+                       const std::shared_ptr<Function>& function, LaunchRequest request) {
+  if (stream->capturing()) {
+    return capture_kernel(driver, *stream, *context, function, std::move(request));
   }
+  ptx::Launch launch = prepare(driver, *context, request);
+  launch.parameters = std::move(request.parameters);
   // The context ends only after what was submitted to it, so the operation may refer to it.
   context->submit(*stream,
                   [&driver, &context = *context, function, launch = std::move(launch)]() mutable {
-                    run(driver, context, *function, std::move(launch));
+                    run(driver, context, *function, std::move(launch), nullptr);
                   });
+  return CUDA_SUCCESS;
+}
+
+void run_launch(Driver& driver, Context& context, const Function& function,
+                const LaunchRequest& request, SetConditional set_conditional) {
+  ptx::Launch launch = prepare(driver, context, request);
+  launch.parameters = request.parameters;
+  run(driver, context, function, std::move(launch), set_conditional);
 }
 
 unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,

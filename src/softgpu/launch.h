@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,15 +19,34 @@ struct LaunchRequest {
   unsigned shared_bytes = 0;                    // Dynamic.
   bool cooperative = false;
   std::vector<std::byte> parameters;
+  CUfunction handle = nullptr;                // As the caller names the kernel.
+  std::vector<CUlaunchAttribute> attributes;  // As given, for those who ask a graph for them.
+  // May begin before what is before it has ended; an edge of a graph says so.
+  bool programmatic = false;
 };
 
 // What the calls refuse at once. Completes the cluster size.
 CUresult check_launch(const Function& function, LaunchRequest& request);
 
-// Runs the kernel in the stream; `request` has been checked.
-void submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
-                   const std::shared_ptr<Stream>& stream, const std::shared_ptr<Function>& function,
-                   LaunchRequest request);
+// Takes an attribute over: those that change what runs; the others are hints, or need what is
+// refused elsewhere.
+CUresult apply_attribute(const CUlaunchAttribute& attribute, LaunchRequest& request);
+
+// Parameters from an array with a pointer to each, or from one buffer as `extra` tells it.
+CUresult pack_parameters(const ptx::Function& code, void** pointers, void** extra,
+                         std::vector<std::byte>& out);
+
+// Runs the kernel in the stream; `request` has been checked. The stream may be capturing.
+CUresult submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
+                       const std::shared_ptr<Stream>& stream,
+                       const std::shared_ptr<Function>& function, LaunchRequest request);
+
+// Gives a conditional handle of the graph that runs its value; false where it has no such handle.
+using SetConditional = std::function<bool(std::uint64_t handle, std::uint32_t value)>;
+
+// Runs the kernel now and returns when it has ended. A fault becomes the context's.
+void run_launch(Driver& driver, Context& context, const Function& function,
+                const LaunchRequest& request, SetConditional set_conditional);
 
 // How many blocks of `threads` threads one multiprocessor holds at a time.
 unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,

@@ -49,6 +49,8 @@ struct StreamAttributes {
   CUlaunchMemSyncDomainMap domains{0, 1};
 };
 
+struct StreamCapture;
+
 // Safe from any thread. Lives while it has work, whatever else becomes of it.
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
@@ -76,6 +78,15 @@ class Stream : public std::enable_shared_from_this<Stream> {
   int priority() const { return priority_; }
   std::uint64_t id() const { return id_; }
 
+  // Does a graph take its work instead of the stream?
+  bool capturing() const { return capturing_.load(std::memory_order_acquire); }
+  // Null where it is not capturing. Only with the GraphStore's mutex held.
+  StreamCapture* capture() const { return capture_.get(); }
+  void set_capture(std::shared_ptr<StreamCapture> capture) {
+    capture_ = std::move(capture);
+    capturing_.store(capture_ != nullptr, std::memory_order_release);
+  }
+
   StreamAttributes attributes() const;
   void set_attributes(const StreamAttributes& attributes);
 
@@ -89,6 +100,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const unsigned flags_;
   const int priority_;
   const std::uint64_t id_;
+  std::shared_ptr<StreamCapture> capture_;
+  std::atomic<bool> capturing_{false};
 
   mutable Mutex mutex_;
   std::deque<Operation> queue_ GUARDED_BY(mutex_);

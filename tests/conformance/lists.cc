@@ -16,7 +16,11 @@ Status read_list(const std::string& path, Expectation::Kind kind, Expectations& 
       return Error{ErrorCode::kInvalid, path + ": no reason given: " + line};
     }
     const std::string test = line.substr(0, space);
-    if (!into.emplace(test, Expectation{kind, line.substr(reason)}).second) {
+    const Expectation expectation{kind, line.substr(reason)};
+    if (test.ends_with(".*") && expectation.runnable()) {
+      return Error{ErrorCode::kInvalid, path + ": only tests that crash or hang together: " + line};
+    }
+    if (!into.emplace(test, expectation).second) {
       return Error{ErrorCode::kInvalid, path + ": listed twice: " + test};
     }
   }
@@ -27,6 +31,12 @@ Status read_list(const std::string& path, Expectation::Kind kind, Expectations& 
 
 bool Expectation::runnable() const {
   return !reason.starts_with("crashes:") && !reason.starts_with("hangs:");
+}
+
+const Expectation* expected(const Expectations& lists, const std::string& test) {
+  auto found = lists.find(test);
+  if (found == lists.end()) found = lists.find(test.substr(0, test.find('.')) + ".*");
+  return found == lists.end() ? nullptr : &found->second;
 }
 
 Result<Expectations> read_lists(const std::string& directory, const std::string& driver) {

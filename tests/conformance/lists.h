@@ -18,7 +18,11 @@ struct Expectation {
 
 using Expectations = std::map<std::string, Expectation>;
 
-// Reads DIRECTORY/DRIVER.never and DIRECTORY/DRIVER.not_yet: a line each "Suite.Test reason...";
+// What the lists say of a test; null: nothing.
+const Expectation* expected(const Expectations& lists, const std::string& test);
+
+// Reads DIRECTORY/DRIVER.never and DIRECTORY/DRIVER.not_yet: a line each "Suite.Test reason...", or
+// "Suite.* crashes: reason..." for tests of which none shall be run;
 // '#' begins a comment line. A missing file is an empty list; a line without a reason is refused.
 Result<Expectations> read_lists(const std::string& directory, const std::string& driver);
 

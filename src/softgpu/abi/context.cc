@@ -288,6 +288,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
 
 CUresult cuCtxSynchronize() {
   return with_context([](Driver& driver, Context& context) -> CUresult {
+    if (const CUresult bad = check_context_wait(driver, context); bad != CUDA_SUCCESS) return bad;
     const CUresult result = context.synchronize();
     driver.synchronised();
     return result;
@@ -298,6 +299,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
     if (const CUresult bad = named_context(driver, ctx, context); bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = check_context_wait(driver, *context); bad != CUDA_SUCCESS) return bad;
     const CUresult result = context->synchronize();
     driver.synchronised();
     return result;

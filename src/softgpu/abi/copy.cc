@@ -5,8 +5,14 @@
 namespace flyt::softgpu {
 namespace {
 
+// Calls body(driver, context, stream) for a copy that may be one that waits.
+template <class Body>
+CUresult with_copy(CUstream handle, bool blocking, Body body) {
+  return blocking ? with_wait(handle, body) : with_work(handle, body);
+}
+
 CUresult run(const CopyRequest& request, CUstream handle, bool blocking) {
-  return with_stream(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
+  return with_copy(handle, blocking, [&](Driver& driver, Context&, const StreamOfCall& stream) {
     return copy(driver, stream.context, stream.stream, request, blocking);
   });
 }
@@ -16,67 +22,12 @@ CopyRequest linear(std::uint64_t to, Side to_side, std::uint64_t from, Side from
   return {{to, bytes, bytes}, {from, bytes, bytes}, {bytes, 1, 1}, to_side, from_side};
 }
 
-// One side of a two- or three-dimensional copy as CUDA describes it.
-struct Corner {
-  CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
-  const void* host = nullptr;
-  CUdeviceptr device = 0;
-  std::size_t pitch = 0;
-  std::size_t height = 0;  // Rows of a slice.
-  std::size_t x = 0;
-  std::size_t y = 0;
-  std::size_t z = 0;
-};
-
-CUresult place(const Corner& corner, const Extent& extent, Box& box, Side& side) {
-  switch (corner.type) {
-    case CU_MEMORYTYPE_HOST:
-      side = Side::kHost;
-      box.address = address_of(corner.host);
-      break;
-    case CU_MEMORYTYPE_DEVICE:
-      side = Side::kDevice;
-      box.address = corner.device;
-      break;
-    case CU_MEMORYTYPE_UNIFIED:
-      side = Side::kUnified;
-      box.address = corner.device;
-      break;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  box.pitch = corner.pitch == 0 ? corner.x + extent.width : corner.pitch;
-  if (box.pitch < extent.width || box.pitch - extent.width < corner.x) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const std::size_t rows = corner.height == 0 ? corner.y + extent.height : corner.height;
-  if (extent.depth > 1 && (rows < extent.height || rows - extent.height < corner.y)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  std::size_t offset = 0;
-  std::size_t part = 0;
-  if (__builtin_mul_overflow(box.pitch, rows, &box.slice) ||
-      __builtin_mul_overflow(corner.z, box.slice, &offset) ||
-      __builtin_mul_overflow(corner.y, box.pitch, &part) ||
-      __builtin_add_overflow(offset, part, &offset) ||
-      __builtin_add_overflow(offset, corner.x, &offset) ||
-      __builtin_add_overflow(box.address, offset, &box.address)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult run_corners(const Corner& to, const Corner& from, const Extent& extent, CUstream handle,
                      bool blocking) {
-  return with_stream(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
+  return with_copy(handle, blocking, [&](Driver& driver, Context&, const StreamOfCall& stream) {
     if (extent.empty()) return CUDA_SUCCESS;
     CopyRequest request;
-    request.extent = extent;
-    CUresult bad = place(to, extent, request.to, request.to_side);
-    if (bad == CUDA_SUCCESS) bad = place(from, extent, request.from, request.from_side);
-    if (bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = place(to, from, extent, request); bad != CUDA_SUCCESS) return bad;
     return copy(driver, stream.context, stream.stream, request, blocking);
   });
 }

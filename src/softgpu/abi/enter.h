@@ -5,6 +5,7 @@
 
 #include "cuda/default_stream.h"
 #include "cuda/functions.h"
+#include "softgpu/capture.h"
 #include "softgpu/current.h"
 #include "softgpu/driver.h"
 
@@ -59,6 +60,41 @@ CUresult with_stream(CUstream handle, Body body) {
     StreamOfCall stream;
     if (const CUresult bad = find_stream(driver, handle, stream); bad != CUDA_SUCCESS) return bad;
     return body(driver, *stream.context, stream);
+  });
+}
+
+// The same for calls that give the stream work, which a capture may take instead.
+template <class Body>
+CUresult with_work(CUstream handle, Body body) {
+  return with_stream(handle,
+                     [&](Driver& driver, Context& context, const StreamOfCall& stream) -> CUresult {
+                       if (driver.graphs().capturing()) {
+                         const CUresult bad = check_work(driver, context, *stream.stream);
+                         if (bad != CUDA_SUCCESS) return bad;
+                       }
+                       return body(driver, context, stream);
+                     });
+}
+
+// The same for calls that wait for the stream or ask about its work, which no capture permits.
+template <class Body>
+CUresult with_wait(CUstream handle, Body body) {
+  return with_stream(handle,
+                     [&](Driver& driver, Context& context, const StreamOfCall& stream) -> CUresult {
+                       if (driver.graphs().capturing()) {
+                         const CUresult bad = check_wait(driver, context, *stream.stream);
+                         if (bad != CUDA_SUCCESS) return bad;
+                       }
+                       return body(driver, context, stream);
+                     });
+}
+
+// Calls body(driver, context) where no capture forbids a call that may wait for all work.
+template <class Body>
+CUresult with_unsafe(Body body) {
+  return with_context([&](Driver& driver, Context& context) -> CUresult {
+    const CUresult bad = check_unsafe(driver);
+    return bad != CUDA_SUCCESS ? bad : body(driver, context);
   });
 }
 

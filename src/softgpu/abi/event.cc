@@ -11,25 +11,27 @@ constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
-  return with_stream(
-      hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
-        if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-        std::shared_ptr<Event> event;
-        if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
-        // External recordings are for captures only.
-        if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
-        if (event->context() != stream.context->handle()) return CUDA_ERROR_INVALID_HANDLE;
-        auto recording = std::make_shared<Recording>();
-        recording->ticket = stream.submit(Operation{
-            [recording](CUresult) { recording->reached_ns.store(system_clock().now().ns); },
-            {},
-            true});
-        event->set_recording(std::move(recording));
-        return CUDA_SUCCESS;
-      });
+  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+    if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+    std::shared_ptr<Event> event;
+    if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
+    const bool external = (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
+    // External recordings are for captures only.
+    if (external && !stream.stream->capturing()) return CUDA_ERROR_ILLEGAL_STATE;
+    if (event->context() != stream.context->handle()) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream.stream->capturing()) {
+      return capture_record(driver, *stream.stream, hEvent, event, external);
+    }
+    auto recording = std::make_shared<Recording>();
+    recording->ticket = stream.submit(Operation{
+        [recording](CUresult) { recording->reached_ns.store(system_clock().now().ns); }, {}, true});
+    event->set_recording(std::move(recording));
+    return CUDA_SUCCESS;
+  });
 }
 
-// Calls body(driver, event, recording or null) for an event, whatever context is current.
+// Calls body(driver, context, event) for an event that may be waited for, whatever context is
+// current.
 template <class Body>
 CUresult with_event(CUevent handle, Body body) {
   return with_driver([&](Driver& driver) -> CUresult {
@@ -38,6 +40,9 @@ CUresult with_event(CUevent handle, Body body) {
     const auto context = driver.contexts().find(event->context());
     if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const CUresult bad = context->fate()->error(); bad != CUDA_SUCCESS) return bad;
+    if (driver.graphs().capturing() || event->capture() != nullptr) {
+      if (const CUresult bad = check_event(driver, *event); bad != CUDA_SUCCESS) return bad;
+    }
     return body(driver, *context, *event);
   });
 }

@@ -7,48 +7,9 @@
 namespace flyt::softgpu {
 namespace {
 
-// Parameters from an array with a pointer to each.
-CUresult pack(const ptx::Function& code, void** pointers, std::vector<std::byte>& out) {
-  out.assign(code.parameter_bytes, std::byte{0});
-  if (code.parameters.empty()) return CUDA_SUCCESS;
-  if (pointers == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (std::size_t i = 0; i < code.parameters.size(); ++i) {
-    const ptx::Parameter& parameter = code.parameters[i];
-    if (parameter.size == 0) continue;
-    if (pointers[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::memcpy(out.data() + parameter.offset, pointers[i], parameter.size);
-  }
-  return CUDA_SUCCESS;
-}
-
-// Parameters from one buffer, as the `extra` argument tells it.
-CUresult pack_extra(const ptx::Function& code, void** extra, std::vector<std::byte>& out) {
-  constexpr std::size_t kEntriesMax = 16;
-  const void* buffer = nullptr;
-  const std::size_t* size = nullptr;
-  for (std::size_t i = 0; i < kEntriesMax && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-      buffer = extra[i + 1];
-    } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
-      size = static_cast<const std::size_t*>(extra[i + 1]);
-    } else {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  if (buffer == nullptr && size == nullptr) {
-    return code.parameters.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  }
-  if (buffer == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Too little is filled up, too much does not fit.
-  if (*size > code.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  out.assign(code.parameter_bytes, std::byte{0});
-  std::memcpy(out.data(), buffer, *size);
-  return CUDA_SUCCESS;
-}
-
 CUresult launch(CUfunction handle, LaunchRequest request, CUstream stream_handle, void** pointers,
                 void** extra, bool packed = false) {
-  return with_stream(
+  return with_work(
       stream_handle, [&](Driver& driver, Context& context, const StreamOfCall& stream) -> CUresult {
         std::shared_ptr<Function> function;
         CUresult bad = find_function(driver, context, handle, true, function);
@@ -58,47 +19,13 @@ CUresult launch(CUfunction handle, LaunchRequest request, CUstream stream_handle
         }
         bad = check_launch(*function, request);
         if (bad != CUDA_SUCCESS) return bad;
-        if (pointers != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
         if (!packed) {
-          bad = extra != nullptr ? pack_extra(function->code(), extra, request.parameters)
-                                 : pack(function->code(), pointers, request.parameters);
+          bad = pack_parameters(function->code(), pointers, extra, request.parameters);
           if (bad != CUDA_SUCCESS) return bad;
         }
-        submit_launch(driver, stream.context, stream.stream, function, std::move(request));
-        return CUDA_SUCCESS;
+        request.handle = handle;
+        return submit_launch(driver, stream.context, stream.stream, function, std::move(request));
       });
-}
-
-// Attributes that change what runs; the others are hints, or need what is refused elsewhere.
-CUresult apply(const CUlaunchAttribute& attribute, LaunchRequest& request) {
-  switch (attribute.id) {
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-      request.cooperative = attribute.value.cooperative != 0;
-      return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-      request.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y,
-                         attribute.value.clusterDim.z};
-      return request.cluster[0] == 0 || request.cluster[1] == 0 || request.cluster[2] == 0
-                 ? CUDA_ERROR_INVALID_VALUE
-                 : CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      return CUDA_ERROR_NOT_SUPPORTED;
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
 }
 
 template <class Body>
@@ -169,8 +96,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   request.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
   request.shared_bytes = config->sharedMemBytes;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUresult bad = apply(config->attrs[i], request);
+    const CUresult bad = apply_attribute(config->attrs[i], request);
     if (bad != CUDA_SUCCESS) return with_context([bad](Driver&, Context&) { return bad; });
+    request.attributes.push_back(config->attrs[i]);
   }
   return launch(f, std::move(request), config->hStream, kernelParams, extra);
 }

@@ -37,7 +37,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
     if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
     return allocate(driver, context, bytesize, dptr);
   });
@@ -45,7 +45,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
     const bool good_element =
         ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16;
     if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0 || !good_element) {
@@ -70,6 +70,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
       if (const CUresult bad = current->fate()->error(); bad != CUDA_SUCCESS) return bad;
     }
     if (dptr == 0) return CUDA_SUCCESS;
+    if (const CUresult bad = check_unsafe(driver); bad != CUDA_SUCCESS) return bad;
     auto region = driver.regions().find(dptr);
     const bool ours = region && region->base == dptr &&
                       (region->kind == RegionKind::kDevice || region->kind == RegionKind::kPool);

@@ -7,7 +7,7 @@ namespace {
 
 CUresult run(CUdeviceptr to, std::size_t pitch, std::uint32_t value, std::uint32_t element,
              std::size_t width, std::size_t height, CUstream handle, bool blocking) {
-  return with_stream(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
+  return with_work(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
     FillRequest request;
     request.value = value;
     request.element_bytes = element;

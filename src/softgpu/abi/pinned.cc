@@ -47,7 +47,7 @@ void add(Driver& driver, Context& context, RegionKind kind, std::uint64_t base, 
 }
 
 CUresult allocate(void** out, std::size_t bytes, unsigned flags) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
     if (out == nullptr || (flags & ~kAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
     *out = nullptr;
     if (bytes == 0) return CUDA_SUCCESS;
@@ -77,7 +77,7 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
 }
 
 CUresult cuMemFreeHost(void* p) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
     if (p == nullptr) return CUDA_SUCCESS;
     const auto region = driver.regions().find(address_of(p));
     if (!region || region->base != address_of(p) || region->kind != RegionKind::kHost) {
@@ -112,7 +112,7 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
 }
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
     if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -137,7 +137,7 @@ CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemHostUnregister(void* p) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
     if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto region = driver.regions().find(address_of(p));
     if (!region) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -51,7 +51,8 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
     if (context != nullptr && context->fate()->error() != CUDA_SUCCESS) {
       return context->fate()->error();
     }
-    // What it still has to do goes on without a handle.
+    // What it still has to do goes on without a handle; a capture does not.
+    if (driver.graphs().capturing()) abandon_capture(driver, *stream);
     driver.streams().take(handle);
     return CUDA_SUCCESS;
   });
@@ -89,18 +90,19 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  return with_stream(
-      hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
-        if ((Flags & ~kWaitFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-        std::shared_ptr<Event> event;
-        if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
-        // External waits are for captures only.
-        if (Flags != 0) return CUDA_ERROR_ILLEGAL_STATE;
-        const auto recording = event->recording();
-        if (recording == nullptr || recording->ticket.reached()) return CUDA_SUCCESS;
-        stream.submit(Operation{[](CUresult) {}, {recording->ticket}, true});
-        return CUDA_SUCCESS;
-      });
+  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+    if ((Flags & ~kWaitFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    std::shared_ptr<Event> event;
+    if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
+    if (stream.stream->capturing() || event->capture() != nullptr || Flags != 0) {
+      return capture_wait(driver, stream.stream, stream.stream == stream.context->legacy(), hEvent,
+                          event, Flags != 0);
+    }
+    const auto recording = event->recording();
+    if (recording == nullptr || recording->ticket.reached()) return CUDA_SUCCESS;
+    stream.submit(Operation{[](CUresult) {}, {recording->ticket}, true});
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuStreamQuery(CUstream hStream) {
@@ -109,6 +111,10 @@ CUresult cuStreamQuery(CUstream hStream) {
   if (driver == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   StreamOfCall stream;
   if (const CUresult bad = find_stream(*driver, hStream, stream); bad != CUDA_SUCCESS) return bad;
+  if (driver->graphs().capturing()) {
+    const CUresult bad = check_wait(*driver, *stream.context, *stream.stream);
+    if (bad != CUDA_SUCCESS) return bad;
+  }
   if (!stream.context->idle(*stream.stream)) return CUDA_ERROR_NOT_READY;
   // Who learns that a kernel is done sees what it printed.
   driver->output().flush();
@@ -116,7 +122,7 @@ CUresult cuStreamQuery(CUstream hStream) {
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
-  return with_stream(hStream, [](Driver& driver, Context&, const StreamOfCall& stream) {
+  return with_wait(hStream, [](Driver& driver, Context&, const StreamOfCall& stream) {
     // The legacy stream's end is that of all streams that order themselves with it.
     if (stream.stream == stream.context->legacy()) {
       stream.submit([] {}).wait();
@@ -130,8 +136,11 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                              unsigned int flags) {
-  return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
+  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
     if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (stream.stream->capturing()) {
+      return capture_work(driver, *stream.stream, HostWork{nullptr, userData, callback, hStream});
+    }
     stream.submit(Operation{[hStream, callback, userData](CUresult status) {
                               const InHostFunction scope(InHostFunction::Kind::kCallback);
                               callback(hStream, status, userData);
@@ -143,8 +152,11 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
-  return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) -> CUresult {
+  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
     if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (stream.stream->capturing()) {
+      return capture_work(driver, *stream.stream, HostWork{fn, userData});
+    }
     stream.submit([fn, userData] {
       const InHostFunction scope(InHostFunction::Kind::kFunction);
       fn(userData);
@@ -210,36 +222,6 @@ CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
       return CUDA_ERROR_INVALID_VALUE;
     }
     stream.stream->set_attributes(attributes);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  return ask(hStream, captureStatus,
-             [](const StreamOfCall&) { return CU_STREAM_CAPTURE_STATUS_NONE; });
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t*, CUgraph*, const CUgraphNode**, size_t*) {
-  return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                   const CUgraphEdgeData**, size_t*) {
-  return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                cuuint64_t*) {
-  return cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  return with_driver([&](Driver&) -> CUresult {
-    if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-    CUstreamCaptureMode& own = thread_capture_mode();
-    std::swap(own, *mode);
     return CUDA_SUCCESS;
   });
 }

@@ -122,6 +122,12 @@ class Environment {
   // The device heap: malloc() and free() in kernels. 0: no memory. Addresses are 16-aligned.
   virtual std::uint64_t allocate(std::uint64_t bytes) = 0;
   virtual void release(std::uint64_t address) = 0;
+  // cudaGraphSetConditional; false where the graph that runs, if any, has no such handle.
+  virtual bool set_conditional(std::uint64_t handle, std::uint32_t value) {
+    static_cast<void>(handle);
+    static_cast<void>(value);
+    return false;
+  }
 };
 
 class Grid {

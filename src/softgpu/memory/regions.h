@@ -18,6 +18,7 @@ enum class RegionKind : std::uint8_t {
   kMapped,      // cuMemMap
   kHost,        // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister
+  kGraph,       // Of an allocation node.
 };
 
 // A set of device numbers (kDevicesMax = 64).

@@ -1,0 +1,114 @@
+#include "softgpu/graph_exec.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace flyt::softgpu {
+namespace {
+
+// The handle of a node on a cycle of the graph or of one within it; 0: there is none.
+std::uint64_t find_cycle(const Graph& graph) {
+  const std::vector<GraphNode*> order = graph.order();
+  if (order.size() != graph.nodes().size()) {
+    for (const auto& node : graph.nodes()) {
+      if (std::find(order.begin(), order.end(), node.get()) == order.end()) return node->handle;
+    }
+  }
+  for (const auto& node : graph.nodes()) {
+    std::uint64_t found = 0;
+    if (const auto* child = std::get_if<ChildWork>(&node->work)) found = find_cycle(*child->graph);
+    if (const auto* conditional = std::get_if<ConditionalWork>(&node->work)) {
+      for (const auto& body : conditional->bodies) found = std::max(found, find_cycle(*body));
+    }
+    if (found != 0) return found;
+  }
+  return 0;
+}
+
+// Every conditional handle belongs to exactly one node.
+bool conditionals_used_once(const Graph& graph) {
+  std::map<std::uint64_t, unsigned> uses;
+  for (const auto& [handle, conditional] : graph.conditionals()) uses[handle] = 0;
+  graph.each([&uses](const GraphNode& node) {
+    if (const auto* work = std::get_if<ConditionalWork>(&node.work)) ++uses[work->handle];
+    if (const auto* child = std::get_if<ChildWork>(&node.work)) {
+      for (const auto& [handle, conditional] : child->graph->conditionals()) {
+        uses.try_emplace(handle, 0);
+      }
+    }
+  });
+  return std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.second == 1; });
+}
+
+}  // namespace
+
+GraphExec::GraphExec(std::shared_ptr<Graph> graph, std::uint64_t flags)
+    : graph_(std::move(graph)), flags_(flags) {
+  graph_->each([this](GraphNode& node) { nodes_[node.handle] = &node; });
+  ++*graph_->instances;
+}
+
+GraphExec::~GraphExec() { --*graph_->instances; }
+
+CUresult GraphExec::make(const Graph& graph, std::uint64_t flags, std::shared_ptr<GraphExec>* out,
+                         std::uint64_t* error_node, CUgraphInstantiateResult* result) {
+  *error_node = 0;
+  if (const std::uint64_t node = find_cycle(graph); node != 0) {
+    *error_node = node;
+    *result = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!conditionals_used_once(graph)) {
+    *result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Their memory is at one address: it cannot be there twice.
+  if (graph.has_memory() && *graph.instances != 0) {
+    *result = CUDA_GRAPH_INSTANTIATE_ERROR;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  *out = std::unique_ptr<GraphExec>(new GraphExec(graph.clone(nullptr), flags));
+  *result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+GraphNode* GraphExec::node(std::uint64_t handle) const {
+  const auto found = nodes_.find(handle);
+  return found == nodes_.end() ? nullptr : found->second;
+}
+
+const std::shared_ptr<const GraphPlan>& GraphExec::plan() {
+  if (plan_ == nullptr) plan_ = GraphPlan::make(*graph_);
+  return plan_;
+}
+
+// What lives of an earlier launch is in the way of the next, unless that shall free it.
+CUresult GraphExec::check_memory() {
+  for (const auto& allocation : plan()->allocations()) {
+    if (!allocation->memory().back({allocation})) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult GraphExec::prepare(Driver&) { return check_memory(); }
+
+CUresult GraphExec::launch(Driver& driver, const std::shared_ptr<Context>& context,
+                           Stream& stream) {
+  std::map<std::uint64_t, std::shared_ptr<Context>> contexts;
+  for (const std::uint64_t handle : plan()->contexts()) {
+    auto found = driver.contexts().find(handle);
+    if (found == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (const CUresult bad = found->fate()->error(); bad != CUDA_SUCCESS) return bad;
+    contexts[handle] = std::move(found);
+  }
+  if (const CUresult bad = check_memory(); bad != CUDA_SUCCESS) return bad;
+  const auto run = std::make_shared<GraphRun>(driver, plan(), context, std::move(contexts));
+  Operation operation{[run](CUresult) { run->run(); }, {}, true};
+  // One executable graph runs once at a time, whatever streams it is launched into.
+  if (!last_launch_.reached()) operation.after.push_back(last_launch_);
+  last_launch_ = context->submit(stream, std::move(operation));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace flyt::softgpu

@@ -1,0 +1,50 @@
+// GraphExec: an executable graph: what cuGraphInstantiate makes and cuGraphLaunch runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "softgpu/graph.h"
+#include "softgpu/graph_plan.h"
+
+namespace flyt::softgpu {
+
+// Guarded by the GraphStore's mutex.
+class GraphExec {
+ public:
+  // `error_node`: the handle of the node that stands in the way, or 0.
+  static CUresult make(const Graph& graph, std::uint64_t flags, std::shared_ptr<GraphExec>* out,
+                       std::uint64_t* error_node, CUgraphInstantiateResult* result);
+  ~GraphExec();
+  GraphExec(const GraphExec&) = delete;
+  GraphExec& operator=(const GraphExec&) = delete;
+
+  std::uint64_t flags() const { return flags_; }
+  const Graph& graph() const { return *graph_; }
+  // By the handle of the node it was made from; null where it has none of it.
+  GraphNode* node(std::uint64_t handle) const;
+  // A node was changed: later launches run a new plan.
+  void changed() { plan_ = nullptr; }
+
+  // Takes over the parameters of another graph of the same shape.
+  CUresult update(const Graph& graph, CUgraphExecUpdateResultInfo* info);
+
+  // After its last launch, behind what the stream has to do. The stream is not capturing.
+  CUresult launch(Driver& driver, const std::shared_ptr<Context>& context, Stream& stream);
+  // Makes ready what a launch would have to.
+  CUresult prepare(Driver& driver);
+
+ private:
+  GraphExec(std::shared_ptr<Graph> graph, std::uint64_t flags);
+  const std::shared_ptr<const GraphPlan>& plan();
+  CUresult check_memory();
+
+  const std::shared_ptr<Graph> graph_;
+  const std::uint64_t flags_;
+  std::map<std::uint64_t, GraphNode*> nodes_;
+  std::shared_ptr<const GraphPlan> plan_;
+  Ticket last_launch_;
+};
+
+}  // namespace flyt::softgpu

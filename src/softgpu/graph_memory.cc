@@ -1,0 +1,144 @@
+#include "softgpu/graph_memory.h"
+
+#include <algorithm>
+
+#include "softgpu/device.h"
+
+namespace flyt::softgpu {
+
+GraphAllocation::~GraphAllocation() { memory_.forget(*this); }
+
+std::shared_ptr<GraphAllocation> GraphMemory::make(std::uint64_t bytes, DeviceSet peers) {
+  const std::uint64_t size = allocation_bytes(bytes);
+  if (size == 0 || size > device_.memory().limit()) return nullptr;
+  const auto address = device_.memory().place(size);
+  if (!address) return nullptr;
+  Region region;
+  region.kind = RegionKind::kGraph;
+  region.base = *address;
+  region.size = bytes;
+  region.device = device_.number();
+  region.readers = device_set(device_.number()) | peers;
+  region.writers = region.readers;
+  regions_.add(region);
+  return std::make_shared<GraphAllocation>(*this, *address, bytes);
+}
+
+bool GraphMemory::back(const std::vector<std::shared_ptr<GraphAllocation>>& allocations) {
+  const Lock lock(mutex_);
+  std::uint64_t wanted = 0;
+  for (const auto& each : allocations) {
+    if (!each->backed_) wanted += allocation_bytes(each->bytes_);
+  }
+  if (wanted == 0) return true;
+  if (!device_.memory().charge(wanted)) return false;
+  for (const auto& each : allocations) {
+    each->backed_ = true;
+    backed_[each->address_] = each.get();
+  }
+  reserved_ += wanted;
+  reserved_high_ = std::max(reserved_high_, reserved_);
+  return true;
+}
+
+void GraphMemory::begin_launch(const std::vector<std::shared_ptr<GraphAllocation>>& allocations) {
+  const Lock lock(mutex_);
+  for (const auto& each : allocations) ++each->launches_;
+}
+
+void GraphMemory::end_launch(const std::vector<std::shared_ptr<GraphAllocation>>& allocations) {
+  const Lock lock(mutex_);
+  for (const auto& each : allocations) --each->launches_;
+}
+
+bool GraphMemory::allocate(const std::shared_ptr<GraphAllocation>& allocation) {
+  const Lock lock(mutex_);
+  if (!living_.emplace(allocation->address_, allocation).second) return false;
+  used_ += allocation_bytes(allocation->bytes_);
+  used_high_ = std::max(used_high_, used_);
+  return true;
+}
+
+bool GraphMemory::release(std::uint64_t address) {
+  std::shared_ptr<GraphAllocation> gone;  // Destroyed without the lock.
+  const Lock lock(mutex_);
+  const auto found = living_.find(address);
+  if (found == living_.end()) return false;
+  gone = std::move(found->second);
+  living_.erase(found);
+  used_ -= allocation_bytes(gone->bytes_);
+  return true;
+}
+
+bool GraphMemory::living(std::uint64_t address) const {
+  const Lock lock(mutex_);
+  return living_.contains(address);
+}
+
+void GraphMemory::trim() {
+  const Lock lock(mutex_);
+  for (auto at = backed_.begin(); at != backed_.end();) {
+    GraphAllocation& each = *at->second;
+    if (each.launches_ != 0 || living_.contains(each.address_)) {
+      ++at;
+      continue;
+    }
+    const std::uint64_t size = allocation_bytes(each.bytes_);
+    device_.memory().uncharge(size);
+    reserved_ -= size;
+    each.backed_ = false;
+    at = backed_.erase(at);
+  }
+}
+
+CUresult GraphMemory::attribute(CUgraphMem_attribute attribute, std::uint64_t* value) const {
+  const Lock lock(mutex_);
+  switch (attribute) {
+    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+      *value = used_;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+      *value = used_high_;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      *value = reserved_;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+      *value = reserved_high_;
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult GraphMemory::reset(CUgraphMem_attribute attribute) {
+  const Lock lock(mutex_);
+  switch (attribute) {
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+      used_high_ = used_;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+      reserved_high_ = reserved_;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      break;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+void GraphMemory::forget(GraphAllocation& allocation) {
+  const std::uint64_t size = allocation_bytes(allocation.bytes_);
+  {
+    const Lock lock(mutex_);
+    backed_.erase(allocation.address_);
+    if (allocation.backed_) {
+      device_.memory().uncharge(size);
+      reserved_ -= size;
+    }
+  }
+  if (regions_.remove(allocation.address_, RegionKind::kGraph)) {
+    device_.memory().unplace(allocation.address_, size);
+  }
+}
+
+}  // namespace flyt::softgpu
