@@ -136,6 +136,8 @@ def check_attributes(api, call, exports):
     for name in ("same", "answer"):
         if name in attrs and call.cls != "local":
             raise ApiError(where, f"{name} is for local calls; {call.name} is {call.cls}")
+    if "sync_point" in attrs and call.cls not in ("sync", "post"):
+        raise ApiError(where, f"sync_point is for calls that wait; {call.name} is {call.cls}")
     if "later" in attrs and not call.server_hook:
         raise ApiError(where, "later needs a server hook, which answers when it is ready")
     if "same" in attrs:

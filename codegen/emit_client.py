@@ -1,5 +1,6 @@
-"""Writes the client library's side: client/SUBJECT.cc, an extern "C" function for every export,
-and client/hooks_SUBJECT.h, the bodies that are written by hand."""
+"""Writes the client library's side: client/SUBJECT.cc, an extern "C" function for every export;
+client/hooks_SUBJECT.h, the bodies that are written by hand; client/exports.h and .cc, the list of
+exports by which calls are traced."""
 
 from emit_types import parameter_list
 from layout import resolve
@@ -12,6 +13,7 @@ HEAD = """\
 
 #include "client/call.h"
 #include "client/hooks_{subject}.h"
+#include "client/trace.h"
 #include "commands/{subject}.h"
 #include "cuda/default_stream.h"
 #include "cuda/functions.h"
@@ -158,7 +160,7 @@ def body(api, call):
     if call.cls == "refused":
         return [f"  return client::refused(\"{call.name}\", \"{call.reason}\");"]
     if call.has("same"):
-        return [wrap_call(f"  return {call.attrs['same']}(", arguments, ");", "      ")]
+        return [wrap_call(f"  return ::{call.attrs['same']}(", arguments, ");", "      ")]
     if call.has("answer"):
         return [enter(call), f"  return {call.attrs['answer']};"]
     if call.client_hook:
@@ -166,28 +168,97 @@ def body(api, call):
     return body_on_wire(api, call)
 
 
-def head(call, name):
+def head(call, name, used):
     """The first line of a definition; parameters that a body does not use stay unnamed."""
-    used = not (call.cls == "refused" or call.has("answer")) or name != call.name
     params = parameter_list(call) if used else [str(param.type) for param in call.params]
     return wrap_call(f"CUresult {name}(", params, ") {")
 
 
-def variant(call, suffix):
-    """The export whose stream 0 is the calling thread's own default stream."""
-    return [head(call, f"{call.name}_{suffix}"),
+def uses_parameters(call):
+    return not (call.cls == "refused" or call.has("answer"))
+
+
+def variant_body(call, suffix, callee):
+    """The function whose stream 0 is the calling thread's own default stream."""
+    return [head(call, f"{call.name}_{suffix}", True),
             "  const flyt::cuda::PerThreadDefaultStream scope;",
-            wrap_call(f"  return {call.name}(", argument_names(call), ");", "      "), "}", ""]
+            wrap_call(f"  return {callee}(", argument_names(call), ");", "      "), "}", ""]
+
+
+def export(call, name):
+    """What a program calls: the body, or the body under the eyes of the trace."""
+    arguments = argument_names(call)
+    return [head(call, name, True), "  if (client::tracing()) [[unlikely]] {",
+            wrap_call(f"    return client::traced<bodies::{name}>(",
+                      [f"client::Export::{name}"] + arguments, ");", "        "),
+            "  }", wrap_call(f"  return bodies::{name}(", arguments, ");", "      "), "}", ""]
 
 
 def source(api, subject):
     out = [banner(f"Exports of {api.files[subject]}, client side."),
-           HEAD.format(subject=subject), "extern \"C\" {", ""]
+           HEAD.format(subject=subject), "namespace {", "namespace bodies {", ""]
     for call in api.calls_of(subject):
-        out += [f"// {call.where}", head(call, call.name)] + body(api, call) + ["}", ""]
+        out += [f"// {call.where}", head(call, call.name, uses_parameters(call))]
+        out += body(api, call) + ["}", ""]
         for suffix in call.variants:
-            out += [f"// {call.where}"] + variant(call, suffix)
+            out += [f"// {call.where}"] + variant_body(call, suffix, f"bodies::{call.name}")
+    out += ["}  // namespace bodies", "}  // namespace", "", "extern \"C\" {", ""]
+    for call in api.calls_of(subject):
+        for name in call.exports:
+            out += [f"// {call.where}"] + export(call, name)
     return "\n".join(out + ["}  // extern \"C\""]) + "\n"
+
+
+EXPORTS_HEADER = """\
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace flyt::client {{
+
+enum class Export : std::uint16_t {{
+{names}
+}};
+
+struct ExportFacts {{
+  std::string_view name;
+  bool sync_point = false;  // Waiting is what a program calls it for.
+}};
+
+// By Export.
+std::span<const ExportFacts> export_facts();
+
+}}  // namespace flyt::client
+"""
+
+EXPORTS_SOURCE = """\
+#include "client/exports.h"
+
+namespace flyt::client {{
+
+std::span<const ExportFacts> export_facts() {{
+  static constexpr ExportFacts kFacts[] = {{
+{rows}
+  }};
+  return kFacts;
+}}
+
+}}  // namespace flyt::client
+"""
+
+
+def exports_list(api):
+    """client/exports.h and .cc."""
+    named = [(name, call) for call in api.calls for name in call.exports]
+    rows = [f"      {{\"{name}\", {'true' if call.has('sync_point') else 'false'}}},"
+            for name, call in named]
+    names = [f"  {name}," for name, _ in named]
+    return {"client/exports.h": banner("The exports, by number.") + "\n" +
+            EXPORTS_HEADER.format(names="\n".join(names)),
+            "client/exports.cc": banner("What is known of each export.") + "\n" +
+            EXPORTS_SOURCE.format(rows="\n".join(rows))}
 
 
 def hooks_header(api, subject):
@@ -203,7 +274,7 @@ def hooks_header(api, subject):
 
 
 def files(api):
-    found = {}
+    found = exports_list(api)
     for subject in api.subjects:
         found[f"client/hooks_{subject}.h"] = hooks_header(api, subject)
         if api.calls_of(subject):

@@ -1,7 +1,7 @@
 """Writes what concerns exports as such: driver/table.h and .cc, a function pointer per export;
 the software GPU's weak exports; the rows of cuGetProcAddress; the linker's export lists."""
 
-from emit_client import argument_names, variant
+from emit_client import argument_names, variant_body
 from emit_types import parameter_list
 from names import base_name
 from text import banner, wrap_call
@@ -138,7 +138,7 @@ def variants_source(api):
            "extern \"C\" {", ""]
     for call in api.calls:
         for suffix in call.variants:
-            out += [f"// {call.where}"] + variant(call, suffix)
+            out += [f"// {call.where}"] + variant_body(call, suffix, call.name)
     return "\n".join(out + ["}  // extern \"C\""]) + "\n"
 
 

@@ -13,7 +13,7 @@ from names import camel
 CLASSES = ("sync", "post", "cached", "local", "refused")
 TYPE_WORDS = ("constant", "alias", "address", "handle", "enum", "struct", "union", "callback")
 BUILTIN_WORDS = {"void", "char", "signed", "unsigned", "short", "int", "long", "float", "double"}
-CALL_FLAGS = {"slow", "later", "noctx", "before_init", "in_callback"}
+CALL_FLAGS = {"slow", "later", "noctx", "before_init", "in_callback", "sync_point"}
 CALL_VALUES = {"hook", "ptsz", "ptds", "proc", "same", "answer", "via"}
 COMMAND_FLAGS = {"slow", "later"}
 WIRE_SCALARS = {

@@ -21,7 +21,8 @@ from model import ApiError  # noqa: E402
 
 GOLDEN = os.path.join(HERE, "golden")
 SHOWN = ("cuda/types.h", "cuda/functions.h", "cuda/proc_address_rows.cc", "commands/sample.h",
-         "client/sample.cc", "client/hooks_sample.h", "server/sample.cc", "server/hooks_sample.h",
+         "client/sample.cc", "client/hooks_sample.h", "client/exports.h",
+         "client/exports.cc", "server/sample.cc", "server/hooks_sample.h",
          "server/handlers.cc", "driver/table.h", "softgpu/weak.cc", "softgpu/variants.cc",
          "docs/coverage.md")
 

@@ -10,6 +10,7 @@
 
 #include "client/call.h"
 #include "client/hooks_sample.h"
+#include "client/trace.h"
 #include "commands/sample.h"
 #include "cuda/default_stream.h"
 #include "cuda/functions.h"
@@ -29,6 +30,8 @@ struct World {
   CUresult entered = CUDA_SUCCESS;
   flyt::client::Needs needed{};
   bool per_thread = false;
+  bool tracing = false;
+  std::vector<std::string> traced;
   unsigned next = 1;
   flyt::driver::Table driver;
 };
@@ -55,6 +58,9 @@ PerThreadDefaultStream::~PerThreadDefaultStream() { per_thread_scope = before_; 
 }  // namespace flyt::cuda
 
 namespace flyt::client {
+
+bool tracing() { return world().tracing; }
+std::vector<std::string>& traced_calls() { return world().traced; }
 
 CUresult enter(Needs needs) {
   world().needed = needs;
@@ -195,6 +201,17 @@ class Loopback : public testing::Test {
 TEST_F(Loopback, MakesHandlesAtTheClientAndBindsThemAtTheServer) {
   EXPECT_EQ(world().server_things.at(thing_), thing_at(1600 + 16 * 7));
   EXPECT_EQ(world().needed, flyt::client::Needs::kContext);
+}
+
+TEST_F(Loopback, ATraceSeesEveryExportUnderItsOwnName) {
+  world().tracing = true;
+  std::size_t limit = 0;
+  EXPECT_EQ(sampleFill_ptsz(64, 1, 3, thing_), CUDA_SUCCESS);
+  EXPECT_TRUE(world().per_thread);
+  EXPECT_EQ(sampleDream(nullptr, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(sampleLimit(&limit, Kind{}), CUDA_SUCCESS);
+  EXPECT_EQ(world().traced,
+            (std::vector<std::string>{"sampleFill_ptsz", "sampleDream", "sampleLimit"}));
 }
 
 TEST_F(Loopback, ForgetsAHandleThatTheServerCouldNotMake) {

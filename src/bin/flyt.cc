@@ -5,7 +5,9 @@
 
 #include "control/cli/completion.h"
 #include "control/cli/launcher.h"
+#include "control/cli/trace.h"
 #include "control/client/server_info.h"
+#include "trace/recording.h"
 
 namespace {
 
@@ -13,6 +15,7 @@ constexpr char kFooter[] =
     "\nExamples:\n"
     "  flyt run --server tcp://gpu-host:7700 -- python train.py\n"
     "  flyt run --server unix:///run/flyt.sock -- ./a.out 100\n"
+    "  flyt trace --server tcp://gpu-host:7700 --chrome trace.json -- python train.py\n"
     "  flyt server-info --server tcp://gpu-host:7700 --json\n"
     "  source <(flyt completion bash)\n";
 
@@ -21,11 +24,57 @@ int fail(const flyt::Error& error, int status) {
   return status;
 }
 
+constexpr char kTraceFooter[] =
+    "\nThe report goes to stderr when the program has ended, however it did. Programs started\n"
+    "otherwise record their calls where FLYT_TRACE=PREFIX is set, in PREFIX.PID.\n"
+    "\nExamples:\n"
+    "  flyt trace --server tcp://gpu-host:7700 -- ./a.out\n"
+    "  flyt trace --json --output calls.json -- python train.py\n"
+    "  flyt trace --chrome trace.json -- ./a.out        open it at ui.perfetto.dev\n"
+    "  flyt trace --server 'tcp://gpu-host:7700?delay=5ms' -- ./a.out\n"
+    "  flyt trace --read /tmp/calls.4711 --read /tmp/calls.4712\n";
+
 int server_info(const std::string& url, bool json) {
   const auto info = flyt::control::greet(url);
   if (!info) return fail(info.error(), EXIT_FAILURE);
   std::cout << flyt::control::describe(*info, json);
   return EXIT_SUCCESS;
+}
+
+int trace_program(const flyt::cli::TraceOptions& options) {
+  if (options.recordings.empty() == options.run.command.empty()) {
+    return fail({flyt::ErrorCode::kInvalid, "trace takes a program behind --, or --read FILE"},
+                flyt::cli::kExitNotStarted);
+  }
+  const flyt::Result<int> status = flyt::cli::trace(options);
+  return status ? *status : fail(status.error(), flyt::cli::kExitNotStarted);
+}
+
+void add_run_options(CLI::App& command, flyt::cli::RunOptions& options) {
+  command
+      .add_option("--server", options.server,
+                  "unix:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if missing")
+      ->type_name("URL");
+  command.add_flag("--verbose", options.verbose, "Say what happens on stderr");
+}
+
+CLI::App* add_trace(CLI::App& app, flyt::cli::TraceOptions& options) {
+  CLI::App* trace = app.add_subcommand("trace", "Run a program and tell what it called");
+  trace->footer(kTraceFooter);
+  add_run_options(*trace, options.run);
+  trace->add_flag("--json", options.json, "The report as one JSON object");
+  trace->add_option("--output", options.output, "Where the report goes")->type_name("FILE");
+  trace->add_option("--chrome", options.chrome, "Also a trace-event file, for Perfetto")
+      ->type_name("FILE");
+  trace->add_option("--events", options.events_max, "Calls that it holds of each process")
+      ->check(CLI::Range(std::uint64_t{1}, flyt::trace::kEventsMax))
+      ->capture_default_str();
+  trace->add_option("--read", options.recordings, "Report on a recording; runs nothing")
+      ->type_name("FILE");
+  trace->add_option("command", options.run.command, "The program and its arguments, after --")
+      ->type_name("PROGRAM ARGS");
+  trace->positionals_at_end();
+  return trace;
 }
 
 int version(bool json) {
@@ -46,15 +95,14 @@ int main(int argc, char** argv) {
   std::string shell;
 
   CLI::App* run = app.add_subcommand("run", "Run a program with the GPU of a server");
-  run->add_option("--server", options.server,
-                  "unix:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if missing")
-      ->type_name("URL");
-  run->add_flag("--verbose", options.verbose, "Say what happens on stderr");
+  add_run_options(*run, options);
   run->add_option("command", options.command, "The program and its arguments, after --")
       ->required()
       ->type_name("PROGRAM ARGS");
   run->positionals_at_end();
 
+  flyt::cli::TraceOptions traced;
+  CLI::App* trace = add_trace(app, traced);
   CLI::App* info = app.add_subcommand("server-info", "Show what a server says about itself");
   info->add_option("--server", url, "unix:///PATH or tcp://HOST:PORT")
       ->envname("FLYT_SERVER")
@@ -68,6 +116,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   if (*run) return fail(flyt::cli::run(options), flyt::cli::kExitNotStarted);
+  if (*trace) return trace_program(traced);
   if (*info) return server_info(url, json);
   if (*about) return version(json);
   std::cout << flyt::cli::completion_script(shell);

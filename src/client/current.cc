@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "client/context.h"
 #include "client/session.h"
+#include "client/trace.h"
 
 namespace flyt::client {
 namespace {
@@ -85,6 +86,7 @@ CUresult open_session() {
   options.connect_timeout = connect_timeout();
   options.log_level = level;
   options.channel.reply_spin = kReplySpin;
+  options.channel.observer = trace_observer();
   auto session = Session::open(options);
   if (!session) {
     log.warn("no session with the GPU server", {{"url", url}, {"why", session.error().message}});

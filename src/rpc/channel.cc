@@ -50,16 +50,38 @@ ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire
       welcome_(std::move(welcome)),
       pushes_(pushes),
       clock_(*options.clock),
+      observer_(options.observer),
       loss_(*connection_, pushes),
       ledger_(limits),
       inbox_(*connection_, ledger_, deliveries_, pushes, loss_, clock_,
              spin_on(4, options.reply_spin)),
       outbox_(*connection_, ledger_, inbox_, loss_, clock_, spin_on(2, options.sender_spin),
               options.send_buffer_bytes),
-      background_(*connection_, inbox_, deliveries_, loss_, clock_) {}
+      background_(*connection_, inbox_, deliveries_, loss_, clock_) {
+  if (observer_ != nullptr) loss_.watch();
+}
 
 void ChannelCore::begin(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
                         Answer answer, Post& post) {
+  if (loss_.notable()) [[unlikely]] {
+    begin_watched(op, payload_bytes, context, answer, post);
+  } else {
+    begin_at_once(op, payload_bytes, context, answer, post);
+  }
+}
+
+void ChannelCore::begin_watched(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
+                                Answer answer, Post& post) {
+  if (loss_.lost()) return;
+  const Instant start = clock_.now();
+  begin_at_once(op, payload_bytes, context, answer, post);
+  if (post.core_ == nullptr || observer_ == nullptr) return;
+  observer_->on_command(op, post.slot_.sequence, wire::kHeaderBytes + payload_bytes,
+                        clock_.now() - start);
+}
+
+inline void ChannelCore::begin_at_once(std::uint16_t op, std::size_t payload_bytes,
+                                       std::uint32_t context, Answer answer, Post& post) {
   if (!outbox_.open(payload_bytes, post.slot_)) return;
   post.core_ = this;
   post.writer_ = Writer(post.slot_.frame.subspan(wire::kHeaderBytes));
@@ -90,13 +112,30 @@ Status ChannelCore::call(Post& post, Reply& reply) {
   outbox_.publish(post.slot_, {post.op_, post.context_, Answer::kReply}, post.writer_.used(),
                   false);
   outbox_.flush();
-  return wait_for_reply(waiter);
+  return wait_for_reply(waiter, post.op_);
 }
 
-Status ChannelCore::wait_for_reply(Waiter& waiter) {
+Status ChannelCore::wait_for_reply(Waiter& waiter, std::uint16_t op) {
   calls_.fetch_add(1, std::memory_order_relaxed);
-  if (inbox_.wait(waiter)) return {};
-  return loss_.error();
+  const Instant start = observer_ == nullptr ? Instant{} : clock_.now();
+  if (!inbox_.wait(waiter)) return loss_.error();
+  if (observer_ != nullptr) {
+    const std::size_t bytes =
+        wire::kHeaderBytes + sizeof(wire::ReplyPrefix) + waiter.reply->fields().size();
+    observer_->on_answer(op, bytes, clock_.now() - start);
+  }
+  return {};
+}
+
+bool ChannelCore::send_bulk(const CommandKey& key, Bytes fields, std::span<const Bytes> data,
+                            Waiter* waiter, std::uint64_t& sequence) {
+  if (observer_ == nullptr) return outbox_.send_bulk(key, fields, data, waiter, sequence);
+  const Instant start = clock_.now();
+  if (!outbox_.send_bulk(key, fields, data, waiter, sequence)) return false;
+  std::size_t bytes = wire::kHeaderBytes + fields.size();
+  for (const Bytes& piece : data) bytes += piece.size();
+  observer_->on_command(key.op, sequence, bytes, clock_.now() - start);
+  return true;
 }
 
 Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connection> connection,
@@ -147,7 +186,7 @@ Status Channel::call(Post post, Reply& reply) {
 Result<std::uint64_t> Channel::post_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
                                          std::span<const Bytes> data) {
   std::uint64_t sequence = 0;
-  if (core_->outbox_.send_bulk({op, context, Answer::kNone}, fields, data, nullptr, sequence)) {
+  if (core_->send_bulk({op, context, Answer::kNone}, fields, data, nullptr, sequence)) {
     return sequence;
   }
   return core_->loss_.error();
@@ -160,16 +199,18 @@ Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
   std::uint64_t sequence = 0;
   const CommandKey key{op, context, Answer::kReply};
   // Once enrolled the waiter has to be waited for, sent or not: the reader knows its address.
-  const bool sent = core_->outbox_.send_bulk(key, fields, data, &waiter, sequence);
+  const bool sent = core_->send_bulk(key, fields, data, &waiter, sequence);
   if (!sent && !waiter.enrolled) return core_->loss_.error();
-  return core_->wait_for_reply(waiter);
+  return core_->wait_for_reply(waiter, op);
 }
 
 Delivery Channel::expect(const Destination& destination) {
+  if (core_->observer_ != nullptr) core_->observer_->on_expected(destination.bytes());
   return Delivery(core_.get(), core_->deliveries_.expect(destination, false));
 }
 
 std::uint64_t Channel::expect_detached(const Destination& destination) {
+  if (core_->observer_ != nullptr) core_->observer_->on_expected(destination.bytes());
   const std::uint64_t id = core_->deliveries_.expect(destination, true);
   if (!lost()) core_->background_.expect(0);
   return id;

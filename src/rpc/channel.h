@@ -32,6 +32,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "rpc/observer.h"
 #include "transport/transport.h"
 #include "wire/frame.h"
 #include "wire/hello.h"
@@ -167,6 +168,8 @@ struct ChannelOptions {
   // How long a waiting call looks for its reply before it sleeps; not on machines with fewer than
   // four cores, where it would keep others from working. Halves the time of a short call.
   Duration reply_spin = std::chrono::microseconds(50);
+  // Sees all commands but the channel's own; may be null, and then costs nothing.
+  CommandObserver* observer = nullptr;
   // Bytes of commands that wait to be written to the socket.
   std::size_t send_buffer_bytes = 1 * kMiB;
 };

@@ -25,12 +25,15 @@ class ChannelCore {
   void commit(Post& post) NO_THREAD_SAFETY_ANALYSIS;
   void cancel(Post& post) NO_THREAD_SAFETY_ANALYSIS;
   Status call(Post& post, Reply& reply) NO_THREAD_SAFETY_ANALYSIS;
-  Status wait_for_reply(Waiter& waiter);
+  Status wait_for_reply(Waiter& waiter, std::uint16_t op);
+  bool send_bulk(const CommandKey& key, Bytes fields, std::span<const Bytes> data, Waiter* waiter,
+                 std::uint64_t& sequence);
 
   const std::unique_ptr<transport::Connection> connection_;
   const wire::Welcome welcome_;
   PushHandler& pushes_;
   const Clock& clock_;
+  CommandObserver* const observer_;
   Loss loss_;
   Ledger ledger_;
   Deliveries deliveries_;
@@ -38,6 +41,12 @@ class ChannelCore {
   Outbox outbox_;
   BackgroundReader background_;
   std::atomic<std::uint64_t> calls_{0};
+
+ private:
+  void begin_at_once(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
+                     Answer answer, Post& post) NO_THREAD_SAFETY_ANALYSIS;
+  void begin_watched(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
+                     Answer answer, Post& post);
 };
 
 }  // namespace flyt::rpc

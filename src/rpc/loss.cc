@@ -12,7 +12,7 @@ void Loss::declare(Error error) {
     error_ = error;
   }
   pushes_.on_lost(error);
-  lost_.store(true, std::memory_order_release);
+  state_.fetch_or(kLost, std::memory_order_release);
   connection_.shut_down();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "base/annotations.h"
@@ -17,7 +18,12 @@ class Loss {
   Loss(transport::Connection& connection, PushHandler& pushes)
       : connection_(connection), pushes_(pushes) {}
 
-  bool lost() const { return lost_.load(std::memory_order_acquire); }
+  bool lost() const { return (state_.load(std::memory_order_acquire) & kLost) != 0; }
+
+  // The session is lost, or somebody watches what is sent: one load and one test for posting, which
+  // else goes on at once.
+  bool notable() const { return state_.load(std::memory_order_acquire) != 0; }
+  void watch() { state_.fetch_or(kWatched); }
 
   // The first reason stays. Tells the handler, then shuts the connection down, which wakes
   // whoever reads, writes or waits there; the reader in turn wakes those that wait for it.
@@ -32,7 +38,7 @@ class Loss {
   // In the child after a fork: no lock is taken and nobody is told.
   void abandon() {
     abandoned_.store(true);
-    lost_.store(true);
+    state_.fetch_or(kLost);
   }
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
@@ -41,7 +47,9 @@ class Loss {
  private:
   transport::Connection& connection_;
   PushHandler& pushes_;
-  std::atomic<bool> lost_{false};
+  static constexpr std::uint8_t kLost = 1;
+  static constexpr std::uint8_t kWatched = 2;
+  std::atomic<std::uint8_t> state_{0};
   std::atomic<bool> abandoned_{false};
   mutable Mutex mutex_;
   bool declared_ GUARDED_BY(mutex_) = false;

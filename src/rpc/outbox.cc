@@ -58,7 +58,6 @@ void Outbox::stop() {
 
 bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
   FLYT_ASSERT(payload_bytes <= wire::kPostPayloadBytesMax);
-  if (loss_.lost()) return false;
   const std::size_t frame_bytes = wire::kHeaderBytes + payload_bytes;
   post_role_.take();
   const bool credits = ledger_.covers(next_sequence_, frame_bytes) || wait_for_credits(frame_bytes);

@@ -40,7 +40,8 @@ class Outbox {
   void stop();
 
   // Takes the post lock and finds space for a frame; waits for credits and space if need be. False
-  // (and no lock held) when the session is lost. publish() or cancel() must follow.
+  // (and no lock held) when the session is lost, which the caller has looked at just before.
+  // publish() or cancel() must follow.
   bool open(std::size_t payload_bytes, Slot& slot) TRY_ACQUIRE(true, post_role_);
 
   // Completes the frame with its header and lets the sender have it; releases the post lock.

@@ -7,19 +7,20 @@ import re
 ALLOWED = {
     'base': set(),
     'cuda': {'base'},
+    'trace': {'base'},
     'wire': {'base'},
     'transport': {'base'},
     'rpc': {'base', 'wire', 'transport'},
     'driver': {'base', 'cuda'},
     'softgpu': {'base', 'cuda'},
     'store': {'base', 'cuda', 'driver'},
-    'client': {'base', 'cuda', 'wire', 'transport', 'rpc', 'commands'},
+    'client': {'base', 'cuda', 'trace', 'wire', 'transport', 'rpc', 'commands'},
     'server': {'base', 'cuda', 'wire', 'transport', 'rpc', 'driver', 'store', 'commands'},
-    'control': {'base', 'wire', 'transport', 'rpc'},
+    'control': {'base', 'trace', 'wire', 'transport', 'rpc'},
 }
 NARROWER = {
     'control/cluster': {'base', 'control'},
-    'control/cli': {'base', 'control', 'transport'},
+    'control/cli': {'base', 'control', 'trace', 'transport'},
 }
 OURS = set(ALLOWED) | {'commands', 'bin', 'tests', 'bench'}
 

@@ -13,10 +13,16 @@ constexpr std::string_view kBash = R"(_flyt() {
   done
   case ${COMP_WORDS[1]} in
     run) COMPREPLY=($(compgen -W "--server --verbose --help --" -- "$word")) ;;
+    trace)
+      case ${COMP_WORDS[COMP_CWORD-1]} in
+        --output|--chrome|--read) COMPREPLY=($(compgen -f -- "$word")) ;;
+        *) COMPREPLY=($(compgen -W "--server --verbose --json --output --chrome --events --read
+             --help --" -- "$word")) ;;
+      esac ;;
     server-info) COMPREPLY=($(compgen -W "--server --json --help" -- "$word")) ;;
     version) COMPREPLY=($(compgen -W "--json --help" -- "$word")) ;;
     completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
-    *) COMPREPLY=($(compgen -W "run server-info version completion --help" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "run trace server-info version completion --help" -- "$word")) ;;
   esac
 }
 complete -F _flyt flyt
@@ -25,7 +31,7 @@ complete -F _flyt flyt
 constexpr std::string_view kZsh = R"(#compdef flyt
 _flyt() {
   local -a commands
-  commands=(run server-info version completion)
+  commands=(run trace server-info version completion)
   if (( CURRENT == 2 )); then
     _describe command commands
     return
@@ -33,6 +39,10 @@ _flyt() {
   case $words[2] in
     run) _arguments '--server[address of the GPU server]:url:' '--verbose[say what happens]' \
            '*::program:_normal' ;;
+    trace) _arguments '--server[address of the GPU server]:url:' '--verbose[say what happens]' \
+             '--json[as JSON]' '--output[where the report goes]:file:_files' \
+             '--chrome[a trace-event file]:file:_files' '--events[calls that it holds]:number:' \
+             '*--read[a recording]:file:_files' '*::program:_normal' ;;
     server-info) _arguments '--server[address of the GPU server]:url:' '--json[as JSON]' ;;
     version) _arguments '--json[as JSON]' ;;
     completion) _values shell bash zsh fish ;;
@@ -41,11 +51,15 @@ _flyt() {
 compdef _flyt flyt
 )";
 
-constexpr std::string_view kFish = R"(set -l commands run server-info version completion
+constexpr std::string_view kFish = R"(set -l commands run trace server-info version completion
 complete -c flyt -f -n "not __fish_seen_subcommand_from $commands" -a "$commands"
-complete -c flyt -n "__fish_seen_subcommand_from run server-info" -l server -x -d "GPU server"
-complete -c flyt -n "__fish_seen_subcommand_from run" -l verbose -d "Say what happens"
-complete -c flyt -n "__fish_seen_subcommand_from server-info version" -l json -d "As JSON"
+complete -c flyt -n "__fish_seen_subcommand_from run trace server-info" -l server -x -d "GPU server"
+complete -c flyt -n "__fish_seen_subcommand_from run trace" -l verbose -d "Say what happens"
+complete -c flyt -n "__fish_seen_subcommand_from trace server-info version" -l json -d "As JSON"
+complete -c flyt -n "__fish_seen_subcommand_from trace" -l output -r -d "Where the report goes"
+complete -c flyt -n "__fish_seen_subcommand_from trace" -l chrome -r -d "A trace-event file"
+complete -c flyt -n "__fish_seen_subcommand_from trace" -l events -x -d "Calls that it holds"
+complete -c flyt -n "__fish_seen_subcommand_from trace" -l read -r -d "A recording"
 complete -c flyt -f -n "__fish_seen_subcommand_from completion" -a "bash zsh fish"
 )";
 

@@ -32,10 +32,10 @@ Result<std::string> client_library_folder() {
   return folder.string();
 }
 
-Error run(const RunOptions& options) {
+Status prepare(const RunOptions& options) {
   const std::string server = options.server.empty() ? environment("FLYT_SERVER") : options.server;
   if (server.empty()) {
-    return {ErrorCode::kInvalid, "no server: give --server URL or set FLYT_SERVER"};
+    return Error{ErrorCode::kInvalid, "no server: give --server URL or set FLYT_SERVER"};
   }
   auto folder = client_library_folder();
   if (!folder) return std::move(folder).error();
@@ -53,12 +53,21 @@ Error run(const RunOptions& options) {
                           {"driver", info->driver},
                           {"libraries", *folder}});
   }
+  return {};
+}
+
+Error execute(const std::vector<std::string>& command) {
+  std::vector<std::string> words = command;
   std::vector<char*> arguments;
-  std::vector<std::string> command = options.command;
-  for (std::string& argument : command) arguments.push_back(argument.data());
+  for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   ::execvp(arguments.front(), arguments.data());
-  return system_error("cannot run " + options.command.front(), errno);
+  return system_error("cannot run " + command.front(), errno);
+}
+
+Error run(const RunOptions& options) {
+  const Status prepared = prepare(options);
+  return prepared ? execute(options.command) : prepared.error();
 }
 
 }  // namespace flyt::cli

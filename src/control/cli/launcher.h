@@ -17,6 +17,13 @@ struct RunOptions {
 // What `flyt run` exits with where the program never ran, as shells do.
 inline constexpr int kExitNotStarted = 127;
 
+// Checks that a server answers at the address, and sets the environment in which the program finds
+// it.
+Status prepare(const RunOptions& options);
+
+// Becomes the command. Returns only if that is impossible.
+Error execute(const std::vector<std::string>& command);
+
 // Checks that a server answers at the address, then becomes the program. Returns only if that is
 // impossible, with one line that says why.
 Error run(const RunOptions& options);

@@ -1,0 +1,21 @@
+// What generated exports need of the trace: here it notes the calls that it sees.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/exports.h"
+#include "cuda/types.h"
+
+namespace flyt::client {
+
+bool tracing();
+std::vector<std::string>& traced_calls();
+
+template <auto Body, class... Arguments>
+CUresult traced(Export which, Arguments... arguments) {
+  traced_calls().emplace_back(export_facts()[static_cast<std::size_t>(which)].name);
+  return Body(arguments...);
+}
+
+}  // namespace flyt::client

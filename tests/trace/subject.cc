@@ -1,0 +1,88 @@
+// A program to be traced: subject MODE. It makes calls whose number its test knows.
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/functions.h"
+
+namespace {
+
+void need(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "subject: %s: error %d\n", call, static_cast<int>(result));
+  std::exit(1);
+}
+
+void start() {
+  need(cuInit(0), "cuInit");
+  CUcontext context = nullptr;
+  need(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+  need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
+// 1 allocation, `fills` posted calls, 1 synchronisation, 1 copy to the host, 1 refused call.
+void work(int fills) {
+  CUdeviceptr memory = 0;
+  need(cuMemAlloc_v2(&memory, 4096), "cuMemAlloc");
+  for (int i = 0; i < fills; ++i) need(cuMemsetD8Async(memory, 1, 4096, nullptr), "cuMemsetD8");
+  need(cuCtxSynchronize(), "cuCtxSynchronize");
+  char host[4096];
+  need(cuMemcpyDtoH_v2(host, memory, sizeof host), "cuMemcpyDtoH");
+  if (cuMemcpyDtoD(0, 0, 0) != CUDA_ERROR_NOT_SUPPORTED) std::exit(1);
+}
+
+int threads() {
+  start();
+  CUcontext context = nullptr;
+  need(cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  std::vector<std::thread> all;
+  for (int i = 0; i < 4; ++i) {
+    all.emplace_back([context] {
+      need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+      work(50);
+    });
+  }
+  for (std::thread& one : all) one.join();
+  return 0;
+}
+
+// A child of a process that uses CUDA may not use it, and its calls are its own.
+int forks() {
+  start();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int count = 0;
+    for (int i = 0; i < 3; ++i) {
+      if (cuDeviceGetCount(&count) != CUDA_ERROR_NOT_INITIALIZED) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  work(10);
+  return status == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "nothing") return 3;
+  if (mode == "threads") return threads();
+  if (mode == "forks") return forks();
+  start();
+  work(10);
+  if (mode == "killed") ::raise(SIGKILL);
+  if (mode == "signalled") {
+    std::puts("ready");
+    std::fflush(stdout);
+    ::pause();
+  }
+  return 0;
+}

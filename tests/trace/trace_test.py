@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Tests of `flyt trace`: what it tells of programs, however they end. trace_test.py BUILD."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'tools'))
+import flyt_process  # noqa: E402
+
+BUILD = ''
+KINDS = ('posted', 'waited', 'local', 'refused')
+
+
+class Trace(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = flyt_process.Server(BUILD, driver='soft').__enter__()
+        cls.flyt = os.path.join(BUILD, 'bin', 'flyt')
+        cls.subject = os.path.join(BUILD, 'tests', 'trace_subject')
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__(None, None, None)
+
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory(prefix='flyt-trace-test-')
+        self.folder = self._folder.name
+        self.addCleanup(self._folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def trace(self, *words, status=0):
+        """Runs the command under flyt trace; the report's processes."""
+        command = [self.flyt, 'trace', '--server', self.server.url, '--json', '--output',
+                   self.path('report.json'), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+        self.assertEqual(done.returncode, status, done.stderr)
+        with open(self.path('report.json'), encoding='utf-8') as file:
+            return json.load(file)['processes']
+
+    def check_sums(self, process):
+        """Each call is of one kind; the totals are the calls'."""
+        totals = process['totals']
+        calls = [call for call in process['calls'] if not call['name'].startswith('(')]
+        self.assertEqual(totals['calls'], sum(totals[kind] for kind in KINDS))
+        for kind in KINDS:
+            self.assertEqual(totals[kind], sum(call[kind] for call in calls), kind)
+        self.assertEqual(totals['own_waits'] + totals['our_waits'],
+                         sum(call['waits'] for call in process['calls']))
+        self.assertEqual(sum(call['bytes_sent'] for call in process['calls']),
+                         sum(command['bytes_sent'] for command in process['commands']))
+
+    def check_work(self, process, fills, times=1):
+        calls = {call['name']: call for call in process['calls']}
+        self.assertEqual(calls['cuMemsetD8Async']['posted'], fills * times)
+        self.assertEqual(calls['cuMemsetD8Async']['wait_ns'], 0)
+        self.assertEqual(calls['cuCtxSynchronize']['waited'], times)
+        self.assertTrue(calls['cuCtxSynchronize']['sync_point'])
+        self.assertGreaterEqual(calls['cuMemcpyDtoH_v2']['bytes_received'], 4096 * times)
+        self.assertEqual(calls['cuMemAlloc_v2']['waits'], times)
+        self.assertFalse(calls['cuMemAlloc_v2']['sync_point'])
+        self.assertEqual(calls['cuMemcpyDtoD']['refused'], times)
+        self.assertEqual(calls['cuMemcpyDtoD']['failed'], times)
+        self.assertEqual(process['totals']['own_waits'], 2 * times)
+        self.check_sums(process)
+
+    def events(self):
+        with open(self.path('chrome.json'), encoding='utf-8') as file:
+            return json.load(file)['traceEvents']
+
+    def test_tells_what_a_program_called(self):
+        processes = self.trace('--', self.subject)
+        self.assertEqual(len(processes), 1)
+        self.assertEqual(processes[0]['program'], 'trace_subject')
+        self.check_work(processes[0], 10)
+
+    def test_tells_what_a_killed_program_called(self):
+        processes = self.trace('--chrome', self.path('chrome.json'), '--', self.subject, 'killed',
+                               status=128 + signal.SIGKILL)
+        self.check_work(processes[0], 10)
+        names = [event['name'] for event in self.events() if event['ph'] == 'X']
+        self.assertEqual(names.count('cuMemsetD8Async'), 10)
+
+    def test_a_forked_child_is_a_process_of_its_own(self):
+        processes = self.trace('--chrome', self.path('chrome.json'), '--', self.subject, 'forks')
+        self.assertEqual(len(processes), 2)
+        self.check_work(processes[0], 10)
+        child = {call['name']: call for call in processes[1]['calls']}
+        self.assertEqual(list(child), ['cuDeviceGetCount'])
+        self.assertEqual(child['cuDeviceGetCount']['failed'], 3)
+        self.assertEqual({event['pid'] for event in self.events()},
+                         {process['process'] for process in processes})
+
+    def test_threads_are_counted_together_and_drawn_apart(self):
+        processes = self.trace('--chrome', self.path('chrome.json'), '--', self.subject, 'threads')
+        self.check_work(processes[0], 50, 4)
+        slices = [event for event in self.events() if event['ph'] == 'X']
+        self.assertEqual(len(slices), processes[0]['totals']['calls'])
+        self.assertEqual(len({event['tid'] for event in slices}), 5)
+        waits = [event for event in slices if event['name'] == 'cuCtxSynchronize']
+        self.assertTrue(all(0 < event['args']['wait_us'] <= event['dur'] for event in waits))
+        flows = {event['bind_id'] for event in slices if event.get('flow_in')}
+        for event in slices:
+            if event['name'] == 'cuMemsetD8Async':
+                self.assertIn(event['bind_id'], flows)
+
+    def test_the_chrome_trace_is_bounded(self):
+        processes = self.trace('--chrome', self.path('chrome.json'), '--events', '5', '--',
+                               self.subject)
+        slices = [event for event in self.events() if event['ph'] == 'X']
+        self.assertEqual(len(slices), 5)
+        self.assertEqual(processes[0]['events_dropped'], processes[0]['totals']['calls'] - 5)
+
+    def test_programs_without_cuda_keep_their_status(self):
+        self.assertEqual(self.trace('--', self.subject, 'nothing', status=3), [])
+
+    def test_signals_reach_the_program(self):
+        command = [self.flyt, 'trace', '--server', self.server.url, '--', self.subject,
+                   'signalled']
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as process:
+            self.assertEqual(process.stdout.readline(), 'ready\n')
+            process.send_signal(signal.SIGTERM)
+            report = process.communicate(timeout=200)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        self.assertIn('1 refused', report)
+        self.assertIn('cuMemsetD8Async', report)
+
+    def test_a_program_that_cannot_start_is_told(self):
+        command = [self.flyt, 'trace', '--server', self.server.url, '--', self.path('none')]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+        self.assertEqual(done.returncode, 127)
+        self.assertIn('cannot run', done.stderr)
+
+    def test_programs_started_otherwise_leave_recordings(self):
+        environment = dict(os.environ, FLYT_SERVER=self.server.url,
+                           FLYT_TRACE=self.path('recording'),
+                           LD_LIBRARY_PATH=os.path.join(BUILD, 'lib', 'client'))
+        with subprocess.Popen([self.subject], env=environment) as process:
+            self.assertEqual(process.wait(timeout=200), 0)
+        command = [self.flyt, 'trace', '--json', '--read', self.path(f'recording.{process.pid}')]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
+        self.check_work(json.loads(done.stdout)['processes'][0], 10)
+
+    def test_a_recording_that_cannot_be_made_harms_nobody(self):
+        environment = dict(os.environ, FLYT_SERVER=self.server.url,
+                           FLYT_TRACE=self.path('no/such/folder'),
+                           LD_LIBRARY_PATH=os.path.join(BUILD, 'lib', 'client'))
+        done = subprocess.run([self.subject], env=environment, capture_output=True, text=True,
+                              check=False, timeout=200)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('calls are not traced', done.stderr)
+
+
+if __name__ == '__main__':
+    BUILD = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
