@@ -129,7 +129,8 @@ def check_globals(source):
         return
     if GLOBALS_ALLOWED.fullmatch(source.path):
         return
-    message = 'no mutable globals: state has one owner (src/client/current.cc and trace.cc are the exceptions)'
+    message = ('no mutable globals: state has one owner (src/client/current.cc and trace.cc are the '
+               'exceptions)')
     for declaration in source.declarations:
         text = re.sub(r'\[\[.*?\]\]|\balignas\s*\([^)]*\)', '', declaration.text).strip()
         if _NOT_VARIABLE.match(text):
