@@ -129,7 +129,7 @@ def check_globals(source):
         return
     if GLOBALS_ALLOWED.fullmatch(source.path):
         return
-    message = ('no mutable globals: state has one owner (src/client/current.cc and trace.cc are the '
+    message = ('no mutable globals: state has one owner (src/client/current.cc and trace.cc are '
                'exceptions)')
     for declaration in source.declarations:
         text = re.sub(r'\[\[.*?\]\]|\balignas\s*\([^)]*\)', '', declaration.text).strip()
