@@ -188,10 +188,10 @@ def variant_body(call, suffix, callee):
 def export(call, name):
     """What a program calls: the body, or the body under the eyes of the trace."""
     arguments = argument_names(call)
-    return [head(call, name, True), "  if (client::tracing()) [[unlikely]] {",
+    return [head(call, name, True), "  if (client::tracing()) [[unlikely]]",
             wrap_call(f"    return client::traced<bodies::{name}>(",
                       [f"client::Export::{name}"] + arguments, ");", "        "),
-            "  }", wrap_call(f"  return bodies::{name}(", arguments, ");", "      "), "}", ""]
+            wrap_call(f"  return bodies::{name}(", arguments, ");", "      "), "}", ""]
 
 
 def source(api, subject):

@@ -3,9 +3,8 @@
 // An export looks at one byte; when nobody traces, that is all there is:
 //
 //   CUresult cuEventQuery(CUevent hEvent) {
-//     if (client::tracing()) [[unlikely]] {
+//     if (client::tracing()) [[unlikely]]
 //       return client::traced<bodies::cuEventQuery>(client::Export::cuEventQuery, hEvent);
-//     }
 //     return bodies::cuEventQuery(hEvent);
 //   }
 #pragma once
