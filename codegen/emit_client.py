@@ -186,12 +186,9 @@ def variant_body(call, suffix, callee):
 
 
 def export(call, name):
-    """What a program calls: the body, or the body under the eyes of the trace."""
-    arguments = argument_names(call)
-    return [head(call, name, True), "  if (client::tracing()) [[unlikely]]",
-            wrap_call(f"    return client::traced<bodies::{name}>(",
-                      [f"client::Export::{name}"] + arguments, ");", "        "),
-            wrap_call(f"  return bodies::{name}(", arguments, ");", "      "), "}", ""]
+    """What a program calls: the body, under the eyes of the trace if there is one."""
+    start = f"  return client::exported<client::Export::{name}, bodies::{name}>("
+    return [head(call, name, True), wrap_call(start, argument_names(call), ");", "      "), "}", ""]
 
 
 def source(api, subject):

@@ -3,9 +3,7 @@
 // An export looks at one byte; when nobody traces, that is all there is:
 //
 //   CUresult cuEventQuery(CUevent hEvent) {
-//     if (client::tracing()) [[unlikely]]
-//       return client::traced<bodies::cuEventQuery>(client::Export::cuEventQuery, hEvent);
-//     return bodies::cuEventQuery(hEvent);
+//     return client::exported<client::Export::cuEventQuery, bodies::cuEventQuery>(hEvent);
 //   }
 #pragma once
 
@@ -42,10 +40,17 @@ class TracedCall {
   bool counted_ = false;
 };
 
-template <auto Body, class... Arguments>
-[[gnu::cold]] CUresult traced(Export which, Arguments... arguments) {
-  TracedCall call(which);
+template <Export Which, auto Body, class... Arguments>
+[[gnu::cold, gnu::noinline]] CUresult traced(Arguments... arguments) {
+  TracedCall call(Which);
   return call.end(Body(arguments...));
+}
+
+template <Export Which, auto Body, class... Arguments>
+[[gnu::always_inline]] inline CUresult exported(Arguments... arguments) {
+  if (tracing()) [[unlikely]]
+    return traced<Which, Body>(arguments...);
+  return Body(arguments...);
 }
 
 // Who watches the channel of a session that is opened now; null where nobody traces.

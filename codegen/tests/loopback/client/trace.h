@@ -12,9 +12,11 @@ namespace flyt::client {
 bool tracing();
 std::vector<std::string>& traced_calls();
 
-template <auto Body, class... Arguments>
-CUresult traced(Export which, Arguments... arguments) {
-  traced_calls().emplace_back(export_facts()[static_cast<std::size_t>(which)].name);
+template <Export Which, auto Body, class... Arguments>
+CUresult exported(Arguments... arguments) {
+  if (tracing()) {
+    traced_calls().emplace_back(export_facts()[static_cast<std::size_t>(Which)].name);
+  }
   return Body(arguments...);
 }
 

@@ -160,110 +160,80 @@ extern "C" {
 
 // api/cuda/sample.api:3
 CUresult sampleVersion(int* version) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleVersion>(client::Export::sampleVersion, version);
-  return bodies::sampleVersion(version);
+  return client::exported<client::Export::sampleVersion, bodies::sampleVersion>(version);
 }
 
 // api/cuda/sample.api:4
 CUresult sampleOld(Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleOld>(client::Export::sampleOld, thing);
-  return bodies::sampleOld(thing);
+  return client::exported<client::Export::sampleOld, bodies::sampleOld>(thing);
 }
 
 // api/cuda/sample.api:5
 CUresult sampleLuid(char* luid) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleLuid>(client::Export::sampleLuid, luid);
-  return bodies::sampleLuid(luid);
+  return client::exported<client::Export::sampleLuid, bodies::sampleLuid>(luid);
 }
 
 // api/cuda/sample.api:6
 CUresult sampleCreate(Thing* thing, unsigned int flags) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleCreate>(client::Export::sampleCreate, thing, flags);
-  return bodies::sampleCreate(thing, flags);
+  return client::exported<client::Export::sampleCreate, bodies::sampleCreate>(thing, flags);
 }
 
 // api/cuda/sample.api:7
 CUresult sampleDestroy_v2(Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleDestroy_v2>(client::Export::sampleDestroy_v2, thing);
-  return bodies::sampleDestroy_v2(thing);
+  return client::exported<client::Export::sampleDestroy_v2, bodies::sampleDestroy_v2>(thing);
 }
 
 // api/cuda/sample.api:8
 CUresult sampleFill(ThingAddress to, unsigned char value, size_t count, Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleFill>(client::Export::sampleFill, to, value, count, thing);
-  return bodies::sampleFill(to, value, count, thing);
+  return client::exported<client::Export::sampleFill, bodies::sampleFill>(to, value, count, thing);
 }
 
 // api/cuda/sample.api:8
 CUresult sampleFill_ptsz(ThingAddress to, unsigned char value, size_t count, Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleFill_ptsz>(client::Export::sampleFill_ptsz, to, value,
-        count, thing);
-  return bodies::sampleFill_ptsz(to, value, count, thing);
+  return client::exported<client::Export::sampleFill_ptsz, bodies::sampleFill_ptsz>(to, value,
+      count, thing);
 }
 
 // api/cuda/sample.api:10
 CUresult samplePosition(Point* point, int* axis, Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::samplePosition>(client::Export::samplePosition, point, axis,
-        thing);
-  return bodies::samplePosition(point, axis, thing);
+  return client::exported<client::Export::samplePosition, bodies::samplePosition>(point, axis,
+      thing);
 }
 
 // api/cuda/sample.api:11
 CUresult sampleRead(float* values, unsigned int count, Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleRead>(client::Export::sampleRead, values, count, thing);
-  return bodies::sampleRead(values, count, thing);
+  return client::exported<client::Export::sampleRead, bodies::sampleRead>(values, count, thing);
 }
 
 // api/cuda/sample.api:12
 CUresult sampleWrite(float* values, size_t count, const Point* at, const char* name) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleWrite>(client::Export::sampleWrite, values, count, at,
-        name);
-  return bodies::sampleWrite(values, count, at, name);
+  return client::exported<client::Export::sampleWrite, bodies::sampleWrite>(values, count, at,
+      name);
 }
 
 // api/cuda/sample.api:14
 CUresult sampleWait(Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleWait>(client::Export::sampleWait, thing);
-  return bodies::sampleWait(thing);
+  return client::exported<client::Export::sampleWait, bodies::sampleWait>(thing);
 }
 
 // api/cuda/sample.api:15
 CUresult sampleLimit(size_t* value, Kind kind) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleLimit>(client::Export::sampleLimit, value, kind);
-  return bodies::sampleLimit(value, kind);
+  return client::exported<client::Export::sampleLimit, bodies::sampleLimit>(value, kind);
 }
 
 // api/cuda/sample.api:15
 CUresult sampleLimit_ptds(size_t* value, Kind kind) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleLimit_ptds>(client::Export::sampleLimit_ptds, value, kind);
-  return bodies::sampleLimit_ptds(value, kind);
+  return client::exported<client::Export::sampleLimit_ptds, bodies::sampleLimit_ptds>(value, kind);
 }
 
 // api/cuda/sample.api:16
 CUresult sampleDream(void* what, size_t bytes) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleDream>(client::Export::sampleDream, what, bytes);
-  return bodies::sampleDream(what, bytes);
+  return client::exported<client::Export::sampleDream, bodies::sampleDream>(what, bytes);
 }
 
 // api/cuda/sample.api:21
 CUresult sampleName(char* name, int bytes, Thing thing) {
-  if (client::tracing()) [[unlikely]]
-    return client::traced<bodies::sampleName>(client::Export::sampleName, name, bytes, thing);
-  return bodies::sampleName(name, bytes, thing);
+  return client::exported<client::Export::sampleName, bodies::sampleName>(name, bytes, thing);
 }
 
 }  // extern "C"
