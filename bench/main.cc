@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "bench/raw_socket.h"
@@ -48,7 +49,7 @@ Figures worker(const char* work, const std::string& library, bool quick, bool lo
   return figures;
 }
 
-// Figures through a private server that listens at `listen` (empty: a unix socket).
+// Figures through a private server that listens at `listen` (as tests::ServerOptions says).
 Result<Figures> remote(const Options& options, const std::string& driver,
                        const std::string& listen) {
   const std::string client = tests::built_library("client/libcuda.so.1");
@@ -61,7 +62,10 @@ Result<Figures> remote(const Options& options, const std::string& driver,
     how.listen = listen;
     if (warm) how.arguments = {"--warm", "1"};
     if (const auto started = server.start(how); !started) return started.error();
-    const std::string url = server.url() + (options.delay.empty() ? "" : "?delay=" + options.delay);
+    std::string url = server.url();
+    if (!options.delay.empty()) {
+      url += (url.find('?') == std::string::npos ? "?delay=" : "&delay=") + options.delay;
+    }
     ::setenv("FLYT_SERVER", url.c_str(), 1);
     // A warm server has had the time that a first client takes, and another.
     if (warm) worker("start", client, options.quick);
@@ -117,18 +121,25 @@ int measure(const Options& options) {
   measured.native = worker("figures", native, options.quick);
   if (measured.native.count("ok") == 0) return 1;
   measured.native["start_cold_ms"] = worker("start", native, options.quick)["start_ms"];
-  auto unix_remote = remote(options, driver, "");
-  if (!unix_remote) return fail(unix_remote.error());
-  auto tcp_remote = remote(options, driver, "tcp://127.0.0.1:0");
-  if (!tcp_remote) return fail(tcp_remote.error());
-  auto unix_raw = measure_raw_socket(SocketKind::kUnix);
-  if (!unix_raw) return fail(unix_raw.error());
-  auto tcp_raw = measure_raw_socket(SocketKind::kTcp);
-  if (!tcp_raw) return fail(tcp_raw.error());
-  measured.unix_remote = *unix_remote;
-  measured.tcp_remote = *tcp_remote;
-  measured.unix_raw = *unix_raw;
-  measured.tcp_raw = *tcp_raw;
+  struct How {
+    const char* name;
+    const char* listen;
+    std::optional<SocketKind> raw;
+  };
+  for (const How& how : {How{"shm", "shm", std::nullopt}, How{"unix", "unix", SocketKind::kUnix},
+                         How{"tcp", "tcp://127.0.0.1:0", SocketKind::kTcp}}) {
+    // Shared memory is never far away.
+    if (!options.delay.empty() && !how.raw) continue;
+    auto figures = remote(options, driver, how.listen);
+    if (!figures) return fail(figures.error());
+    Remote one{how.name, std::move(*figures), {}};
+    if (how.raw) {
+      auto raw = measure_raw_socket(*how.raw);
+      if (!raw) return fail(raw.error());
+      one.raw = std::move(*raw);
+    }
+    measured.remotes.push_back(std::move(one));
+  }
   std::fputs(table_of(measured).c_str(), stdout);
   if (options.json.empty()) return 0;
   const auto written = write_json(measured, options.json);

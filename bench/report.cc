@@ -18,16 +18,24 @@ std::string cell(double value, const char* format) {
   return text;
 }
 
-// One line: label, native, and for each transport its figure, the ratio to native and to raw.
-std::string line(const std::string& label, const std::string& native, const std::string& unix_one,
-                 const std::string& unix_native, const std::string& unix_raw,
-                 const std::string& tcp_one, const std::string& tcp_native,
-                 const std::string& tcp_raw) {
-  char text[200];
-  std::snprintf(text, sizeof(text), "%-30s %10s | %10s %8s %8s | %10s %8s %8s\n", label.c_str(),
-                native.c_str(), unix_one.c_str(), unix_native.c_str(), unix_raw.c_str(),
-                tcp_one.c_str(), tcp_native.c_str(), tcp_raw.c_str());
-  return text;
+// What a line shows for one transport: its figure, the ratio to native and to raw.
+struct Cells {
+  std::string figure;
+  std::string to_native;
+  std::string to_raw;
+};
+
+std::string line(const std::string& label, const std::string& native,
+                 const std::vector<Cells>& cells) {
+  char text[80];
+  std::snprintf(text, sizeof(text), "%-30s %10s", label.c_str(), native.c_str());
+  std::string all = text;
+  for (const Cells& one : cells) {
+    std::snprintf(text, sizeof(text), " | %10s %8s %8s", one.figure.c_str(), one.to_native.c_str(),
+                  one.to_raw.c_str());
+    all += text;
+  }
+  return all + "\n";
 }
 
 double ratio(double a, double b) { return a > 0 && b > 0 ? a / b : 0; }
@@ -37,13 +45,13 @@ double ratio(double a, double b) { return a > 0 && b > 0 ? a / b : 0; }
 std::string row(const Measured& m, const std::string& label, const std::string& name,
                 const std::string& raw, const char* format, double scale = 1) {
   const double native = get(m.native, name);
-  const double one = get(m.unix_remote, name);
-  const double other = get(m.tcp_remote, name);
-  return line(label, cell(native * scale, format), cell(one * scale, format),
-              cell(ratio(one, native), "%.2f"),
-              cell(ratio(one - native, get(m.unix_raw, raw)), "%.2f"), cell(other * scale, format),
-              cell(ratio(other, native), "%.2f"),
-              cell(ratio(other - native, get(m.tcp_raw, raw)), "%.2f"));
+  std::vector<Cells> cells;
+  for (const Remote& remote : m.remotes) {
+    const double figure = get(remote.figures, name);
+    cells.push_back({cell(figure * scale, format), cell(ratio(figure, native), "%.2f"),
+                     cell(ratio(figure - native, get(remote.raw, raw)), "%.2f")});
+  }
+  return line(label, cell(native * scale, format), cells);
 }
 
 // Copies are shown as rates when they are long enough for a rate to mean something; ratios are of
@@ -55,16 +63,16 @@ std::string copy_row(const Measured& m, bool to_device, bool pinned, std::size_t
   if (size < (1 << 20)) return row(m, label + ", us", name, bulk_name(size), "%.1f");
   const auto rate = [&](double us) { return us > 0 ? static_cast<double>(size) / us / 1000 : 0; };
   const double native = rate(get(m.native, name));
-  const double one = rate(get(m.unix_remote, name));
-  const double other = rate(get(m.tcp_remote, name));
-  return line(label + ", GB/s", cell(native, "%.2f"), cell(one, "%.2f"),
-              cell(ratio(one, native), "%.2f"),
-              cell(ratio(one, rate(get(m.unix_raw, bulk_name(size)))), "%.2f"), cell(other, "%.2f"),
-              cell(ratio(other, native), "%.2f"),
-              cell(ratio(other, rate(get(m.tcp_raw, bulk_name(size)))), "%.2f"));
+  std::vector<Cells> cells;
+  for (const Remote& remote : m.remotes) {
+    const double figure = rate(get(remote.figures, name));
+    cells.push_back({cell(figure, "%.2f"), cell(ratio(figure, native), "%.2f"),
+                     cell(ratio(figure, rate(get(remote.raw, bulk_name(size)))), "%.2f")});
+  }
+  return line(label + ", GB/s", cell(native, "%.2f"), cells);
 }
 
-void write_object(std::ofstream& file, const char* name, const Figures& figures, bool last) {
+void write_object(std::ofstream& file, const std::string& name, const Figures& figures, bool last) {
   file << "  \"" << name << "\": {";
   const char* separator = "";
   for (const auto& [key, value] : figures) {
@@ -82,15 +90,20 @@ std::string table_of(const Measured& m) {
                      "times: /native = remote / native; /raw = (remote - native) / the same bytes"
                      " over a raw socket and back\n"
                      "rates: /native and /raw are shares of the native and the raw rate\n\n";
-  text += line("", "native", "unix", "/native", "/raw", "tcp", "/native", "/raw");
+  std::vector<Cells> head;
+  std::vector<Cells> round_trips;
+  for (const Remote& remote : m.remotes) {
+    head.push_back({remote.name, "/native", "/raw"});
+    round_trips.push_back({cell(get(remote.raw, "rtt_us"), "%.1f"), "", ""});
+  }
+  text += line("", "native", head);
   text += row(m, "posted launch, ns", "post_ns", "", "%.0f");
   text += row(m, "launches, 1000/s", "launches_per_s", "", "%.1f", 1e-3);
   text += row(m, "waiting call, us", "wait_us", "rtt_us", "%.1f");
   text += row(m, "launch + synchronize, us", "launch_sync_us", "rtt_us", "%.1f");
   text += row(m, "session start, cold, ms", "start_cold_ms", "", "%.1f");
   text += row(m, "session start, warm server, ms", "start_warm_ms", "", "%.1f");
-  text += line("raw socket round trip, us", "", cell(get(m.unix_raw, "rtt_us"), "%.1f"), "", "",
-               cell(get(m.tcp_raw, "rtt_us"), "%.1f"), "", "");
+  text += line("raw socket round trip, us", "", round_trips);
   for (const bool pinned : {false, true}) {
     for (const bool to_device : {true, false}) {
       for (const std::size_t size : kCopySizes) text += copy_row(m, to_device, pinned, size);
@@ -104,11 +117,11 @@ Status write_json(const Measured& m, const std::string& path) {
   file << "{\n  \"date\": \"" << m.date << "\",\n  \"machine\": \"" << m.machine
        << "\",\n  \"native_driver\": \"" << m.driver << "\",\n";
   if (!m.delay.empty()) file << "  \"delay\": \"" << m.delay << "\",\n";
-  write_object(file, "native", m.native, false);
-  write_object(file, "unix", m.unix_remote, false);
-  write_object(file, "tcp", m.tcp_remote, false);
-  write_object(file, "raw_unix", m.unix_raw, false);
-  write_object(file, "raw_tcp", m.tcp_raw, true);
+  for (const Remote& remote : m.remotes) {
+    write_object(file, remote.name, remote.figures, false);
+    if (!remote.raw.empty()) write_object(file, "raw_" + remote.name, remote.raw, false);
+  }
+  write_object(file, "native", m.native, true);
   file << "}\n";
   file.flush();
   if (!file) return Error{ErrorCode::kSystem, "cannot write " + path};

@@ -2,11 +2,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "bench/figures.h"
 
 namespace flyt::bench {
+
+// What one transport makes of it, and what it needs by itself (nothing for shared memory).
+struct Remote {
+  std::string name;
+  Figures figures;
+  Figures raw;
+};
 
 struct Measured {
   std::string driver;   // What native is.
@@ -14,10 +22,7 @@ struct Measured {
   std::string date;
   std::string delay;  // Added to each direction of the remote connections; empty: none.
   Figures native;
-  Figures unix_remote;
-  Figures tcp_remote;
-  Figures unix_raw;
-  Figures tcp_raw;
+  std::vector<Remote> remotes;
 };
 
 std::string table_of(const Measured& measured);

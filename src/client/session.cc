@@ -15,13 +15,14 @@ namespace {
 // The program's name, as the server's log shows it.
 std::string program_name() { return ::program_invocation_short_name; }
 
-wire::ClientHello hello() {
+wire::ClientHello hello(bool shared_memory) {
   wire::ClientHello hello;
   hello.name = program_name();
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
   hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
   hello.windows = reserve_windows();
+  hello.shared_memory = shared_memory;
   return hello;
 }
 
@@ -100,8 +101,12 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   auto connection = transport::connect(*url, deadline);
   if (!connection) return std::move(connection).error();
   std::unique_ptr<Session> session(new Session(options));
-  if (Status status = session->start(std::move(connection).value(), options, deadline); !status) {
-    return std::move(status).error();
+  const bool share = url->kind != transport::Kind::kTcp && !url->socket_only &&
+                     url->delay.count() == 0;
+  Status status = session->start(std::move(connection).value(), share, options, deadline);
+  if (!status) return std::move(status).error();
+  if (url->kind == transport::Kind::kShm && !session->channel().welcome().shared_memory) {
+    return Error{ErrorCode::kUnsupported, "the server offers no shared memory"};
   }
   return session;
 }
@@ -110,16 +115,15 @@ Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<transport::Connec
                                                const SessionOptions& options) {
   const Instant deadline = options.channel.clock->now() + options.connect_timeout;
   std::unique_ptr<Session> session(new Session(options));
-  if (Status status = session->start(std::move(connection), options, deadline); !status) {
-    return std::move(status).error();
-  }
+  Status status = session->start(std::move(connection), false, options, deadline);
+  if (!status) return std::move(status).error();
   return session;
 }
 
-Status Session::start(std::unique_ptr<transport::Connection> connection,
+Status Session::start(std::unique_ptr<transport::Connection> connection, bool share,
                       const SessionOptions& options, Instant deadline) {
   auto channel =
-      rpc::Channel::open(std::move(connection), hello(), deadline, *pushes_, options.channel);
+      rpc::Channel::open(std::move(connection), hello(share), deadline, *pushes_, options.channel);
   if (!channel) return std::move(channel).error();
   channel_ = std::move(channel).value();
   auto devices = DeviceCache::fetch(*channel_);

@@ -92,8 +92,9 @@ class Session {
   class Pushes;
 
   Session(const SessionOptions& options);
-  Status start(std::unique_ptr<transport::Connection> connection, const SessionOptions& options,
-               Instant deadline);
+  // `share`: go on in shared memory if the server offers it.
+  Status start(std::unique_ptr<transport::Connection> connection, bool share,
+               const SessionOptions& options, Instant deadline);
 
   Log log_;
   std::unique_ptr<Pushes> pushes_;

@@ -4,6 +4,7 @@
 
 #include "rpc/channel_core.h"
 #include "rpc/greeting.h"
+#include "transport/shm.h"
 
 namespace flyt::rpc {
 
@@ -153,6 +154,14 @@ Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connec
   Result<wire::Limits> limits = wire::common_limits(hello.limits, welcome->limits);
   if (!limits) return std::move(limits).error();
 
+  if (welcome->shared_memory) {
+    if (!hello.shared_memory) {
+      return Error{ErrorCode::kInvalid, "hello: the server chose shared memory unasked"};
+    }
+    auto shared = transport::take_rings(std::move(connection), deadline);
+    if (!shared) return std::move(shared).error();
+    connection = std::move(*shared);
+  }
   auto core = std::make_unique<ChannelCore>(std::move(connection), std::move(*welcome), *limits,
                                             pushes, options);
   Status started = core->outbox_.start();

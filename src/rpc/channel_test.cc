@@ -20,7 +20,8 @@ class ChannelOver : public ::testing::TestWithParam<PairKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelOver,
-                         ::testing::Values(PairKind::kUnix, PairKind::kTcp, PairKind::kSim),
+                         ::testing::Values(PairKind::kUnix, PairKind::kTcp, PairKind::kSim,
+                                           PairKind::kShm),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(ChannelOver, AnswersACallWithWhatTheServerReplied) {

@@ -53,7 +53,8 @@ class EndpointOver : public ::testing::TestWithParam<PairKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EndpointOver,
-                         ::testing::Values(PairKind::kUnix, PairKind::kTcp, PairKind::kSim),
+                         ::testing::Values(PairKind::kUnix, PairKind::kTcp, PairKind::kSim,
+                                           PairKind::kShm),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(EndpointOver, RunsCommandsAndAnswersAPing) {

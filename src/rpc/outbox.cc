@@ -43,6 +43,7 @@ Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, 
       loss_(loss),
       clock_(clock),
       spin_(spin),
+      eager_(connection.eager()),
       ring_bytes_(ring_bytes),
       ring_(std::make_unique_for_overwrite<std::byte[]>(ring_bytes + kSlack)) {}
 
@@ -142,7 +143,12 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
   }
   head_.store(head);
   post_role_.give();
-  if (wake && sender_asleep_.load() != 0) wake_sender();
+  if (!wake) return;
+  if (eager_) {
+    flush();
+  } else if (sender_asleep_.load() != 0) {
+    wake_sender();
+  }
 }
 
 void Outbox::wake_sender() {

@@ -91,6 +91,7 @@ class Outbox {
   Loss& loss_;
   const Clock& clock_;
   const Duration spin_;
+  const bool eager_;  // The connection's: who publishes also sends.
   const std::size_t ring_bytes_;
   const std::unique_ptr<std::byte[]> ring_;
 

@@ -49,7 +49,8 @@ class ChannelAgainst : public ::testing::TestWithParam<PairKind> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelAgainst,
-                         ::testing::Values(PairKind::kUnix, PairKind::kTcp, PairKind::kSim),
+                         ::testing::Values(PairKind::kUnix, PairKind::kTcp, PairKind::kSim,
+                                           PairKind::kShm),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(ChannelAgainst, RefusesAReplyNobodyAskedFor) {

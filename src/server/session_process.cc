@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "commands/ops.h"
 #include "server/code_subjects.h"
@@ -11,6 +12,7 @@
 #include "server/session.h"
 #include "server/watchdog.h"
 #include "server/windows.h"
+#include "transport/shm.h"
 
 namespace flyt::server {
 namespace {
@@ -77,11 +79,12 @@ struct Greeted {
   std::vector<wire::Window> windows;
 };
 
-Result<Greeted> greet(transport::Connection& connection, const wire::ClientHello& hello,
-                      const ReadyDriver& driver) {
+// Answers the hello, and goes on in shared memory where both sides can.
+Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
+                      const wire::ClientHello& hello, bool share, const ReadyDriver& driver) {
   const Instant deadline = system_clock().now() + kWelcomeTime;
   const auto refuse = [&](wire::RefusalCode code, const Error& error) {
-    static_cast<void>(rpc::send_refusal(connection, {code, error.message}, deadline).ok());
+    static_cast<void>(rpc::send_refusal(*connection, {code, error.message}, deadline).ok());
     return error;
   };
   const auto version = wire::common_version(hello.version_min, hello.version_max);
@@ -90,9 +93,20 @@ Result<Greeted> greet(transport::Connection& connection, const wire::ClientHello
   if (!limits) return refuse(wire::RefusalCode::kMalformed, limits.error());
   auto windows = take_windows(hello.windows, driver.driver.table);
   Greeted greeted{*limits, std::move(windows)};
-  const auto welcome = make_welcome(driver, greeted.limits, greeted.windows, *version);
-  if (Status sent = rpc::send_welcome(connection, welcome, deadline); !sent) {
+  auto welcome = make_welcome(driver, greeted.limits, greeted.windows, *version);
+  std::optional<transport::SharedRings> rings;
+  if (share && hello.shared_memory && transport::may_share_memory(*connection)) {
+    // Without them the socket does the work.
+    if (auto made = transport::SharedRings::make()) rings = std::move(*made);
+  }
+  welcome.shared_memory = rings.has_value();
+  if (Status sent = rpc::send_welcome(*connection, welcome, deadline); !sent) {
     return std::move(sent).error();
+  }
+  if (rings) {
+    auto shared = transport::offer_rings(std::move(connection), std::move(*rings));
+    if (!shared) return std::move(shared).error();
+    connection = std::move(*shared);
   }
   return greeted;
 }
@@ -152,15 +166,16 @@ Result<wire::ClientHello> hear_client(transport::Connection& connection,
 }
 
 void serve_session(std::unique_ptr<transport::Connection> connection,
-                   const wire::ClientHello& hello, const ReadyDriver& driver,
+                   const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
                    const SessionOptions& options) {
   const Log log("server", options.log_level);
-  const std::string peer = connection->peer();
-  auto greeted = greet(*connection, hello, driver);
+  std::string peer = connection->peer();
+  auto greeted = greet(connection, hello, share, driver);
   if (!greeted) {
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
   }
+  peer = connection->peer();
   log.info("session started", {{"client_pid", hello.process_id},
                                {"client", hello.name},
                                {"peer", peer},

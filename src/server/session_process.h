@@ -39,8 +39,9 @@ Result<wire::ClientHello> hear_client(transport::Connection& connection,
                                       const SessionOptions& options);
 
 // Serves one client to its end and says so in the log. The process has nothing left to do after it.
+// `share`: the session may go on in shared memory, if it began on a Unix socket.
 void serve_session(std::unique_ptr<transport::Connection> connection,
-                   const wire::ClientHello& hello, const ReadyDriver& driver,
+                   const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
                    const SessionOptions& options);
 
 }  // namespace flyt::server

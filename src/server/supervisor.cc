@@ -18,6 +18,9 @@ namespace {
 
 // After that many warm processes in a row that died before they got a client, none are made.
 constexpr unsigned kWarmFailuresMax = 3;
+// What a warm process is told about its client: may the session go on in shared memory?
+constexpr std::string_view kMayShare = "client";
+constexpr std::string_view kSocketOnly = "client on its socket";
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
 
 sigset_t handled_signals() {
@@ -147,23 +150,24 @@ void Supervisor::accept_from(transport::Listener& listener) {
     refuse_full(**connection);
     return;
   }
-  give_to_child(std::move(connection).value());
+  give_to_child(std::move(connection).value(), !listener.url().socket_only);
 }
 
-void Supervisor::give_to_child(std::unique_ptr<transport::Connection> connection) {
-  if (give_to_warm_child(connection->fd())) {
+void Supervisor::give_to_child(std::unique_ptr<transport::Connection> connection, bool share) {
+  if (give_to_warm_child(connection->fd(), share)) {
     // The child has the socket; this process's copy must go without ending the connection.
     connection->abandon();
   } else {
-    fork_session(std::move(connection));
+    fork_session(std::move(connection), share);
   }
   keep_warm();
 }
 
-bool Supervisor::give_to_warm_child(int socket) {
+bool Supervisor::give_to_warm_child(int socket, bool share) {
   for (auto& [pid, child] : children_) {
     if (child.kind != ChildKind::kWarm || !child.channel.valid()) continue;
-    const Status sent = transport::send_fd(child.channel.get(), socket, "client");
+    const Status sent =
+        transport::send_fd(child.channel.get(), socket, share ? kMayShare : kSocketOnly);
     child.channel.close();
     child.kind = ChildKind::kSession;
     if (sent) {
@@ -184,7 +188,7 @@ void Supervisor::become_child() {
   signals_.close();
 }
 
-void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection) {
+void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection, bool share) {
   const pid_t pid = ::fork();
   if (pid < 0) {
     log_.error("fork failed", {{"why", system_error("fork", errno).message}});
@@ -204,7 +208,7 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection)
     log_.error("no driver", {{"why", ready.error().message}});
     ::_exit(EXIT_FAILURE);
   }
-  serve_session(std::move(connection), *hello, *ready, options_.session);
+  serve_session(std::move(connection), *hello, share, *ready, options_.session);
   ::_exit(EXIT_SUCCESS);
 }
 
@@ -246,7 +250,8 @@ void Supervisor::run_warm_child(int channel) {
   auto connection = transport::adopt(std::move(received->fd));
   if (!connection) ::_exit(EXIT_FAILURE);
   if (const auto hello = hear_client(**connection, options_.session)) {
-    serve_session(std::move(connection).value(), *hello, *ready, options_.session);
+    serve_session(std::move(connection).value(), *hello, received->text == kMayShare, *ready,
+                  options_.session);
   }
   ::_exit(EXIT_SUCCESS);
 }

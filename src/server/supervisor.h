@@ -49,9 +49,10 @@ class Supervisor {
   Status start_listening();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
-  void give_to_child(std::unique_ptr<transport::Connection> connection);
-  bool give_to_warm_child(int socket);
-  void fork_session(std::unique_ptr<transport::Connection> connection);
+  // `share`: the session may go on in shared memory.
+  void give_to_child(std::unique_ptr<transport::Connection> connection, bool share);
+  bool give_to_warm_child(int socket, bool share);
+  void fork_session(std::unique_ptr<transport::Connection> connection, bool share);
   void keep_warm();
   void fork_warm();
   [[noreturn]] void run_warm_child(int channel);

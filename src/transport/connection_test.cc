@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "transport/shm.h"
 #include "transport/sim.h"
 #include "transport/transport.h"
 
@@ -17,7 +18,7 @@ Instant in_milliseconds(int count) {
 }
 Instant soon() { return in_milliseconds(20'000); }
 
-enum class PairKind { kPair, kUnix, kTcp4, kTcp6, kSim };
+enum class PairKind { kPair, kUnix, kTcp4, kTcp6, kSim, kShm };
 
 Result<ConnectionPair> through_listener(const Url& url) {
   Result<std::unique_ptr<Listener>> listener = listen(url);
@@ -26,6 +27,18 @@ Result<ConnectionPair> through_listener(const Url& url) {
   if (!client) return std::move(client).error();
   Result<std::unique_ptr<Connection>> server = (*listener)->accept(soon(), nullptr);
   if (!server) return std::move(server).error();
+  return ConnectionPair(std::move(*client), std::move(*server));
+}
+
+Result<ConnectionPair> shared_pair() {
+  Result<ConnectionPair> sockets = connection_pair();
+  if (!sockets) return sockets;
+  Result<SharedRings> rings = SharedRings::make();
+  if (!rings) return std::move(rings).error();
+  auto server = offer_rings(std::move(sockets->second), std::move(*rings));
+  if (!server) return std::move(server).error();
+  auto client = take_rings(std::move(sockets->first), soon());
+  if (!client) return std::move(client).error();
   return ConnectionPair(std::move(*client), std::move(*server));
 }
 
@@ -41,12 +54,14 @@ Result<ConnectionPair> make_pair(PairKind kind) {
       return through_listener({Kind::kTcp, {}, "::1", 0});
     case PairKind::kSim:
       return sim_pair({.seed = 3});
+    case PairKind::kShm:
+      return shared_pair();
   }
   return Error{};
 }
 
 std::string name_of(PairKind kind) {
-  constexpr const char* kNames[] = {"Pair", "Unix", "Tcp4", "Tcp6", "Sim"};
+  constexpr const char* kNames[] = {"Pair", "Unix", "Tcp4", "Tcp6", "Sim", "Shm"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -89,7 +104,7 @@ class ConnectionOver : public ::testing::TestWithParam<PairKind> {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ConnectionOver,
                          ::testing::Values(PairKind::kPair, PairKind::kUnix, PairKind::kTcp4,
-                                           PairKind::kTcp6, PairKind::kSim),
+                                           PairKind::kTcp6, PairKind::kSim, PairKind::kShm),
                          [](const auto& info) { return name_of(info.param); });
 
 TEST_P(ConnectionOver, CarriesBytesBothWays) {
@@ -210,6 +225,7 @@ TEST_P(ConnectionOver, ShutDownEndsAReadOfAnotherThread) {
 }
 
 TEST_P(ConnectionOver, RefusesMemoryThatIsNotThereAndLosesNoBytes) {
+  if (GetParam() == PairKind::kShm) GTEST_SKIP() << "no system call, no check";
   send(*first, bytes_of("abc"));
   ASSERT_EQ(second->wait(kReadable, soon(), nullptr), kReadable);
   const MutableBytes nowhere = mutable_bytes_at(pointer_at(64), 3);

@@ -67,6 +67,7 @@ namespace {
 Result<std::unique_ptr<Connection>> connect_at_once(const Url& url, Instant deadline) {
   switch (url.kind) {
     case Kind::kUnix:
+    case Kind::kShm:
       return connect_unix(url, deadline);
     case Kind::kTcp:
       return connect_tcp(url, deadline);
@@ -88,6 +89,7 @@ Result<std::unique_ptr<Listener>> listen(const Url& url) {
   }
   switch (url.kind) {
     case Kind::kUnix:
+    case Kind::kShm:
       return listen_unix(url);
     case Kind::kTcp:
       return listen_tcp(url);

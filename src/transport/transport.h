@@ -1,7 +1,7 @@
 // Transport: two-way byte streams between client and server, whatever carries them.
 //
-// Kinds: unix, tcp (sockets) and sim (an in-process pair that misbehaves on purpose). Nothing here
-// knows what the bytes mean.
+// Kinds: unix, tcp (sockets), shm (shared memory that begins as a unix socket, see shm.h) and sim
+// (an in-process pair that misbehaves on purpose). Nothing here knows what the bytes mean.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,8 @@ class Connection {
   // Fills `into` from its front with what has arrived; at most kPiecesMax pieces are used. 0 means
   // that nothing is there (kNow only). The end of the stream, a reset or shut down connection is
   // an error: kLost, with a reason. An address that may not be written is kInvalid and takes
-  // nothing off the stream.
+  // nothing off the stream; shared memory does not notice, and faults as the program's own store
+  // would.
   virtual Result<std::size_t> read(std::span<const MutableBytes> into, Patience patience) = 0;
 
   // Sends from the front of `from` as much as the connection takes; at most kPiecesMax pieces are
@@ -78,6 +79,10 @@ class Connection {
   // Gives the connection up without a word to the peer, keeping it open for other processes that
   // hold the same socket: for the child after a fork. Every later call fails.
   virtual void abandon() = 0;
+
+  // write() costs no system call while the peer is awake: bytes are best handed over at once, by
+  // whoever has them.
+  virtual bool eager() const { return false; }
 
   // The socket behind it, for passing on or for a system call that only sockets have; -1 if none.
   virtual int fd() const = 0;

@@ -9,6 +9,7 @@ namespace flyt::transport {
 namespace {
 
 constexpr std::string_view kUnixScheme = "unix://";
+constexpr std::string_view kShmScheme = "shm://";
 constexpr std::string_view kTcpScheme = "tcp://";
 // What fits into sockaddr_un::sun_path with the terminating zero.
 constexpr std::size_t kUnixPathBytesMax = 107;
@@ -16,10 +17,10 @@ constexpr std::size_t kHostBytesMax = 255;
 
 Error bad(std::string_view text, std::string_view why) {
   return Error{ErrorCode::kInvalid, "address \"" + std::string(text) + "\": " + std::string(why) +
-                                        " (use unix:///path, unix:///@name or tcp://host:port)"};
+                                        " (use shm:///path, unix:///path, unix:///@name or tcp://host:port)"};
 }
 
-Result<Url> parse_unix(std::string_view text, std::string_view rest) {
+Result<Url> parse_unix(Kind kind, std::string_view text, std::string_view rest) {
   if (!rest.starts_with('/')) return bad(text, "a socket path is absolute");
   if (rest.starts_with("/@")) rest.remove_prefix(1);
   if (rest.size() < 2) return bad(text, "the socket path is empty");
@@ -27,7 +28,7 @@ Result<Url> parse_unix(std::string_view text, std::string_view rest) {
     return bad(text, "the socket path is longer than " + std::to_string(kUnixPathBytesMax));
   }
   if (rest.find('\0') != std::string_view::npos) return bad(text, "a zero byte in the path");
-  return Url{Kind::kUnix, std::string(rest), {}, 0};
+  return Url{kind, std::string(rest), {}, 0};
 }
 
 Result<Url> parse_tcp(std::string_view text, std::string_view rest) {
@@ -86,8 +87,14 @@ Status parse_options(std::string_view text, std::string_view rest, Url& url) {
   while (!rest.empty()) {
     const std::string_view option = rest.substr(0, rest.find('&'));
     rest.remove_prefix(std::min(rest.size(), option.size() + 1));
+    if (option == "shm=off" && url.kind == Kind::kUnix) {
+      url.socket_only = true;
+      continue;
+    }
     constexpr std::string_view kDelay = "delay=";
-    if (!option.starts_with(kDelay)) return bad(text, "unknown option; there is delay=1ms");
+    if (!option.starts_with(kDelay) || url.kind == Kind::kShm) {
+      return bad(text, "unknown option; there is delay=1ms, and for unix shm=off");
+    }
     Status read = parse_delay(text, option.substr(kDelay.size()), url.delay);
     if (!read) return read;
   }
@@ -95,12 +102,15 @@ Status parse_options(std::string_view text, std::string_view rest, Url& url) {
 }
 
 std::string options_text(const Url& url) {
+  std::string text = url.socket_only ? "?shm=off" : "";
   for (const Unit& unit : kUnits) {
     const std::int64_t count = url.delay.count() / unit.ns;
     if (count == 0 || count * unit.ns != url.delay.count()) continue;
-    return "?delay=" + std::to_string(count) + std::string(unit.name);
+    text += std::string(text.empty() ? "?" : "&") + "delay=" + std::to_string(count) +
+            std::string(unit.name);
+    break;
   }
-  return {};
+  return text;
 }
 
 }  // namespace
@@ -111,6 +121,8 @@ std::string_view to_string(Kind kind) {
       return "unix";
     case Kind::kTcp:
       return "tcp";
+    case Kind::kShm:
+      return "shm";
   }
   return "unknown";
 }
@@ -120,7 +132,9 @@ Result<Url> parse_url(std::string_view text) {
   const std::string_view address = text.substr(0, text.find('?'));
   Result<Url> url = bad(text, "unknown scheme");
   if (address.starts_with(kUnixScheme)) {
-    url = parse_unix(text, address.substr(kUnixScheme.size()));
+    url = parse_unix(Kind::kUnix, text, address.substr(kUnixScheme.size()));
+  } else if (address.starts_with(kShmScheme)) {
+    url = parse_unix(Kind::kShm, text, address.substr(kShmScheme.size()));
   } else if (address.starts_with(kTcpScheme)) {
     url = parse_tcp(text, address.substr(kTcpScheme.size()));
   }
@@ -136,8 +150,9 @@ Result<Url> parse_url(std::string_view text) {
 std::string to_string(const Url& url) {
   switch (url.kind) {
     case Kind::kUnix:
-      return std::string(kUnixScheme) + (url.path.starts_with('@') ? "/" : "") + url.path +
-             options_text(url);
+    case Kind::kShm:
+      return std::string(url.kind == Kind::kShm ? kShmScheme : kUnixScheme) +
+             (url.path.starts_with('@') ? "/" : "") + url.path + options_text(url);
     case Kind::kTcp: {
       const bool brackets = url.host.find(':') != std::string::npos;
       return std::string(kTcpScheme) + (brackets ? "[" : "") + url.host + (brackets ? "]" : "") +

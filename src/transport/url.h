@@ -1,5 +1,5 @@
-// Url: where a server listens: unix:///path, unix:///@name (abstract), tcp://host:port; for who
-// connects with options behind it: tcp://host:port?delay=1ms
+// Url: where a server listens: shm:///path, unix:///path, tcp://host:port; a path may be /@name, in
+// the abstract space. Options may follow: unix:///path?shm=off, tcp://host:port?delay=1ms
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,18 @@
 
 namespace flyt::transport {
 
-enum class Kind : std::uint8_t { kUnix, kTcp };
+// kUnix goes on in shared memory where the server offers that; kShm insists on it.
+enum class Kind : std::uint8_t { kUnix, kTcp, kShm };
 
 std::string_view to_string(Kind kind);
 
 struct Url {
   Kind kind = Kind::kUnix;
-  std::string path;        // unix: an absolute path, or '@' and an abstract name.
+  std::string path;        // unix, shm: an absolute path, or '@' and an abstract name.
   std::string host;        // tcp: a name or address, without the brackets of IPv6.
   std::uint16_t port = 0;  // tcp: 0 only makes sense for listening.
   Duration delay{0};       // Connecting only: how much later everything arrives (delayed.h).
+  bool socket_only = false;  // unix: shm=off, the session stays on its socket.
   friend bool operator==(const Url&, const Url&) = default;
 };
 

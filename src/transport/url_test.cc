@@ -45,8 +45,18 @@ TEST(Url, SaysWhatIsWrongAndWhatWouldBeRight) {
     const Result<Url> url = parse_url(text);
     ASSERT_FALSE(url.ok()) << text;
     EXPECT_NE(url.error().message.find(why), std::string::npos) << url.error().message;
-    EXPECT_NE(url.error().message.find("use unix:///path"), std::string::npos);
+    EXPECT_NE(url.error().message.find("use shm:///path"), std::string::npos);
   }
+}
+
+TEST(Url, SharedMemoryIsAKindOfItsOwnAndCanBeRefused) {
+  EXPECT_EQ(parse_url("shm:///run/flyt.sock")->kind, Kind::kShm);
+  EXPECT_FALSE(parse_url("unix:///run/flyt.sock")->socket_only);
+  const Result<Url> off = parse_url("unix:///run/flyt.sock?shm=off");
+  ASSERT_TRUE(off.ok());
+  EXPECT_TRUE(off->socket_only);
+  EXPECT_EQ(off->path, "/run/flyt.sock");
+  EXPECT_EQ(to_string(*off), "unix:///run/flyt.sock?shm=off");
 }
 
 TEST(Url, RefusesAPathThatNoSocketAddressHolds) {

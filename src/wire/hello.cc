@@ -124,11 +124,14 @@ bool take_record(std::uint16_t id, Reader& reader, Fields& fields) {
     case HelloRecord::kCredential:
       fields.hello.credential = take_text(reader);
       return true;
+    case HelloRecord::kSharedMemory:
+      fields.hello.shared_memory = true;
+      return true;
   }
   return false;
 }
 
-constexpr std::uint16_t kHighestRecord = 10;
+constexpr std::uint16_t kHighestRecord = 11;
 
 Result<Fields> take_records(const HelloPrefix& prefix, Bytes bytes) {
   Fields fields;
@@ -177,7 +180,8 @@ Welcome welcome_of(Fields fields) {
                  .driver_version = fields.driver_version,
                  .windows = std::move(fields.hello.windows),
                  .limits = fields.hello.limits,
-                 .highest_op = fields.hello.highest_op};
+                 .highest_op = fields.hello.highest_op,
+                 .shared_memory = fields.hello.shared_memory};
 }
 
 bool one_of_each_purpose(const std::vector<Window>& windows) {
@@ -202,6 +206,7 @@ std::vector<std::byte> encode(const ClientHello& hello) {
   out.record(HelloRecord::kLimits, {}, hello.limits);
   out.record(HelloRecord::kHighestOp, {}, hello.highest_op);
   out.text(HelloRecord::kCredential, hello.credential);
+  if (hello.shared_memory) out.record(HelloRecord::kSharedMemory, {});
   return std::move(out).finish(HelloKind::kClient, hello.version_min, hello.version_max);
 }
 
@@ -215,6 +220,7 @@ std::vector<std::byte> encode(const Welcome& welcome) {
   out.windows(welcome.windows);
   out.record(HelloRecord::kLimits, {}, welcome.limits);
   out.record(HelloRecord::kHighestOp, {}, welcome.highest_op);
+  if (welcome.shared_memory) out.record(HelloRecord::kSharedMemory, {});
   return std::move(out).finish(HelloKind::kWelcome, welcome.version, welcome.version);
 }
 

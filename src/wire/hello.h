@@ -36,16 +36,17 @@ enum class HelloKind : std::uint16_t { kClient = 1, kWelcome = 2, kRefusal = 3 }
 
 // Numbers are never changed or reused.
 enum class HelloRecord : std::uint16_t {
-  kName = 1,          // text: the program (client) or the server's name
-  kProcess = 2,       // u32 process id, u32 user id
-  kWindow = 3,        // Window, any number of times
-  kSessionToken = 4,  // 16 bytes: in a welcome the session's, in a hello the session to join
-  kRole = 5,          // u16 ConnectionRole
-  kDriver = 6,        // u32 cuDriverGetVersion, then text: "nvidia", "softgpu", ...
-  kLimits = 7,        // Limits
-  kReason = 8,        // u16 RefusalCode, then text
-  kHighestOp = 9,     // u16: the API ops known are those up to this one
-  kCredential = 10,   // bytes that prove who the client is
+  kName = 1,           // text: the program (client) or the server's name
+  kProcess = 2,        // u32 process id, u32 user id
+  kWindow = 3,         // Window, any number of times
+  kSessionToken = 4,   // 16 bytes: in a welcome the session's, in a hello the session to join
+  kRole = 5,           // u16 ConnectionRole
+  kDriver = 6,         // u32 cuDriverGetVersion, then text: "nvidia", "softgpu", ...
+  kLimits = 7,         // Limits
+  kReason = 8,         // u16 RefusalCode, then text
+  kHighestOp = 9,      // u16: the API ops known are those up to this one
+  kSharedMemory = 11,  // empty. Hello: wanted. Welcome: granted; the rings follow on the socket
+  kCredential = 10,    // bytes that prove who the client is
 };
 inline constexpr std::uint16_t kMustUnderstand = 0x8000;
 
@@ -103,6 +104,7 @@ struct ClientHello {
   Limits limits;
   std::uint16_t highest_op = 0;
   std::string credential;
+  bool shared_memory = false;  // Would go on in shared memory (transport/shm.h).
   friend bool operator==(const ClientHello&, const ClientHello&) = default;
 };
 
@@ -116,6 +118,7 @@ struct Welcome {
   std::vector<Window> windows;
   Limits limits;
   std::uint16_t highest_op = 0;
+  bool shared_memory = false;  // Goes on in shared memory, which follows.
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 

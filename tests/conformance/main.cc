@@ -4,7 +4,7 @@
 //   --lists FOLDER       where NAME.never and NAME.not_yet are
 //   --transcript FILE    every call and its result, appended in order
 //   --server-driver PATH start a private flyt-server with this driver for the library to talk to
-//   --listen URL         where that server listens (default: a private unix socket)
+//   --listen URL         where that server listens (shm, unix: at a private path; default shm)
 //   --deadline SECONDS   for one test     --verbose    print passing tests too
 // Everything that starts with --gtest_ goes to gtest.
 #include <gtest/gtest.h>

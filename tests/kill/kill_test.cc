@@ -181,7 +181,8 @@ TEST_P(KillTest, AServerWithWarmSessionsServesKillsAndReplacesThem) {
   EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->zombies().empty(); }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Unix, KillTest, ::testing::Values(""));
+INSTANTIATE_TEST_SUITE_P(Shm, KillTest, ::testing::Values("shm"));
+INSTANTIATE_TEST_SUITE_P(Unix, KillTest, ::testing::Values("unix"));
 INSTANTIATE_TEST_SUITE_P(Tcp, KillTest, ::testing::Values("tcp://127.0.0.1:0"));
 
 int run_client(const std::string& job, std::uint64_t seed) {

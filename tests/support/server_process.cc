@@ -87,11 +87,12 @@ ServerProcess::~ServerProcess() {
 
 Status ServerProcess::start(const ServerOptions& options) {
   std::string listen = options.listen;
-  if (listen.empty()) {
+  if (listen.empty() || listen == "shm" || listen == "unix") {
     char pattern[] = "/tmp/flyt-test-XXXXXX";
     if (::mkdtemp(pattern) == nullptr) return system_error("mkdtemp", errno);
     folder_ = pattern;
-    listen = "unix://" + folder_ + "/flyt.sock";
+    const std::string path = folder_ + "/flyt.sock";
+    listen = listen == "unix" ? "unix://" + path + "?shm=off" : "shm://" + path;
   }
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);

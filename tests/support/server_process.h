@@ -17,7 +17,9 @@ namespace flyt::tests {
 struct ServerOptions {
   std::string program;          // Path of flyt-server.
   std::string driver = "soft";  // --driver
-  std::string listen;           // --listen; empty: a fresh unix:// path in a private folder.
+  // --listen; "shm" (or empty) and "unix" stand for a fresh path in a private folder, the latter
+  // for sessions that stay on their sockets.
+  std::string listen;
   std::vector<std::string> arguments;
 };
 

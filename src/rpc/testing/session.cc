@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/shm.h"
+
 namespace flyt::rpc::testing {
 
 void TestServer::run() {
@@ -110,6 +112,15 @@ transport::ConnectionPair make_pair(PairKind kind, std::uint64_t seed) {
     FLYT_ASSERT(pair.ok());
     return std::move(*pair);
   }
+  if (kind == PairKind::kShm) {
+    Result<transport::ConnectionPair> pair = transport::connection_pair();
+    Result<transport::SharedRings> rings = transport::SharedRings::make();
+    FLYT_ASSERT(pair.ok() && rings.ok());
+    auto server = transport::offer_rings(std::move(pair->second), std::move(*rings));
+    auto client = transport::take_rings(std::move(pair->first), soon());
+    FLYT_ASSERT(client.ok() && server.ok());
+    return {std::move(*client), std::move(*server)};
+  }
   Result<std::unique_ptr<transport::Listener>> listener =
       transport::listen({transport::Kind::kTcp, {}, "127.0.0.1", 0});
   FLYT_ASSERT(listener.ok());
@@ -127,6 +138,8 @@ std::string name_of(PairKind kind) {
       return "tcp";
     case PairKind::kSim:
       return "sim";
+    case PairKind::kShm:
+      return "shm";
   }
   return {};
 }

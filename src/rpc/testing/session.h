@@ -133,7 +133,7 @@ struct Session {
 };
 
 // Kinds of connection that every test of a session runs over.
-enum class PairKind { kUnix, kTcp, kSim };
+enum class PairKind { kUnix, kTcp, kSim, kShm };
 transport::ConnectionPair make_pair(PairKind kind, std::uint64_t seed = 1);
 std::string name_of(PairKind kind);
 

@@ -1,0 +1,79 @@
+#include "transport/shm_ring.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace flyt::transport {
+namespace {
+
+// A writer that found the ring full sleeps until this part of it is free.
+constexpr std::size_t kWakePart = 4;
+
+}  // namespace
+
+RingState RingWriter::state() const {
+  const std::uint64_t used =
+      head_.load(std::memory_order_relaxed) - control_.tail.load(std::memory_order_acquire);
+  if (used > data_.size()) return RingState::kCorrupt;
+  return used == data_.size() ? RingState::kStuck : RingState::kReady;
+}
+
+std::optional<std::size_t> RingWriter::write(std::span<const Bytes> from) {
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);
+  const std::uint64_t used = head - control_.tail.load(std::memory_order_acquire);
+  if (used > data_.size()) return std::nullopt;
+  std::size_t room = data_.size() - used;
+  std::uint64_t at = head;
+  for (const Bytes& piece : from) {
+    const std::size_t size = std::min(piece.size(), room);
+    const std::size_t offset = at % data_.size();
+    const std::size_t first = std::min(size, data_.size() - offset);
+    if (first > 0) std::memcpy(data_.data() + offset, piece.data(), first);
+    if (size > first) std::memcpy(data_.data(), piece.data() + first, size - first);
+    at += size;
+    room -= size;
+    if (room == 0) break;
+  }
+  head_.store(at, std::memory_order_relaxed);
+  // Before owes_bell() looks: a reader that does not see these bytes has asked by then.
+  control_.head.store(at);
+  return at - head;
+}
+
+RingState RingReader::state() const {
+  const std::uint64_t filled =
+      control_.head.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed);
+  if (filled > data_.size()) return RingState::kCorrupt;
+  return filled == 0 ? RingState::kStuck : RingState::kReady;
+}
+
+std::optional<std::size_t> RingReader::read(std::span<const MutableBytes> into) {
+  const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+  std::uint64_t filled = control_.head.load(std::memory_order_acquire) - tail;
+  if (filled > data_.size()) return std::nullopt;
+  if (filled == 0) return 0;
+  std::uint64_t at = tail;
+  for (const MutableBytes& piece : into) {
+    const std::size_t size = std::min<std::uint64_t>(piece.size(), filled);
+    const std::size_t offset = at % data_.size();
+    const std::size_t first = std::min(size, data_.size() - offset);
+    if (first > 0) std::memcpy(piece.data(), data_.data() + offset, first);
+    if (size > first) std::memcpy(piece.data() + first, data_.data(), size - first);
+    at += size;
+    filled -= size;
+    if (filled == 0) break;
+  }
+  tail_.store(at, std::memory_order_relaxed);
+  control_.tail.store(at);
+  return at - tail;
+}
+
+bool RingReader::owes_bell() {
+  if (control_.writer_waits.load() == 0) return false;
+  const std::uint64_t filled =
+      control_.head.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed);
+  if (filled > data_.size() - data_.size() / kWakePart) return false;
+  return control_.writer_waits.exchange(0) != 0;
+}
+
+}  // namespace flyt::transport
