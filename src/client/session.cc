@@ -101,8 +101,8 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   auto connection = transport::connect(*url, deadline);
   if (!connection) return std::move(connection).error();
   std::unique_ptr<Session> session(new Session(options));
-  const bool share = url->kind != transport::Kind::kTcp && !url->socket_only &&
-                     url->delay.count() == 0;
+  const bool share =
+      url->kind != transport::Kind::kTcp && !url->socket_only && url->delay.count() == 0;
   Status status = session->start(std::move(connection).value(), share, options, deadline);
   if (!status) return std::move(status).error();
   if (url->kind == transport::Kind::kShm && !session->channel().welcome().shared_memory) {

@@ -16,8 +16,9 @@ constexpr std::size_t kUnixPathBytesMax = 107;
 constexpr std::size_t kHostBytesMax = 255;
 
 Error bad(std::string_view text, std::string_view why) {
-  return Error{ErrorCode::kInvalid, "address \"" + std::string(text) + "\": " + std::string(why) +
-                                        " (use shm:///path, unix:///path, unix:///@name or tcp://host:port)"};
+  return Error{ErrorCode::kInvalid,
+               "address \"" + std::string(text) + "\": " + std::string(why) +
+                   " (use shm:///path, unix:///path, unix:///@name or tcp://host:port)"};
 }
 
 Result<Url> parse_unix(Kind kind, std::string_view text, std::string_view rest) {

@@ -18,10 +18,10 @@ std::string_view to_string(Kind kind);
 
 struct Url {
   Kind kind = Kind::kUnix;
-  std::string path;        // unix, shm: an absolute path, or '@' and an abstract name.
-  std::string host;        // tcp: a name or address, without the brackets of IPv6.
-  std::uint16_t port = 0;  // tcp: 0 only makes sense for listening.
-  Duration delay{0};       // Connecting only: how much later everything arrives (delayed.h).
+  std::string path;          // unix, shm: an absolute path, or '@' and an abstract name.
+  std::string host;          // tcp: a name or address, without the brackets of IPv6.
+  std::uint16_t port = 0;    // tcp: 0 only makes sense for listening.
+  Duration delay{0};         // Connecting only: how much later everything arrives (delayed.h).
   bool socket_only = false;  // unix: shm=off, the session stays on its socket.
   friend bool operator==(const Url&, const Url&) = default;
 };
