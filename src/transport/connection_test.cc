@@ -16,7 +16,7 @@ namespace {
 Instant in_milliseconds(int count) {
   return system_clock().now() + std::chrono::milliseconds(count);
 }
-Instant soon() { return in_milliseconds(20'000); }
+Instant soon() { return in_milliseconds(120'000); }
 
 enum class PairKind { kPair, kUnix, kTcp4, kTcp6, kSim, kShm };
 

@@ -19,9 +19,10 @@ AGAIN:
   ld.volatile.global.u32 %r1, [%rd2];
   setp.ne.u32 %p1, %r1, 0;
   @%p1 bra DONE;
+  nanosleep.u32 20000;
   mov.u64 %rd4, %globaltimer;
   sub.u64 %rd5, %rd4, %rd3;
-  setp.lt.u64 %p2, %rd5, 10000000000;
+  setp.lt.u64 %p2, %rd5, 100000000000;
   @%p2 bra AGAIN;
 DONE:
   ret;

@@ -12,8 +12,8 @@ namespace flyt::conformance {
 struct SupervisorOptions {
   std::string driver = "soft";
   std::string lists;
-  int deadline_seconds = 60;  // For one test.
-  bool verbose = false;       // Workers print every test, not only failures.
+  int deadline_seconds = 150;  // For one test.
+  bool verbose = false;        // Workers print every test, not only failures.
 };
 
 // Tests of suites whose name ends so run alone in a worker: they change what the whole process

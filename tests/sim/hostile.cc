@@ -34,7 +34,7 @@ void HostileTest::TearDown() {
   ASSERT_TRUE(server().running()) << server().log();
   ASSERT_TRUE(innocent != nullptr && innocent->alive()) << server().log();
   innocent.reset();
-  EXPECT_TRUE(tests::eventually(5, [] { return server().children().empty(); }))
+  EXPECT_TRUE(tests::eventually(60, [] { return server().children().empty(); }))
       << server().children().size() << " session processes are left\n"
       << server().log();
 }

@@ -21,7 +21,7 @@ Instant in_seconds(double seconds) {
 Result<Peer> Peer::connect(const std::string& url) {
   const auto parsed = transport::parse_url(url);
   if (!parsed) return parsed.error();
-  auto connection = transport::connect(*parsed, in_seconds(10));
+  auto connection = transport::connect(*parsed, in_seconds(60));
   if (!connection) return connection.error();
   return Peer(std::move(*connection));
 }
@@ -91,7 +91,7 @@ bool Peer::read_exactly(MutableBytes into, Instant deadline, bool& closed) {
 
 Result<wire::Welcome> Peer::read_answer() {
   bool closed = false;
-  const Instant deadline = in_seconds(10);
+  const Instant deadline = in_seconds(60);
   std::vector<std::byte> bytes(wire::kHelloPrefixBytes);
   if (!read_exactly(bytes, deadline, closed)) {
     return Error{ErrorCode::kLost, closed ? "closed without an answer" : "no answer"};

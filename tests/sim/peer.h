@@ -43,9 +43,9 @@ class Peer {
   // Reads the answer to the hello.
   Result<wire::Welcome> read_answer();
   // The next frame.
-  Heard read_frame(double seconds = 10);
+  Heard read_frame(double seconds = 60);
   // Frames until one of `kind`; frames of other kinds are dropped. Stops at a close or silence.
-  Heard read_until(wire::FrameKind kind, double seconds = 10);
+  Heard read_until(wire::FrameKind kind, double seconds = 60);
   // What a ping finds out: answered, ended by the server with a reason, or neither.
   enum class State { kAlive, kEnded, kDied, kSilent };
   struct Verdict {

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ extern char** environ;
 namespace flyt::tests {
 namespace {
 
-constexpr double kStartSeconds = 30;
+constexpr double kStartSeconds = 120;
 
 // The word behind "url=" in a log line that has "listening".
 std::string listening_url(const std::string& log) {
@@ -71,7 +72,7 @@ bool eventually(double seconds, const std::function<bool()>& done) {
   const auto deadline = Clock::now() + std::chrono::duration<double>(seconds);
   while (!done()) {
     if (Clock::now() > deadline) return false;
-    std::this_thread::yield();
+    ::poll(nullptr, 0, 1);
   }
   return true;
 }

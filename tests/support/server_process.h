@@ -23,7 +23,7 @@ struct ServerOptions {
   std::vector<std::string> arguments;
 };
 
-// Calls `done` until it says true; false when `seconds` have passed. Yields between calls.
+// Calls `done` until it says true; false when `seconds` have passed.
 bool eventually(double seconds, const std::function<bool()>& done);
 
 // Killed and reaped at destruction. Safe from any thread once started.

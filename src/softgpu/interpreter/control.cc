@@ -1,4 +1,7 @@
 // Control flow: bra, brx, call, ret, exit, trap and the like.
+#include <algorithm>
+
+#include "base/clock.h"
 #include "softgpu/interpreter/block.h"
 #include "softgpu/interpreter/lanes.h"
 #include "softgpu/interpreter/select.h"
@@ -36,7 +39,16 @@ Flow trap(Warp& warp, const Step&, Mask lanes) { return warp.fault(FaultKind::kT
 Flow breakpoint(Warp& warp, const Step&, Mask lanes) {
   return warp.fault(FaultKind::kIllegalInstruction, lanes);
 }
-Flow sleep(Warp& warp, const Step&, Mask) {
+// A warp among others lets them run, which takes its time. One that is alone would only keep a
+// processor from somebody else.
+Flow sleep(Warp& warp, const Step& step, Mask lanes) {
+  constexpr std::uint32_t kSleepMaxNs = 1'000'000;  // As PTX has it.
+  const LaunchState& state = warp.block().state();
+  if (state.block_count == 1 && state.warps == 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
+    const std::uint32_t wished = get<std::uint32_t>(warp.row(step.a), lane);
+    system_clock().sleep_for(Duration(std::min(wished, kSleepMaxNs)));
+  }
   warp.polled();
   warp.yield();
   return Flow::kNext;
