@@ -68,12 +68,27 @@ CUresult lay_out(const RawSide& raw, const Extent& extent, std::uint64_t base, B
   return CUDA_SUCCESS;
 }
 
-CUresult make_side(const MemoryMap& map, const RawSide& raw, const Extent& extent, BoxSide& side) {
+CUresult make_array_side(const ArrayTable& arrays, const RawSide& raw, const Extent& extent,
+                         BoxSide& side) {
+  if (raw.array == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const ArrayState* state = arrays.find(address_of(raw.array));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!state->extent.holds(raw.x, raw.y, raw.z, extent.width, extent.rows, extent.slices)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  side.memory = BoxSide::Memory::kArray;
+  side.array = raw.array;
+  side.x = raw.x;
+  side.y = raw.y;
+  side.z = raw.z;
+  return CUDA_SUCCESS;
+}
+
+CUresult make_side(const CopyTables& tables, const RawSide& raw, const Extent& extent,
+                   BoxSide& side) {
   const bool host = raw.type == CU_MEMORYTYPE_HOST;
   const bool device = raw.type == CU_MEMORYTYPE_DEVICE;
-  if (raw.type == CU_MEMORYTYPE_ARRAY) {
-    return raw.array == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if (raw.type == CU_MEMORYTYPE_ARRAY) return make_array_side(tables.arrays, raw, extent, side);
   if (!host && !device && raw.type != CU_MEMORYTYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t base = host ? raw.host : raw.device;
   if (base == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -83,7 +98,7 @@ CUresult make_side(const MemoryMap& map, const RawSide& raw, const Extent& exten
   const auto bytes = span_of(side, extent);
   std::uint64_t end = 0;
   if (!bytes || __builtin_add_overflow(side.address, *bytes, &end)) return CUDA_ERROR_INVALID_VALUE;
-  const MemoryMap::Placed placed = map.place(side.address, *bytes);
+  const MemoryMap::Placed placed = tables.map.place(side.address, *bytes);
   // A device address where host memory was announced works natively, by unified addressing.
   if (!side.place_in(placed)) return CUDA_ERROR_INVALID_VALUE;
   const bool too_wide =
@@ -92,20 +107,21 @@ CUresult make_side(const MemoryMap& map, const RawSide& raw, const Extent& exten
   return too_wide || unknown ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult make(const MemoryMap& map, const RawSide& from, const RawSide& to, const Extent& extent,
-              BoxCopy& out) {
+CUresult make(const CopyTables& tables, const RawSide& from, const RawSide& to,
+              const Extent& extent, BoxCopy& out) {
   out = {};
   out.width = extent.width;
   out.rows = extent.rows;
   out.slices = extent.slices;
   if (out.empty()) return CUDA_SUCCESS;
-  const CUresult result = make_side(map, from, extent, out.from);
-  return result == CUDA_SUCCESS ? make_side(map, to, extent, out.to) : result;
+  const CUresult result = make_side(tables, from, extent, out.from);
+  return result == CUDA_SUCCESS ? make_side(tables, to, extent, out.to) : result;
 }
 
 // The two 3D structures have the same fields, but for contexts.
 template <class Copy>
-CUresult make_3d(const MemoryMap& map, const Copy& copy, BoxCopy& out) {
+CUresult make_3d(const CopyTables& tables, const Copy& copy, BoxCopy& out) {
+  if (copy.srcLOD != 0 || copy.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const RawSide from{copy.srcMemoryType, address_of(copy.srcHost),
                      copy.srcDevice,     copy.srcArray,
                      copy.srcXInBytes,   copy.srcY,
@@ -116,7 +132,7 @@ CUresult make_3d(const MemoryMap& map, const Copy& copy, BoxCopy& out) {
                    copy.dstXInBytes,   copy.dstY,
                    copy.dstZ,          copy.dstPitch,
                    copy.dstHeight};
-  return make(map, from, to, {copy.WidthInBytes, copy.Height, copy.Depth}, out);
+  return make(tables, from, to, {copy.WidthInBytes, copy.Height, copy.Depth}, out);
 }
 
 const std::byte* row_of(const BoxSide& side, std::uint64_t slice, std::uint64_t row) {
@@ -139,7 +155,7 @@ bool BoxSide::place_in(const MemoryMap::Placed& placed) {
   return true;
 }
 
-CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY2D& copy, BoxCopy& out) {
+CUresult make_box_copy(const CopyTables& tables, const CUDA_MEMCPY2D& copy, BoxCopy& out) {
   const RawSide from{copy.srcMemoryType,
                      address_of(copy.srcHost),
                      copy.srcDevice,
@@ -158,15 +174,18 @@ CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY2D& copy, BoxCopy&
                    0,
                    copy.dstPitch,
                    0};
-  return make(map, from, to, {copy.WidthInBytes, copy.Height, 1}, out);
+  return make(tables, from, to, {copy.WidthInBytes, copy.Height, 1}, out);
 }
 
-CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY3D& copy, BoxCopy& out) {
-  return make_3d(map, copy, out);
+CUresult make_box_copy(const CopyTables& tables, const CUDA_MEMCPY3D& copy, BoxCopy& out) {
+  return make_3d(tables, copy, out);
 }
 
-CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY3D_PEER& copy, BoxCopy& out) {
-  return make_3d(map, copy, out);
+CUresult make_box_copy(const CopyTables& tables, const CUDA_MEMCPY3D_PEER& copy, BoxCopy& out) {
+  const CUresult result = make_3d(tables, copy, out);
+  out.from.context = copy.srcContext;
+  out.to.context = copy.dstContext;
+  return result;
 }
 
 void pack_rows(const BoxCopy& copy, std::uint64_t slice, std::uint64_t row, std::uint64_t rows,

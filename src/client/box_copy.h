@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "client/images.h"
 #include "client/memory_map.h"
 #include "cuda/types.h"
 
@@ -10,7 +11,7 @@ namespace flyt::client {
 
 // One end of a copy: where its first byte is, and how rows and slices follow.
 struct BoxSide {
-  enum class Memory : std::uint8_t { kHost, kDevice };
+  enum class Memory : std::uint8_t { kHost, kDevice, kArray };
   Memory memory = Memory::kHost;
   std::uint64_t address = 0;
   std::uint64_t pitch = 0;
@@ -21,6 +22,14 @@ struct BoxSide {
 
   // Takes over what memory it is, once `address` is known. False: it may not be used.
   bool place_in(const MemoryMap::Placed& placed);
+  // kArray: the first byte of a row, the first row and the first slice in it.
+  CUarray array = nullptr;
+  std::uint64_t x = 0;
+  std::uint64_t y = 0;
+  std::uint64_t z = 0;
+  CUcontext context = nullptr;  // Of a peer copy that names one.
+
+  bool on_gpu() const { return memory != Memory::kHost; }
 };
 
 // `slices` times `rows` rows of `width` bytes.
@@ -34,10 +43,16 @@ struct BoxCopy {
   bool empty() const { return width == 0 || rows == 0 || slices == 0; }
 };
 
-// CUDA_ERROR_NOT_SUPPORTED: an array takes part. CUDA_ERROR_INVALID_VALUE for what native refuses.
-CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY2D& copy, BoxCopy& out);
-CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY3D& copy, BoxCopy& out);
-CUresult make_box_copy(const MemoryMap& map, const CUDA_MEMCPY3D_PEER& copy, BoxCopy& out);
+// What sides of a copy are looked up in.
+struct CopyTables {
+  const MemoryMap& map;
+  const ArrayTable& arrays;
+};
+
+// CUDA_ERROR_INVALID_VALUE for what native refuses, CUDA_ERROR_INVALID_HANDLE for what is no array.
+CUresult make_box_copy(const CopyTables& tables, const CUDA_MEMCPY2D& copy, BoxCopy& out);
+CUresult make_box_copy(const CopyTables& tables, const CUDA_MEMCPY3D& copy, BoxCopy& out);
+CUresult make_box_copy(const CopyTables& tables, const CUDA_MEMCPY3D_PEER& copy, BoxCopy& out);
 
 // Packs `rows` rows of one slice, from `row` on, into `out` (width * rows bytes).
 void pack_rows(const BoxCopy& copy, std::uint64_t slice, std::uint64_t row, std::uint64_t rows,

@@ -30,10 +30,11 @@ class BoxCopyTest : public ::testing::Test {
   }
   template <class Copy>
   CUresult make(const Copy& copy) {
-    return make_box_copy(map, copy, box);
+    return make_box_copy({map, arrays}, copy, box);
   }
 
   MemoryMap map;
+  ArrayTable arrays{wire::HandleKind::kArray};
   std::vector<std::byte> host;
   CUDA_MEMCPY2D flat{};
   CUDA_MEMCPY3D deep{};
@@ -89,12 +90,33 @@ TEST_F(BoxCopyTest, RefusesUnknownKindsOfMemoryAndNullPointers) {
   flat.srcMemoryType = CU_MEMORYTYPE_ARRAY;
   EXPECT_EQ(make(flat), CUDA_ERROR_INVALID_VALUE);
   flat.srcArray = static_cast<CUarray>(pointer_at(0x1000));
-  EXPECT_EQ(make(flat), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(make(flat), CUDA_ERROR_INVALID_HANDLE);
   flat.srcMemoryType = CU_MEMORYTYPE_HOST;
   flat.srcHost = nullptr;
   EXPECT_EQ(make(flat), CUDA_ERROR_INVALID_VALUE);
   flat.srcHost = host.data();
   flat.dstDevice = 0;
+  EXPECT_EQ(make(flat), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(BoxCopyTest, AnArraysSideMustLieInsideIt) {
+  const auto made = arrays.make();
+  made.state->descriptor = {10, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+  made.state->extent = cuda::extent_of(made.state->descriptor);
+  arrays.publish(made.handle);
+  flat.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  flat.dstArray = static_cast<CUarray>(pointer_at(made.handle));
+  flat.dstXInBytes = 8;
+  flat.dstY = 1;
+  flat.WidthInBytes = 32;
+  flat.Height = 3;
+  EXPECT_EQ(make(flat), CUDA_SUCCESS);
+  EXPECT_EQ(box.to.memory, BoxSide::Memory::kArray);
+  EXPECT_EQ(box.to.x, 8U);
+  flat.Height = 4;
+  EXPECT_EQ(make(flat), CUDA_ERROR_INVALID_VALUE);
+  flat.Height = 3;
+  flat.dstXInBytes = 6;
   EXPECT_EQ(make(flat), CUDA_ERROR_INVALID_VALUE);
 }
 

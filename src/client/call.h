@@ -76,6 +76,8 @@ CUresult check(CUlibrary handle);
 CUresult check(CUfunction handle);
 CUresult check(CUkernel handle);
 CUresult check(CUlinkState handle);
+CUresult check(CUarray handle);
+CUresult check(CUmipmappedArray handle);
 // CUDA_ERROR_INVALID_CONTEXT unless it is alive; CUDA_ERROR_CONTEXT_IS_DESTROYED if it was.
 CUresult check(CUcontext handle);
 // The default stream becomes CU_STREAM_PER_THREAD inside a PerThreadDefaultStream scope.

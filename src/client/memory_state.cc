@@ -62,6 +62,7 @@ void MemoryState::on_context_destroyed(ContextState& context) {
   events.for_each([&](std::uint64_t handle, const EventState& state) {
     if (state.context == &context) events.drop(handle);
   });
+  images.on_context_destroyed(context);
   transfers_.on_context_destroyed(context.handle);
 }
 

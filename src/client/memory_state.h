@@ -14,6 +14,7 @@
 #include "client/handle_table.h"
 #include "client/host_call_worker.h"
 #include "client/host_mirror.h"
+#include "client/images.h"
 #include "client/memory_map.h"
 #include "client/pinned_heap.h"
 #include "client/transfers.h"
@@ -128,6 +129,7 @@ class MemoryState {
   HandleTable<EventState> events{wire::HandleKind::kEvent};
   HandleTable<PoolState> pools{wire::HandleKind::kPool};
   HandleTable<AllocationState> allocations{wire::HandleKind::kMemAllocation};
+  Images images;
 
  private:
   Session& session_;

@@ -5,12 +5,14 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "client/call.h"
 #include "client/memory_state.h"
 #include "client/session.h"
+#include "commands/array.h"
 #include "commands/copy.h"
 #include "commands/stream.h"
 
@@ -70,7 +72,10 @@ std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
   return (copy.slices - 1) * side.slice_pitch + (copy.rows - 1) * side.pitch + copy.width;
 }
 
+bool is_array(const BoxSide& side) { return side.memory == BoxSide::Memory::kArray; }
+
 bool flat(const BoxCopy& copy, const BoxSide& side) {
+  if (is_array(side)) return copy.rows == 1 && copy.slices == 1;
   return (copy.rows == 1 || side.pitch == copy.width) &&
          (copy.slices == 1 || side.slice_pitch == copy.width * copy.rows);
 }
@@ -82,6 +87,31 @@ BoxCopy flattened(const BoxCopy& copy) {
   one.width = copy.width * copy.rows * copy.slices;
   one.rows = one.slices = 1;
   return one;
+}
+
+template <class Command>
+Command memory_to_host(const BoxCopy& copy, CUstream stream, std::uint64_t delivery) {
+  return {.stream = stream,
+          .address = copy.from.address,
+          .pitch = copy.from.pitch,
+          .slice_pitch = copy.from.slice_pitch,
+          .width = copy.width,
+          .rows = copy.rows,
+          .slices = copy.slices,
+          .delivery = delivery};
+}
+
+template <class Command>
+Command array_to_host(const BoxCopy& copy, CUstream stream, std::uint64_t delivery) {
+  return {.stream = stream,
+          .array = copy.from.array,
+          .x = copy.from.x,
+          .y = copy.from.y,
+          .z = copy.from.z,
+          .width = copy.width,
+          .rows = copy.rows,
+          .slices = copy.slices,
+          .delivery = delivery};
 }
 
 }  // namespace
@@ -110,11 +140,9 @@ CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
 }
 
 CUresult Transfers::start(const BoxCopy& box, CUstream stream, Waiting waiting) {
-  const bool from_device = box.from.memory == BoxSide::Memory::kDevice;
-  const bool to_device_memory = box.to.memory == BoxSide::Memory::kDevice;
-  if (from_device && to_device_memory) return on_device(box, stream);
-  if (from_device) return to_host(box, stream, waiting);
-  if (to_device_memory) return to_device(box, stream, waiting);
+  if (box.from.on_gpu() && box.to.on_gpu()) return on_device(box, stream);
+  if (box.from.on_gpu()) return to_host(box, stream, waiting);
+  if (box.to.on_gpu()) return to_device(box, stream, waiting);
   return host_to_host(box, stream);
 }
 
@@ -138,7 +166,7 @@ CUresult Transfers::to_device(const BoxCopy& copy, CUstream stream, Waiting wait
       return result;
     }
   }
-  if (copy.from.pinned && copy.rows == 1 && copy.slices == 1) {
+  if (copy.from.pinned && copy.rows == 1 && copy.slices == 1 && !is_array(copy.to)) {
     return send_flat_and_wait(copy.to.address, copy.from.address, copy.width, stream);
   }
   const CUresult result = capture(copy, stream);
@@ -159,6 +187,28 @@ CUresult Transfers::host_to_host(const BoxCopy& copy, CUstream stream) {
 }
 
 CUresult Transfers::on_device(const BoxCopy& copy, CUstream stream) {
+  if (is_array(copy.to) || is_array(copy.from)) {
+    return session_.post(commands::CopyBoxWithArray{.stream = stream,
+                                                    .to_context = copy.to.context,
+                                                    .to_array = copy.to.array,
+                                                    .to_x = copy.to.x,
+                                                    .to_y = copy.to.y,
+                                                    .to_z = copy.to.z,
+                                                    .to = copy.to.address,
+                                                    .to_pitch = copy.to.pitch,
+                                                    .to_slice_pitch = copy.to.slice_pitch,
+                                                    .from_context = copy.from.context,
+                                                    .from_array = copy.from.array,
+                                                    .from_x = copy.from.x,
+                                                    .from_y = copy.from.y,
+                                                    .from_z = copy.from.z,
+                                                    .from = copy.from.address,
+                                                    .from_pitch = copy.from.pitch,
+                                                    .from_slice_pitch = copy.from.slice_pitch,
+                                                    .width = copy.width,
+                                                    .rows = copy.rows,
+                                                    .slices = copy.slices});
+  }
   if (copy.rows == 1 && copy.slices == 1) {
     return session_.post(commands::CopyOnDevice{
         .stream = stream, .to = copy.to.address, .from = copy.from.address, .bytes = copy.width});
@@ -178,6 +228,10 @@ CUresult Transfers::on_device(const BoxCopy& copy, CUstream stream) {
 CUresult Transfers::capture(const BoxCopy& copy, CUstream stream) {
   CUresult result = CUDA_SUCCESS;
   for (std::uint64_t slice = 0; slice < copy.slices && result == CUDA_SUCCESS; ++slice) {
+    if (is_array(copy.to)) {
+      result = send_to_array(copy, slice, stream);
+      continue;
+    }
     const std::uint64_t to = copy.to.address + slice * copy.to.slice_pitch;
     const std::uint64_t from = copy.from.address + slice * copy.from.slice_pitch;
     if (copy.rows == 1) {
@@ -234,6 +288,37 @@ CUresult Transfers::send_rows(const BoxCopy& copy, std::uint64_t slice, CUstream
   return CUDA_SUCCESS;
 }
 
+CUresult Transfers::send_to_array(const BoxCopy& copy, std::uint64_t slice, CUstream stream) {
+  commands::CopyToArray command{.stream = stream,
+                                .array = copy.to.array,
+                                .x = copy.to.x,
+                                .y = copy.to.y,
+                                .z = copy.to.z + slice,
+                                .width = copy.width};
+  // Whole rows, as many as fit; else one row in pieces.
+  const std::uint64_t width = std::min(copy.width, kChunkBytes);
+  const std::uint64_t rows_at_once = copy.width > kChunkBytes ? 1 : kChunkBytes / copy.width;
+  const bool gaps = copy.rows > 1 && copy.from.pitch != copy.width;
+  std::vector<std::byte> packed(gaps && rows_at_once > 1 ? rows_at_once * copy.width : 0);
+  for (std::uint64_t row = 0; row < copy.rows; row += rows_at_once) {
+    const std::uint64_t rows = std::min(rows_at_once, copy.rows - row);
+    std::uint64_t from = copy.from.address + slice * copy.from.slice_pitch + row * copy.from.pitch;
+    if (!packed.empty()) {
+      pack_rows(copy, slice, row, rows, packed.data());
+      from = address_of(packed.data());
+    }
+    command.y = copy.to.y + row;
+    for (std::uint64_t at = 0; at < copy.width; at += width) {
+      command.x = copy.to.x + at;
+      command.width = std::min(width, copy.width - at);
+      const CUresult result =
+          post_with_data(session_, command, bytes_at(pointer_at(from + at), command.width * rows));
+      if (result != CUDA_SUCCESS) return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult Transfers::capture_later(const BoxCopy& copy, CUstream stream) {
   ContextState* context = thread_state().current_state;
   const std::uint64_t context_handle = context->handle;
@@ -268,14 +353,10 @@ CUresult Transfers::post_to_host(const BoxCopy& copy, CUstream stream) {
     const Lock lock(mutex_);
     arriving_.emplace(delivery, Range{copy.to.address, extent(copy, copy.to)});
   }
-  const CUresult result = session_.post(commands::PostToHost{.stream = stream,
-                                                             .address = copy.from.address,
-                                                             .pitch = copy.from.pitch,
-                                                             .slice_pitch = copy.from.slice_pitch,
-                                                             .width = copy.width,
-                                                             .rows = copy.rows,
-                                                             .slices = copy.slices,
-                                                             .delivery = delivery});
+  const CUresult result =
+      is_array(copy.from)
+          ? session_.post(array_to_host<commands::PostArrayToHost>(copy, stream, delivery))
+          : session_.post(memory_to_host<commands::PostToHost>(copy, stream, delivery));
   if (result != CUDA_SUCCESS) {
     channel.forget(delivery);
     on_delivered(delivery);
@@ -287,17 +368,15 @@ CUresult Transfers::wait_to_host(const BoxCopy& copy, CUstream stream) {
   const rpc::Delivery delivery =
       session_.channel().expect({pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch,
                                  copy.slices, copy.to.slice_pitch});
-  const commands::CopyToHost command{.stream = stream,
-                                     .address = copy.from.address,
-                                     .pitch = copy.from.pitch,
-                                     .slice_pitch = copy.from.slice_pitch,
-                                     .width = copy.width,
-                                     .rows = copy.rows,
-                                     .slices = copy.slices,
-                                     .delivery = delivery.id()};
-  commands::CopyToHost::Reply reply;
-  rpc::Reply answer;
-  const CUresult result = session_.ask(command, reply, answer);
+  const auto ask = [&](const auto& command) {
+    typename std::decay_t<decltype(command)>::Reply reply;
+    rpc::Reply answer;
+    return session_.ask(command, reply, answer);
+  };
+  const CUresult result =
+      is_array(copy.from)
+          ? ask(array_to_host<commands::CopyArrayToHost>(copy, stream, delivery.id()))
+          : ask(memory_to_host<commands::CopyToHost>(copy, stream, delivery.id()));
   if (result != CUDA_SUCCESS) return result;
   if (!delivery.complete()) {
     session_.channel().shut_down("a copy to the host was answered before its bytes came");

@@ -71,6 +71,8 @@ class Transfers {
   CUresult send_flat_and_wait(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               CUstream stream);
   CUresult send_rows(const BoxCopy& copy, std::uint64_t slice, CUstream stream);
+  // One slice into an array.
+  CUresult send_to_array(const BoxCopy& copy, std::uint64_t slice, CUstream stream);
   // Sends the bytes as they will be when the stream comes to this place.
   CUresult capture_later(const BoxCopy& copy, CUstream stream);
   CUresult post_to_host(const BoxCopy& copy, CUstream stream) EXCLUDES(mutex_);

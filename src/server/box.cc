@@ -46,8 +46,11 @@ Box Box::flattened() const {
   return flat;
 }
 
-BoxCursor::BoxCursor(const Box& box, std::uint64_t piece_bytes)
-    : box_(box.empty() ? Box{.slices = 0} : box.flattened()), piece_bytes_(piece_bytes) {
+BoxCursor::BoxCursor(const Box& box, std::uint64_t piece_bytes, bool keep_shape)
+    : box_(box.empty()  ? Box{.slices = 0}
+           : keep_shape ? box
+                        : box.flattened()),
+      piece_bytes_(piece_bytes) {
   FLYT_ASSERT(piece_bytes > 0);
 }
 
@@ -57,6 +60,9 @@ BoxCursor::Piece BoxCursor::next() {
   piece.address = box_.address + slice_ * box_.slice_pitch + row_ * box_.pitch + column_;
   piece.pitch = box_.pitch;
   piece.offset = offset_;
+  piece.column = column_;
+  piece.row = row_;
+  piece.slice = slice_;
   const std::uint64_t rest_of_row = box_.width - column_;
   if (column_ != 0 || rest_of_row > piece_bytes_) {
     piece.width = std::min(rest_of_row, piece_bytes_);

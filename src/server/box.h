@@ -34,11 +34,15 @@ class BoxCursor {
     std::uint64_t width = 0;
     std::uint64_t rows = 0;
     std::uint64_t offset = 0;  // Where it belongs among the packed bytes.
+    // Where it begins; rows and slices are the box's own only if the cursor keeps its shape.
+    std::uint64_t column = 0;
+    std::uint64_t row = 0;
+    std::uint64_t slice = 0;
     std::uint64_t bytes() const { return width * rows; }
   };
 
-  // The box must have an extent.
-  BoxCursor(const Box& box, std::uint64_t piece_bytes);
+  // The box must have an extent. Pieces never join slices if its shape is kept.
+  BoxCursor(const Box& box, std::uint64_t piece_bytes, bool keep_shape = false);
 
   bool done() const { return slice_ == box_.slices; }
   // Not when done().

@@ -14,12 +14,36 @@ namespace {
 constexpr Duration kWatchPauseMin = std::chrono::microseconds(20);
 constexpr Duration kWatchPauseMax = std::chrono::microseconds(500);
 
+CUresult copy_from_array(const driver::Table& driver, const DeliveryJob& job,
+                         const BoxCursor::Piece& piece, void* to) {
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.srcArray = job.array.array;
+  copy.srcXInBytes = job.array.x + piece.column;
+  copy.srcY = job.array.y + piece.row;
+  copy.srcZ = job.array.z + piece.slice;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = to;
+  copy.dstPitch = piece.width;
+  copy.dstHeight = piece.rows;
+  copy.WidthInBytes = piece.width;
+  copy.Height = piece.rows;
+  copy.Depth = 1;
+  return driver.cuMemcpy3DAsync_v2(&copy, job.stream);
+}
+
 }  // namespace
+
+BoxCursor DeliveryJob::cursor() const {
+  return BoxCursor(box, Staging::kSlotBytes, array.array != nullptr);
+}
 
 CUresult Deliveries::issue(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out) {
   const driver::Table& driver = session_.driver();
   CUresult result = CUDA_SUCCESS;
-  if (piece.rows == 1) {
+  if (job.array.array != nullptr) {
+    result = copy_from_array(driver, job, piece, out.slot.data);
+  } else if (piece.rows == 1) {
     result = driver.cuMemcpyDtoHAsync_v2(out.slot.data, piece.address, piece.width, job.stream);
   } else {
     CUDA_MEMCPY2D copy{};
@@ -61,7 +85,7 @@ Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t by
 }
 
 CUresult Deliveries::post(const DeliveryJob& job, bool must_not_wait) {
-  BoxCursor cursor(job.box, Staging::kSlotBytes);
+  BoxCursor cursor = job.cursor();
   if (cursor.done()) {
     session_.endpoint().deliver(job.delivery, 0, {});
     return CUDA_SUCCESS;
@@ -86,7 +110,7 @@ CUresult Deliveries::post(const DeliveryJob& job, bool must_not_wait) {
 
 void Deliveries::answer(Request request, const DeliveryJob& job) {
   request.forget_payload();
-  BoxCursor cursor(job.box, Staging::kSlotBytes);
+  BoxCursor cursor = job.cursor();
   if (cursor.done()) return request.reply(CUDA_SUCCESS);
   const BoxCursor::Piece first = cursor.next();
   Piece piece;
@@ -126,7 +150,7 @@ void Deliveries::finish_small(Request request, Piece piece) {
 }
 
 CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
-  BoxCursor cursor(job.box, Staging::kSlotBytes);
+  BoxCursor cursor = job.cursor();
   std::deque<Piece> in_flight;
   CUresult result = CUDA_SUCCESS;
   while (result == CUDA_SUCCESS && (!cursor.done() || !in_flight.empty())) {

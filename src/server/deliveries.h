@@ -18,14 +18,26 @@ namespace flyt::server {
 
 class Session;
 
+// Where a box begins in an array: byte x of row y in slice z.
+struct ArrayPlace {
+  CUarray array = nullptr;  // Null: the box is in device memory.
+  std::uint64_t x = 0;
+  std::uint64_t y = 0;
+  std::uint64_t z = 0;
+};
+
 // What a delivery reads, in which stream, for whom.
 struct DeliveryJob {
   std::uint32_t context = 0;
   CUstream stream = nullptr;
   // Keeps the stream alive while a worker still issues into it; may be null.
   std::shared_ptr<Attachment> stream_owner;
-  Box box;
-  std::uint64_t delivery = 0;  // The client's name for it.
+  Box box;  // Of an array: without gaps, and its address means nothing.
+  ArrayPlace array;
+  std::shared_ptr<Attachment> array_owner;  // Keeps the array alive.
+  std::uint64_t delivery = 0;               // The client's name for it.
+
+  BoxCursor cursor() const;
 };
 
 // A finished piece is sent before any reply that could tell the client that it is finished:

@@ -26,7 +26,8 @@ MemorySubjects::MemorySubjects(Session& owner)
       holds(owner, events),
       deliveries(owner, events, staging),
       host_calls(owner),
-      host_mirror(owner) {
+      host_mirror(owner),
+      images(std::make_shared<Images>(owner)) {
   owner.before_replies([this] { deliveries.send_finished(); });
   staging.stock().on_shortage([this] { restock_later(staging.stock()); });
   if (PinnedBufferPool* pool = owner.received()) {
@@ -78,6 +79,14 @@ void MemorySubjects::on_context_destroy(std::uint32_t context) {
   host_mirror.drop_context(context);
   holds.seal();
   holds.poll();
+  images->on_context_destroy(context);
+  for (const wire::HandleKind kind :
+       {wire::HandleKind::kArray, wire::HandleKind::kMipmappedArray}) {
+    for (const Handles::Entry& entry : session.handles().all(kind)) {
+      const auto& owner = static_cast<const ImageOwner&>(*entry.attachment);
+      if (owner.context() == context) session.handles().drop(kind, entry.handle);
+    }
+  }
   for (const wire::HandleKind kind : {wire::HandleKind::kStream, wire::HandleKind::kEvent}) {
     for (const Handles::Entry& entry : session.handles().all(kind)) {
       if (auto* stream = dynamic_cast<StreamOwner*>(entry.attachment.get())) {

@@ -13,6 +13,7 @@
 #include "server/holds.h"
 #include "server/host_calls.h"
 #include "server/host_mirror.h"
+#include "server/images.h"
 #include "server/pinned_memory.h"
 #include "server/pools.h"
 #include "server/reaper.h"
@@ -107,6 +108,7 @@ class MemorySubjects {
   Deliveries deliveries;
   HostCalls host_calls;
   HostMirror host_mirror;
+  const std::shared_ptr<Images> images;
 
  private:
   // Has a worker register memory for a stock that runs short.

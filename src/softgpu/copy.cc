@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/array_facts.h"
 #include "softgpu/capture.h"
 
 namespace flyt::softgpu {
@@ -13,7 +14,9 @@ namespace {
 // Pageable memory up to this size is taken along at the call; larger copies are waited for.
 constexpr std::uint64_t kStagedBytesMax = 16 * kMiB;
 
-enum class Kind : std::uint8_t { kPageable, kPinned, kDevice };
+enum class Kind : std::uint8_t { kPageable, kPinned, kDevice, kArray };
+
+bool on_device(Kind kind) { return kind == Kind::kDevice || kind == Kind::kArray; }
 
 // One side: checked, and known for what it is. None where the box is no memory of that side.
 struct Resolved {
@@ -36,6 +39,16 @@ std::optional<Resolved> resolve(const Regions& regions, const Box& box, const Ex
     return std::nullopt;
   }
   return Resolved{region->is_host() ? Kind::kPinned : Kind::kDevice, region->sync_memops};
+}
+
+// An array stays while a copy keeps it, so there is nothing to look up.
+std::optional<Resolved> resolve_to(const Regions& regions, const CopyRequest& request) {
+  if (request.to_array.array != nullptr) return Resolved{Kind::kArray, false};
+  return resolve(regions, request.to, request.extent, request.to_side, true);
+}
+std::optional<Resolved> resolve_from(const Regions& regions, const CopyRequest& request) {
+  if (request.from_array.array != nullptr) return Resolved{Kind::kArray, false};
+  return resolve(regions, request.from, request.extent, request.from_side, false);
 }
 
 void move_rows(const Box& to, const Box& from, const Extent& extent) {
@@ -77,7 +90,8 @@ void fill_row(std::uint64_t address, std::uint64_t bytes, const FillRequest& req
 // take the process with it.
 bool still_there(const Regions& regions, Kind kind, const Box& box, const Extent& extent,
                  bool write) {
-  return kind == Kind::kPageable || regions.covers(box.address, *span_bytes(box, extent), write);
+  if (kind == Kind::kPageable || kind == Kind::kArray) return true;
+  return regions.covers(box.address, *span_bytes(box, extent), write);
 }
 
 CUresult place_one(const Corner& corner, const Extent& extent, Box& box, Side& side) {
@@ -94,8 +108,6 @@ CUresult place_one(const Corner& corner, const Extent& extent, Box& box, Side& s
       side = Side::kUnified;
       box.address = corner.device;
       break;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -122,19 +134,38 @@ CUresult place_one(const Corner& corner, const Extent& extent, Box& box, Side& s
 
 }  // namespace
 
-CUresult place(const Corner& to, const Corner& from, const Extent& extent, CopyRequest& request) {
-  request.extent = extent;
-  const CUresult bad = place_one(to, extent, request.to, request.to_side);
-  return bad != CUDA_SUCCESS ? bad : place_one(from, extent, request.from, request.from_side);
+CUresult place_in_array(Driver& driver, const Extent& extent, ArraySide& side, Box& box) {
+  if (side.handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  side.array = driver.arrays().find(from_handle(side.handle));
+  if (side.array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const cuda::ArrayExtent inside = cuda::extent_of(side.array->descriptor());
+  if (!inside.holds(side.x, side.y, side.z, extent.width, extent.height, extent.depth)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const ptx::ImageLevel& level = side.array->level();
+  box = {level.row(side.y, side.z) + side.x, level.pitch, level.slice_pitch};
+  return CUDA_SUCCESS;
 }
 
-CUresult read_copy(const CUDA_MEMCPY3D& c, CopyRequest& request) {
+CUresult place(Driver& driver, const Corner& to, const Corner& from, const Extent& extent,
+               CopyRequest& request) {
+  request.extent = extent;
+  const auto one = [&](const Corner& corner, Box& box, Side& side, ArraySide& array) {
+    if (corner.type != CU_MEMORYTYPE_ARRAY) return place_one(corner, extent, box, side);
+    array = {nullptr, corner.array, corner.x, corner.y, corner.z};
+    return place_in_array(driver, extent, array, box);
+  };
+  const CUresult bad = one(to, request.to, request.to_side, request.to_array);
+  return bad != CUDA_SUCCESS ? bad : one(from, request.from, request.from_side, request.from_array);
+}
+
+CUresult read_copy(Driver& driver, const CUDA_MEMCPY3D& c, CopyRequest& request) {
   if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const Corner to{c.dstMemoryType, c.dstHost,     c.dstDevice, c.dstPitch,
-                  c.dstHeight,     c.dstXInBytes, c.dstY,      c.dstZ};
-  const Corner from{c.srcMemoryType, c.srcHost,     c.srcDevice, c.srcPitch,
-                    c.srcHeight,     c.srcXInBytes, c.srcY,      c.srcZ};
-  return place(to, from, {c.WidthInBytes, c.Height, c.Depth}, request);
+  const Corner to{c.dstMemoryType, c.dstHost, c.dstDevice, c.dstPitch, c.dstHeight,
+                  c.dstXInBytes,   c.dstY,    c.dstZ,      c.dstArray};
+  const Corner from{c.srcMemoryType, c.srcHost, c.srcDevice, c.srcPitch, c.srcHeight,
+                    c.srcXInBytes,   c.srcY,    c.srcZ,      c.srcArray};
+  return place(driver, to, from, {c.WidthInBytes, c.Height, c.Depth}, request);
 }
 
 CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request) {
@@ -151,14 +182,26 @@ CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request) 
   c.dstHeight = request.to.pitch == 0 ? 0 : request.to.slice / request.to.pitch;
   c.srcPitch = request.from.pitch;
   c.srcHeight = request.from.pitch == 0 ? 0 : request.from.slice / request.from.pitch;
-  if (is_host(request.to, request.to_side)) {
+  if (request.to_array.array != nullptr) {
+    c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    c.dstArray = request.to_array.handle;
+    c.dstXInBytes = request.to_array.x;
+    c.dstY = request.to_array.y;
+    c.dstZ = request.to_array.z;
+  } else if (is_host(request.to, request.to_side)) {
     c.dstMemoryType = CU_MEMORYTYPE_HOST;
     c.dstHost = pointer_at(request.to.address);
   } else {
     c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     c.dstDevice = request.to.address;
   }
-  if (is_host(request.from, request.from_side)) {
+  if (request.from_array.array != nullptr) {
+    c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    c.srcArray = request.from_array.handle;
+    c.srcXInBytes = request.from_array.x;
+    c.srcY = request.from_array.y;
+    c.srcZ = request.from_array.z;
+  } else if (is_host(request.from, request.from_side)) {
     c.srcMemoryType = CU_MEMORYTYPE_HOST;
     c.srcHost = pointer_at(request.from.address);
   } else {
@@ -170,10 +213,8 @@ CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request) 
 
 CUresult check_copy(const Regions& regions, const CopyRequest& request) {
   if (request.extent.empty()) return CUDA_SUCCESS;
-  return resolve(regions, request.to, request.extent, request.to_side, true) &&
-                 resolve(regions, request.from, request.extent, request.from_side, false)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  return resolve_to(regions, request) && resolve_from(regions, request) ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_INVALID_VALUE;
 }
 
 void run_copy(Regions& regions, Fate& fate, const CopyRequest& request) {
@@ -224,11 +265,11 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
               const std::shared_ptr<Stream>& stream, const CopyRequest& request, bool blocking) {
   if (request.extent.empty()) return CUDA_SUCCESS;
   Regions& regions = driver.regions();
-  const auto to = resolve(regions, request.to, request.extent, request.to_side, true);
-  const auto from = resolve(regions, request.from, request.extent, request.from_side, false);
+  const auto to = resolve_to(regions, request);
+  const auto from = resolve_from(regions, request);
   if (!to || !from) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capturing()) return capture_copy(driver, *stream, *context, request);
-  const bool device_only = to->kind == Kind::kDevice && from->kind == Kind::kDevice;
+  const bool device_only = on_device(to->kind) && on_device(from->kind);
   bool wait = (blocking && !device_only) || to->kind == Kind::kPageable || to->sync_memops ||
               from->sync_memops;
   Box source = request.from;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cuda/types.h"
+#include "softgpu/array.h"
 #include "softgpu/driver.h"
 
 namespace flyt::softgpu {
@@ -30,12 +31,24 @@ std::optional<std::uint64_t> span_bytes(const Box& box, const Extent& extent);
 // What kind of memory a side of a copy is said or found to be.
 enum class Side : std::uint8_t { kHost, kDevice, kUnified };
 
+// A side of a copy that is an array, which it keeps: byte `x` of row `y` in slice `z`.
+struct ArraySide {
+  std::shared_ptr<const Array> array;  // Null: the side is memory.
+  CUarray handle = nullptr;
+  std::uint64_t x = 0;
+  std::uint64_t y = 0;
+  std::uint64_t z = 0;
+};
+
 struct CopyRequest {
   Box to;
   Box from;
   Extent extent;
   Side to_side = Side::kUnified;
   Side from_side = Side::kUnified;
+  // Where a side is an array, its box has been found by place_in_array().
+  ArraySide to_array;
+  ArraySide from_array;
 };
 
 // One side of a two- or three-dimensional copy as CUDA describes it.
@@ -48,10 +61,12 @@ struct Corner {
   std::size_t x = 0;
   std::size_t y = 0;
   std::size_t z = 0;
+  CUarray array = nullptr;
 };
 // CUDA_ERROR_INVALID_VALUE where the corners cannot be.
-CUresult place(const Corner& to, const Corner& from, const Extent& extent, CopyRequest& request);
-CUresult read_copy(const CUDA_MEMCPY3D& copy, CopyRequest& request);
+CUresult place(Driver& driver, const Corner& to, const Corner& from, const Extent& extent,
+               CopyRequest& request);
+CUresult read_copy(Driver& driver, const CUDA_MEMCPY3D& copy, CopyRequest& request);
 // What a graph says of a copy that was captured.
 CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request);
 
@@ -59,6 +74,10 @@ CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request);
 CUresult check_copy(const Regions& regions, const CopyRequest& request);
 // Does it now; memory that is not there any more is the context's error.
 void run_copy(Regions& regions, Fate& fate, const CopyRequest& request);
+// The box of `extent` in an array whose handle and offsets `side` tells; fills in the array.
+// CUDA_ERROR_INVALID_VALUE where the array ends before, or the box does not begin or end with whole
+// texels; CUDA_ERROR_INVALID_HANDLE where there is no such array.
+CUresult place_in_array(Driver& driver, const Extent& extent, ArraySide& side, Box& box);
 
 // Checks both sides against the regions and does the copy in the stream. Waits for its end where
 // CUDA promises that: `blocking` copies with pageable memory or with host memory at all, and

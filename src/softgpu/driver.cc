@@ -50,6 +50,9 @@ void Driver::end_context(Context& context) {
   functions_.take_if(
       [handle](const Function& function) { return function.module()->context() == handle; });
   modules_.take_if([handle](const Module& module) { return module.context() == handle; });
+  arrays_.take_if([handle](const Array& array) { return array.context() == handle; });
+  mipmapped_arrays_.take_if(
+      [handle](const MipmappedArray& array) { return array.context() == handle; });
   for (const Region& region : regions_->select([handle](const Region& candidate) {
          return candidate.context == handle &&
                 (candidate.kind == RegionKind::kDevice || candidate.kind == RegionKind::kHost ||

@@ -9,6 +9,7 @@
 #include "base/annotations.h"
 #include "cuda/context_storage.h"
 #include "cuda/types.h"
+#include "softgpu/array.h"
 #include "softgpu/context.h"
 #include "softgpu/device.h"
 #include "softgpu/event.h"
@@ -58,6 +59,8 @@ class Driver {
   GraphMemory& graph_memory(int device) { return *graph_memory_[static_cast<std::size_t>(device)]; }
   // What an allocation node put there is free; false where nothing of one lives.
   bool release_graph_memory(std::uint64_t address);
+  HandleTable<Array>& arrays() { return arrays_; }
+  HandleTable<MipmappedArray>& mipmapped_arrays() { return mipmapped_arrays_; }
 
   // Virtual memory management: reserved address ranges, and the counts of allocations.
   Mutex& vmm_mutex() RETURN_CAPABILITY(vmm_mutex_) { return vmm_mutex_; }
@@ -114,6 +117,8 @@ class Driver {
   HandleTable<Allocation> allocations_{HandleKind::kAllocation};
   GraphStore graphs_;
   std::vector<std::unique_ptr<GraphMemory>> graph_memory_;  // By device.
+  HandleTable<Array> arrays_{HandleKind::kArray};
+  HandleTable<MipmappedArray> mipmapped_arrays_{HandleKind::kMipmappedArray};
 
   Mutex vmm_mutex_;
   std::map<std::uint64_t, std::uint64_t> reservations_ GUARDED_BY(vmm_mutex_);  // Size by base.

@@ -27,6 +27,12 @@ enum class HandleKind : std::uint64_t {
   kGraphNode,
   kGraphExec,
   kUserObject,
+  kArray,
+  kMipmappedArray,
+  kTexture,
+  kSurface,
+  kTextureReference,
+  kSurfaceReference,
 };
 
 // A handle as the application sees it: a number that looks like an address where no memory is.

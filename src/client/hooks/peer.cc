@@ -18,8 +18,7 @@ CUresult check_contexts(CUcontext first, CUcontext second) {
   return CUDA_SUCCESS;
 }
 
-CUresult box(const CUDA_MEMCPY3D_PEER* description, CUstream stream, Waiting waiting,
-             const char* name) {
+CUresult box(const CUDA_MEMCPY3D_PEER* description, CUstream stream, Waiting waiting) {
   if (description == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check(stream);
   if (result != CUDA_SUCCESS) return result;
@@ -27,8 +26,7 @@ CUresult box(const CUDA_MEMCPY3D_PEER* description, CUstream stream, Waiting wai
   if (result != CUDA_SUCCESS) return result;
   BoxCopy copy;
   MemoryState& memory = session().memory();
-  result = make_box_copy(memory.map(), *description, copy);
-  if (result == CUDA_ERROR_NOT_SUPPORTED) return refused(name, "arrays are not remoted yet");
+  result = make_box_copy({memory.map(), memory.images.arrays}, *description, copy);
   return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting) : result;
 }
 
@@ -48,11 +46,11 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
 }
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
-  return box(pCopy, nullptr, Waiting::kStaged, "cuMemcpy3DPeer");
+  return box(pCopy, nullptr, Waiting::kStaged);
 }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-  return box(pCopy, hStream, Waiting::kStream, "cuMemcpy3DPeerAsync");
+  return box(pCopy, hStream, Waiting::kStream);
 }
 
 CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {

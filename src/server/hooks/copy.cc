@@ -1,33 +1,14 @@
 // Copies between the client and device memory, and inside device memory.
 #include "server/hooks_copy.h"
 
-#include <array>
 #include <utility>
 
 #include "server/memory_subjects.h"
+#include "server/received.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
 namespace {
-
-// The driver copies host memory that it does not know as pinned before its call returns, and for
-// little data that is cheaper than to keep the chunk: no event is needed.
-constexpr std::size_t kCopiedBytesMax = 8 * kKiB;
-
-// Issues `copy(source)` for received bytes and keeps them as long as the GPU reads them.
-template <class Copy>
-CUresult from_received(Request& request, CUstream stream, Bytes data, Copy&& copy) {
-  if (data.size() <= kCopiedBytesMax) {
-    std::array<std::byte, kCopiedBytesMax> unpinned;
-    std::memcpy(unpinned.data(), data.data(), data.size());
-    return copy(unpinned.data());
-  }
-  const CUresult result = copy(data.data());
-  if (result == CUDA_SUCCESS) {
-    request.session().memory().holds.hold(request.context(), stream, request.chunk(), data.size());
-  }
-  return result;
-}
 
 CUresult host_job(Request& request, CUstream stream, const Box& box, std::uint64_t delivery,
                   DeliveryJob& job) {

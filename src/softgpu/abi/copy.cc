@@ -27,7 +27,8 @@ CUresult run_corners(const Corner& to, const Corner& from, const Extent& extent,
   return with_copy(handle, blocking, [&](Driver& driver, Context&, const StreamOfCall& stream) {
     if (extent.empty()) return CUDA_SUCCESS;
     CopyRequest request;
-    if (const CUresult bad = place(to, from, extent, request); bad != CUDA_SUCCESS) return bad;
+    if (const CUresult bad = place(driver, to, from, extent, request); bad != CUDA_SUCCESS)
+      return bad;
     return copy(driver, stream.context, stream.stream, request, blocking);
   });
 }
@@ -37,10 +38,12 @@ CUresult run_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool blocking) {
   if (c == nullptr) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
-  const Corner to{c->dstMemoryType, c->dstHost,     c->dstDevice, c->dstPitch,
-                  c->Height,        c->dstXInBytes, c->dstY,      0};
-  const Corner from{c->srcMemoryType, c->srcHost,     c->srcDevice, c->srcPitch,
-                    c->Height,        c->srcXInBytes, c->srcY,      0};
+  const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice,
+                  c->dstPitch,      c->Height,  c->dstXInBytes,
+                  c->dstY,          0,          c->dstArray};
+  const Corner from{c->srcMemoryType, c->srcHost, c->srcDevice,
+                    c->srcPitch,      c->Height,  c->srcXInBytes,
+                    c->srcY,          0,          c->srcArray};
   return run_corners(to, from, {c->WidthInBytes, c->Height, 1}, handle, blocking);
 }
 
@@ -52,10 +55,10 @@ CUresult run_3d(const Copy* c, CUstream handle, bool blocking) {
   if (c->srcLOD != 0 || c->dstLOD != 0) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
-  const Corner to{c->dstMemoryType, c->dstHost,     c->dstDevice, c->dstPitch,
-                  c->dstHeight,     c->dstXInBytes, c->dstY,      c->dstZ};
-  const Corner from{c->srcMemoryType, c->srcHost,     c->srcDevice, c->srcPitch,
-                    c->srcHeight,     c->srcXInBytes, c->srcY,      c->srcZ};
+  const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch, c->dstHeight,
+                  c->dstXInBytes,   c->dstY,    c->dstZ,      c->dstArray};
+  const Corner from{c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch, c->srcHeight,
+                    c->srcXInBytes,   c->srcY,    c->srcZ,      c->srcArray};
   return run_corners(to, from, {c->WidthInBytes, c->Height, c->Depth}, handle, blocking);
 }
 

@@ -85,7 +85,7 @@ CUresult read_memcpy(Driver& driver, const CUDA_MEMCPY3D& params, CUcontext cont
     return bad;
   }
   out.params = params;
-  if (const CUresult bad = read_copy(params, out.request); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = read_copy(driver, params, out.request); bad != CUDA_SUCCESS) return bad;
   if (out.request.extent.empty()) return CUDA_ERROR_INVALID_VALUE;
   return check_copy(driver.regions(), out.request);
 }

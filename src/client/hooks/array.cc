@@ -1,0 +1,275 @@
+// Arrays, mipmapped ones, and flat copies from and to them.
+#include "client/hooks_array.h"
+
+#include <algorithm>
+
+#include "client/box_copy.h"
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/array.h"
+
+namespace flyt::client::hooks {
+namespace {
+
+Images& images() { return session().memory().images; }
+
+// CUDA_SUCCESS where the server may be asked.
+CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, const char* name) {
+  const CUresult result = cuda::check_array(descriptor);
+  return result == CUDA_ERROR_NOT_SUPPORTED
+             ? refused(name,
+                       "sparse arrays, and block-compressed, planar and packed formats are "
+                       "not remoted yet")
+             : result;
+}
+
+CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, const char* name) {
+  if (const CUresult bad = check(descriptor, name); bad != CUDA_SUCCESS) return bad;
+  const auto made = images().arrays.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made.state->context = &context();
+  made.state->descriptor = descriptor;
+  made.state->extent = cuda::extent_of(descriptor);
+  const auto array = static_cast<CUarray>(pointer_at(made.handle));
+  const CUresult result =
+      ask(commands::CreateArray{.array = array, .descriptor = made.state->descriptor});
+  if (result != CUDA_SUCCESS) {
+    images().arrays.discard(made.handle);
+    return result;
+  }
+  images().arrays.publish(made.handle);
+  *out = array;
+  return CUDA_SUCCESS;
+}
+
+// One side of a flat copy.
+BoxSide in_array(CUarray array, std::size_t offset) {
+  BoxSide side;
+  side.memory = BoxSide::Memory::kArray;
+  side.array = array;
+  side.x = offset;
+  return side;
+}
+
+BoxSide at_address(std::uint64_t address, BoxSide::Memory memory) {
+  BoxSide side;
+  side.memory = memory;
+  side.address = address;
+  return side;
+}
+
+CUresult check_end(BoxSide& side, std::size_t bytes) {
+  if (side.memory == BoxSide::Memory::kArray) {
+    if (side.array == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const ArrayState* state = images().arrays.find(address_of(side.array));
+    if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const bool one_row = cuda::shape_of(state->descriptor) == cuda::ArrayShape::k1D;
+    return one_row && state->extent.holds(side.x, 0, 0, bytes, 1, 1) ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_INVALID_VALUE;
+  }
+  std::uint64_t last = 0;
+  if (side.address == 0 || __builtin_add_overflow(side.address, bytes - 1, &last)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  side.pitch = side.slice_pitch = bytes;
+  const auto placed = session().memory().map().place(side.address, bytes);
+  const bool host = side.memory == BoxSide::Memory::kHost;
+  if (!side.place_in(placed)) return CUDA_ERROR_INVALID_VALUE;
+  if (!host && placed.place == MemoryMap::Place::kPageable) return CUDA_ERROR_INVALID_VALUE;
+  if (side.pinned) side.memory = BoxSide::Memory::kHost;
+  return CUDA_SUCCESS;
+}
+
+CUresult flat(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstream stream,
+              Waiting waiting) {
+  if (const CUresult result = client::check(stream); result != CUDA_SUCCESS) return result;
+  if (bytes == 0) return CUDA_SUCCESS;
+  BoxCopy copy;
+  copy.from = from;
+  copy.to = to;
+  copy.width = bytes;
+  copy.rows = copy.slices = 1;
+  CUresult result = check_end(copy.to, bytes);
+  if (result == CUDA_SUCCESS) result = check_end(copy.from, bytes);
+  return result == CUDA_SUCCESS ? session().memory().transfers().run(copy, stream, waiting)
+                                : result;
+}
+
+BoxSide on_host(const void* host) { return at_address(address_of(host), BoxSide::Memory::kHost); }
+BoxSide on_device(CUdeviceptr device) { return at_address(device, BoxSide::Memory::kDevice); }
+
+// Sparse arrays and those whose memory is mapped later are refused when they are made, and planes
+// are of formats that are refused: so what exists has none of it.
+template <class Handle>
+CUresult has_no_such_thing(Handle handle) {
+  const CUresult result = client::check(handle);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+}  // namespace
+
+CUresult cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* pAllocateArray) {
+  if (pHandle == nullptr || pAllocateArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return create(pHandle, cuda::solid(*pAllocateArray), "cuArrayCreate_v2");
+}
+
+CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray) {
+  if (pHandle == nullptr || pAllocateArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return create(pHandle, *pAllocateArray, "cuArray3DCreate_v2");
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* pArrayDescriptor, CUarray hArray) {
+  if (const CUresult bad = client::check(hArray); bad != CUDA_SUCCESS) return bad;
+  if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto& d = images().arrays.find(address_of(hArray))->descriptor;
+  *pArrayDescriptor = {d.Width, d.Height, d.Format, d.NumChannels};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* pArrayDescriptor, CUarray hArray) {
+  if (const CUresult bad = client::check(hArray); bad != CUDA_SUCCESS) return bad;
+  if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pArrayDescriptor = images().arrays.find(address_of(hArray))->descriptor;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray array) {
+  return has_no_such_thing(array);
+}
+
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*,
+                                             CUmipmappedArray mipmap) {
+  return has_no_such_thing(mipmap);
+}
+
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUarray array, CUdevice) {
+  return has_no_such_thing(array);
+}
+
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*,
+                                               CUmipmappedArray mipmap, CUdevice) {
+  return has_no_such_thing(mipmap);
+}
+
+CUresult cuArrayGetPlane(CUarray*, CUarray hArray, unsigned int) {
+  return has_no_such_thing(hArray);
+}
+
+CUresult cuArrayDestroy(CUarray hArray) {
+  const ArrayState* state = images().arrays.find(address_of(hArray));
+  if (state == nullptr || state->mipmapped != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (!images().arrays.drop(address_of(hArray))) return CUDA_ERROR_INVALID_HANDLE;
+  return ask(commands::DestroyArray{.array = hArray});
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
+                                const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
+                                unsigned int numMipmapLevels) {
+  if (pHandle == nullptr || pMipmappedArrayDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_ARRAY3D_DESCRIPTOR& descriptor = *pMipmappedArrayDesc;
+  if (const CUresult bad = check(descriptor, "cuMipmappedArrayCreate"); bad != CUDA_SUCCESS) {
+    return bad;
+  }
+  const auto made = images().mipmapped_arrays.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  MipmappedArrayState& state = *made.state;
+  state.context = &context();
+  state.descriptor = descriptor;
+  state.levels = std::clamp(numMipmapLevels, 1U, cuda::levels_max(descriptor));
+  state.arrays.assign(state.levels, 0);
+  const auto array = static_cast<CUmipmappedArray>(pointer_at(made.handle));
+  const CUresult result = ask(commands::CreateMipmappedArray{
+      .array = array, .descriptor = state.descriptor, .levels = state.levels});
+  if (result != CUDA_SUCCESS) {
+    images().mipmapped_arrays.discard(made.handle);
+    return result;
+  }
+  images().mipmapped_arrays.publish(made.handle);
+  *pHandle = array;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
+                                  unsigned int level) {
+  if (const CUresult bad = client::check(hMipmappedArray); bad != CUDA_SUCCESS) return bad;
+  // Held while the server is asked: there is one handle of a level.
+  const Lock lock(images().mutex);
+  MipmappedArrayState* whole = images().mipmapped_arrays.find(address_of(hMipmappedArray));
+  if (whole == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (pLevelArray == nullptr || level >= whole->arrays.size()) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t& known = whole->arrays[level];
+  if (known == 0) {
+    const auto made = images().arrays.make();
+    if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+    made.state->context = whole->context;
+    made.state->descriptor = cuda::level_of(whole->descriptor, level);
+    made.state->extent = cuda::extent_of(made.state->descriptor);
+    made.state->mipmapped = address_of(hMipmappedArray);
+    const auto array = static_cast<CUarray>(pointer_at(made.handle));
+    const CUresult result =
+        ask(commands::GetArrayLevel{.mipmapped = hMipmappedArray, .level = level, .array = array});
+    if (result != CUDA_SUCCESS) {
+      images().arrays.discard(made.handle);
+      return result;
+    }
+    images().arrays.publish(made.handle);
+    known = made.handle;
+  }
+  *pLevelArray = static_cast<CUarray>(pointer_at(known));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
+  {
+    const Lock lock(images().mutex);
+    const std::uint64_t handle = address_of(hMipmappedArray);
+    const MipmappedArrayState* whole = images().mipmapped_arrays.find(handle);
+    if (whole == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    for (const std::uint64_t level : whole->arrays) images().arrays.drop(level);
+    if (!images().mipmapped_arrays.drop(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  }
+  return ask(commands::DestroyMipmappedArray{.array = hMipmappedArray});
+}
+
+CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                         size_t ByteCount) {
+  return flat(in_array(dstArray, dstOffset), on_host(srcHost), ByteCount, nullptr,
+              Waiting::kStaged);
+}
+
+CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  return flat(on_host(dstHost), in_array(srcArray, srcOffset), ByteCount, nullptr,
+              Waiting::kStaged);
+}
+
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                         size_t ByteCount) {
+  return flat(in_array(dstArray, dstOffset), on_device(srcDevice), ByteCount, nullptr,
+              Waiting::kStaged);
+}
+
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
+  return flat(on_device(dstDevice), in_array(srcArray, srcOffset), ByteCount, nullptr,
+              Waiting::kStaged);
+}
+
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
+  return flat(in_array(dstArray, dstOffset), in_array(srcArray, srcOffset), ByteCount, nullptr,
+              Waiting::kStaged);
+}
+
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                              size_t ByteCount, CUstream hStream) {
+  return flat(in_array(dstArray, dstOffset), on_host(srcHost), ByteCount, hStream,
+              Waiting::kStream);
+}
+
+CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream) {
+  return flat(on_host(dstHost), in_array(srcArray, srcOffset), ByteCount, hStream,
+              Waiting::kStream);
+}
+
+}  // namespace flyt::client::hooks

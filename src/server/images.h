@@ -1,0 +1,84 @@
+// Images: a session's arrays, and what looks at them: driver objects that end only after the GPU
+// has passed the work that may use them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/annotations.h"
+#include "cuda/array_facts.h"
+#include "cuda/types.h"
+#include "server/handles.h"
+
+namespace flyt::server {
+
+class Session;
+
+enum class ImageKind : std::uint8_t { kArray, kMipmappedArray, kTexture, kSurface };
+
+class Images;
+
+// One driver object. What is made of another one keeps it, as do copies that are on their way.
+class ImageOwner final : public Attachment {
+ public:
+  ImageOwner(std::weak_ptr<Images> images, std::uint64_t id, std::uint32_t context)
+      : images_(std::move(images)), id_(id), context_(context) {}
+  ~ImageOwner() override;
+  ImageOwner(const ImageOwner&) = delete;
+  ImageOwner& operator=(const ImageOwner&) = delete;
+
+  std::uint64_t id() const { return id_; }
+  std::uint32_t context() const { return context_; }
+
+  // Set before others know the object.
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};  // Arrays and mipmapped ones.
+  cuda::ArrayExtent extent;              // Arrays.
+  unsigned levels = 0;                   // Mipmapped arrays.
+  std::vector<std::shared_ptr<Attachment>> keeps;
+
+ private:
+  const std::weak_ptr<Images> images_;
+  const std::uint64_t id_;  // 0: the driver's object ends with another one.
+  const std::uint32_t context_;
+};
+
+// Safe from any thread.
+class Images : public std::enable_shared_from_this<Images> {
+ public:
+  explicit Images(Session& session) : session_(session) {}
+  Images(const Images&) = delete;
+  Images& operator=(const Images&) = delete;
+
+  // Looks after an object that the driver made in a context, given as its handle index.
+  std::shared_ptr<ImageOwner> own(ImageKind kind, std::uint64_t native, std::uint32_t context)
+      EXCLUDES(mutex_);
+  // A part of another object, which ends with it.
+  std::shared_ptr<ImageOwner> own_part(std::shared_ptr<Attachment> whole, std::uint32_t context);
+
+  // Ends an object now. The caller holds Session::use(), the object's context is current, and its
+  // work is done.
+  void end(std::uint64_t id) EXCLUDES(mutex_);
+  // The same later, on a worker.
+  void end_later(std::uint64_t id) EXCLUDES(mutex_);
+
+  // The context takes all its objects with it. Under Session::alone().
+  void on_context_destroy(std::uint32_t context) EXCLUDES(mutex_);
+
+ private:
+  struct Native {
+    ImageKind kind = ImageKind::kArray;
+    std::uint64_t value = 0;
+    std::uint32_t context = 0;
+  };
+
+  void destroy(const Native& native);
+
+  Session& session_;
+  Mutex mutex_;
+  std::map<std::uint64_t, Native> natives_ GUARDED_BY(mutex_);  // By id.
+  std::uint64_t next_id_ GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace flyt::server
