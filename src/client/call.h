@@ -78,6 +78,8 @@ CUresult check(CUkernel handle);
 CUresult check(CUlinkState handle);
 CUresult check(CUarray handle);
 CUresult check(CUmipmappedArray handle);
+CUresult check(CUtexref handle);
+CUresult check(CUsurfref handle);
 // CUDA_ERROR_INVALID_CONTEXT unless it is alive; CUDA_ERROR_CONTEXT_IS_DESTROYED if it was.
 CUresult check(CUcontext handle);
 // The default stream becomes CU_STREAM_PER_THREAD inside a PerThreadDefaultStream scope.

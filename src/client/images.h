@@ -1,7 +1,12 @@
-// Images: arrays as the program sees them.
+// Images: arrays, textures and surfaces as the program sees them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/annotations.h"
@@ -32,16 +37,62 @@ struct MipmappedArrayState {
   void reset() { arrays.clear(); }
 };
 
+// Texture and surface objects, by the driver's own values.
+struct TextureState {
+  const ContextState* context = nullptr;
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC description{};
+  std::optional<CUDA_RESOURCE_VIEW_DESC> view;
+};
+struct SurfaceState {
+  const ContextState* context = nullptr;
+  CUDA_RESOURCE_DESC resource{};
+};
+
+struct TextureReferenceState {
+  ContextState* context = nullptr;
+  std::uint64_t module = 0;  // Handle; 0: made by cuTexRefCreate.
+  // What is bound, where it is one of these.
+  std::atomic<CUarray> array{nullptr};
+  std::atomic<CUmipmappedArray> mipmapped{nullptr};
+
+  void reset() {
+    module = 0;
+    array = nullptr;
+    mipmapped = nullptr;
+  }
+};
+struct SurfaceReferenceState {
+  ContextState* context = nullptr;
+  std::uint64_t module = 0;
+  std::atomic<CUarray> array{nullptr};
+
+  void reset() {
+    module = 0;
+    array = nullptr;
+  }
+};
+
 using ArrayTable = HandleTable<ArrayState>;
 
 // Safe from any thread.
 struct Images {
   ArrayTable arrays{wire::HandleKind::kArray};
   HandleTable<MipmappedArrayState> mipmapped_arrays{wire::HandleKind::kMipmappedArray};
-  Mutex mutex;
+  HandleTable<TextureReferenceState> texture_references{wire::HandleKind::kTextureReference};
+  HandleTable<SurfaceReferenceState> surface_references{wire::HandleKind::kSurfaceReference};
+  Mutex mutex;  // Guards the rest.
+  std::map<std::uint64_t, TextureState> textures;
+  std::map<std::uint64_t, SurfaceState> surfaces;
+  // References by module and name, those of textures and of surfaces.
+  using ReferenceName = std::pair<std::uint64_t, std::string>;
+  std::map<ReferenceName, std::uint64_t> texture_names;
+  std::map<ReferenceName, std::uint64_t> surface_names;
 
   // Drops what lives in a context.
   void on_context_destroyed(const ContextState& context);
+  // Drops the references of a module.
+  void on_module_unloaded(std::uint64_t module);
 };
 
 }  // namespace flyt::client

@@ -159,6 +159,18 @@ bool ArrayExtent::holds(std::uint64_t x, std::uint64_t y, std::uint64_t z, std::
          within(y, box_rows, rows) && within(z, box_slices, slices);
 }
 
+std::optional<std::uint64_t> rows_bytes(std::uint64_t width, std::uint64_t height,
+                                        std::uint64_t pitch, const Texel& texel) {
+  std::uint64_t row = 0;
+  std::uint64_t bytes = 0;
+  if (width == 0 || height == 0 || __builtin_mul_overflow(width, texel.bytes(), &row) ||
+      pitch < row || __builtin_mul_overflow(height - 1, pitch, &bytes) ||
+      __builtin_add_overflow(bytes, row, &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
 ArrayExtent extent_of(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   const auto texel = texel_of(d.Format, d.NumChannels);
   const unsigned bytes = texel ? texel->bytes() : 1;

@@ -65,6 +65,11 @@ struct ArrayExtent {
   bool holds(std::uint64_t x, std::uint64_t y, std::uint64_t z, std::uint64_t width,
              std::uint64_t box_rows, std::uint64_t box_slices) const;
 };
+// From the first byte to behind the last one of rows of texels in memory; none where that is no
+// number, rows overlap, or there are none.
+std::optional<std::uint64_t> rows_bytes(std::uint64_t width, std::uint64_t height,
+                                        std::uint64_t pitch, const Texel& texel);
+
 // Of a good descriptor.
 ArrayExtent extent_of(const CUDA_ARRAY3D_DESCRIPTOR& descriptor);
 

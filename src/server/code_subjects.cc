@@ -23,8 +23,10 @@ bool Link::count_input(std::uint64_t bytes) {
 
 template <class Dies>
 void CodeSubjects::forget_if(Dies&& dies) {
-  for (const auto kind : {wire::HandleKind::kFunction, wire::HandleKind::kModule,
-                          wire::HandleKind::kKernel, wire::HandleKind::kLibrary}) {
+  for (const auto kind :
+       {wire::HandleKind::kFunction, wire::HandleKind::kModule, wire::HandleKind::kKernel,
+        wire::HandleKind::kLibrary, wire::HandleKind::kTextureReference,
+        wire::HandleKind::kSurfaceReference}) {
     for (const Handles::Entry& entry : session_.handles().all(kind)) {
       const auto origin = std::static_pointer_cast<CodeOrigin>(entry.attachment);
       if (!dies(entry.handle, *origin)) continue;

@@ -27,6 +27,38 @@ std::shared_ptr<ImageOwner> Images::own_part(std::shared_ptr<Attachment> whole,
   return owner;
 }
 
+void Images::add(Objects Images::*objects, ImageKind kind, std::uint64_t value,
+                 std::uint32_t context, std::shared_ptr<Attachment> kept) {
+  auto owner = own(kind, value, context);
+  if (kept != nullptr) owner->keeps.push_back(std::move(kept));
+  std::shared_ptr<ImageOwner> before;  // Let go of without the lock.
+  const Lock lock(mutex_);
+  before = std::exchange((this->*objects)[value], std::move(owner));
+}
+
+bool Images::drop(Objects Images::*objects, std::uint64_t value) {
+  std::shared_ptr<ImageOwner> dropped;
+  const Lock lock(mutex_);
+  const auto found = (this->*objects).find(value);
+  if (found == (this->*objects).end()) return false;
+  dropped = std::move(found->second);
+  (this->*objects).erase(found);
+  return true;
+}
+
+void Images::add_texture(CUtexObject texture, std::uint32_t context,
+                         std::shared_ptr<Attachment> kept) {
+  add(&Images::textures_, ImageKind::kTexture, texture, context, std::move(kept));
+}
+
+void Images::add_surface(CUsurfObject surface, std::uint32_t context,
+                         std::shared_ptr<Attachment> kept) {
+  add(&Images::surfaces_, ImageKind::kSurface, surface, context, std::move(kept));
+}
+
+bool Images::drop_texture(CUtexObject texture) { return drop(&Images::textures_, texture); }
+bool Images::drop_surface(CUsurfObject surface) { return drop(&Images::surfaces_, surface); }
+
 void Images::end(std::uint64_t id) {
   Native native;
   {
@@ -57,8 +89,16 @@ void Images::end_later(std::uint64_t id) {
 }
 
 void Images::on_context_destroy(std::uint32_t context) {
+  std::vector<std::shared_ptr<ImageOwner>> dropped;  // Let go of without the lock.
   const Lock lock(mutex_);
   std::erase_if(natives_, [&](const auto& item) { return item.second.context == context; });
+  for (Objects* objects : {&textures_, &surfaces_}) {
+    std::erase_if(*objects, [&](auto& item) {
+      if (item.second->context() != context) return false;
+      dropped.push_back(std::move(item.second));
+      return true;
+    });
+  }
 }
 
 void Images::destroy(const Native& native) {

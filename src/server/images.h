@@ -57,6 +57,15 @@ class Images : public std::enable_shared_from_this<Images> {
   // A part of another object, which ends with it.
   std::shared_ptr<ImageOwner> own_part(std::shared_ptr<Attachment> whole, std::uint32_t context);
 
+  // Texture and surface objects, under the driver's own values, and the arrays that they keep.
+  void add_texture(CUtexObject texture, std::uint32_t context, std::shared_ptr<Attachment> kept)
+      EXCLUDES(mutex_);
+  void add_surface(CUsurfObject surface, std::uint32_t context, std::shared_ptr<Attachment> kept)
+      EXCLUDES(mutex_);
+  // They end when the GPU has passed. False if there is none.
+  bool drop_texture(CUtexObject texture) EXCLUDES(mutex_);
+  bool drop_surface(CUsurfObject surface) EXCLUDES(mutex_);
+
   // Ends an object now. The caller holds Session::use(), the object's context is current, and its
   // work is done.
   void end(std::uint64_t id) EXCLUDES(mutex_);
@@ -73,12 +82,19 @@ class Images : public std::enable_shared_from_this<Images> {
     std::uint32_t context = 0;
   };
 
+  using Objects = std::map<std::uint64_t, std::shared_ptr<ImageOwner>>;
+
+  void add(Objects Images::*objects, ImageKind kind, std::uint64_t value, std::uint32_t context,
+           std::shared_ptr<Attachment> kept) EXCLUDES(mutex_);
+  bool drop(Objects Images::*objects, std::uint64_t value) EXCLUDES(mutex_);
   void destroy(const Native& native);
 
   Session& session_;
   Mutex mutex_;
   std::map<std::uint64_t, Native> natives_ GUARDED_BY(mutex_);  // By id.
   std::uint64_t next_id_ GUARDED_BY(mutex_) = 1;
+  Objects textures_ GUARDED_BY(mutex_);
+  Objects surfaces_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::server

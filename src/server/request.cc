@@ -58,6 +58,12 @@ bool Request::resolve(CUkernel& handle) const {
 bool Request::resolve(CUevent& handle) const {
   return resolve_as(wire::HandleKind::kEvent, handle);
 }
+bool Request::resolve(CUtexref& handle) const {
+  return resolve_as(wire::HandleKind::kTextureReference, handle);
+}
+bool Request::resolve(CUsurfref& handle) const {
+  return resolve_as(wire::HandleKind::kSurfaceReference, handle);
+}
 bool Request::resolve(CUstream& handle) const {
   switch (address_of(handle)) {
     case wire::kStreamNull:

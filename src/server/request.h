@@ -62,6 +62,8 @@ class Request {
   bool resolve(CUkernel& handle) const;
   bool resolve(CUstream& handle) const;
   bool resolve(CUevent& handle) const;
+  bool resolve(CUtexref& handle) const;
+  bool resolve(CUsurfref& handle) const;
 
   // resolve() and remove from the table.
   bool take(CUstream& handle);

@@ -53,6 +53,12 @@ void Driver::end_context(Context& context) {
   arrays_.take_if([handle](const Array& array) { return array.context() == handle; });
   mipmapped_arrays_.take_if(
       [handle](const MipmappedArray& array) { return array.context() == handle; });
+  textures_.take_if([handle](const TextureObject& object) { return object.context == handle; });
+  surfaces_.take_if([handle](const SurfaceObject& object) { return object.context == handle; });
+  texture_references_.take_if(
+      [handle](const TextureReference& reference) { return reference.context() == handle; });
+  surface_references_.take_if(
+      [handle](const SurfaceReference& reference) { return reference.context() == handle; });
   for (const Region& region : regions_->select([handle](const Region& candidate) {
          return candidate.context == handle &&
                 (candidate.kind == RegionKind::kDevice || candidate.kind == RegionKind::kHost ||
@@ -141,7 +147,23 @@ CUresult Driver::kernel_function(Context& context, Kernel& kernel, std::uint64_t
   return CUDA_SUCCESS;
 }
 
+ImageBindings Driver::bindings_of(const Module& module) const {
+  ImageBindings bindings;
+  for (const std::uint64_t handle : module.references()) {
+    if (const auto texture = texture_references_.find(handle)) {
+      bindings.textures.emplace(texture->address(), texture->texture());
+    } else if (const auto surface = surface_references_.find(handle)) {
+      bindings.surfaces.emplace(surface->address(), surface->surface());
+    }
+  }
+  return bindings;
+}
+
 void Driver::unload(Module& module) {
+  for (const std::uint64_t handle : module.references()) {
+    texture_references_.take(handle);
+    surface_references_.take(handle);
+  }
   for (const std::uint64_t handle : module.functions()) functions_.take(handle);
   modules_.take(module.handle());
 }

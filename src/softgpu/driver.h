@@ -26,6 +26,7 @@
 #include "softgpu/output.h"
 #include "softgpu/settings.h"
 #include "softgpu/stream.h"
+#include "softgpu/texture.h"
 #include "softgpu/workers.h"
 
 namespace flyt::softgpu {
@@ -67,6 +68,10 @@ class Driver {
   bool release_graph_memory(std::uint64_t address);
   HandleTable<Array>& arrays() { return arrays_; }
   HandleTable<MipmappedArray>& mipmapped_arrays() { return mipmapped_arrays_; }
+  HandleTable<TextureObject>& textures() { return textures_; }
+  HandleTable<SurfaceObject>& surfaces() { return surfaces_; }
+  HandleTable<TextureReference>& texture_references() { return texture_references_; }
+  HandleTable<SurfaceReference>& surface_references() { return surface_references_; }
 
   // Virtual memory management: reserved address ranges, and the counts of allocations.
   Mutex& vmm_mutex() RETURN_CAPABILITY(vmm_mutex_) { return vmm_mutex_; }
@@ -92,6 +97,8 @@ class Driver {
   CUresult library_module(Context& context, Library& library, std::shared_ptr<Module>* module);
   std::uint64_t function_of(const std::shared_ptr<Module>& module, std::uint32_t kernel,
                             const FunctionSettings* settings);
+  // What the references of a module are bound to now.
+  ImageBindings bindings_of(const Module& module) const;
   // Forgets a module and its functions.
   void unload(Module& module);
 
@@ -128,6 +135,10 @@ class Driver {
   std::vector<std::unique_ptr<GraphMemory>> graph_memory_;  // By device.
   HandleTable<Array> arrays_{HandleKind::kArray};
   HandleTable<MipmappedArray> mipmapped_arrays_{HandleKind::kMipmappedArray};
+  HandleTable<TextureObject> textures_{HandleKind::kTexture};
+  HandleTable<SurfaceObject> surfaces_{HandleKind::kSurface};
+  HandleTable<TextureReference> texture_references_{HandleKind::kTextureReference};
+  HandleTable<SurfaceReference> surface_references_{HandleKind::kSurfaceReference};
 
   Mutex vmm_mutex_;
   std::map<std::uint64_t, std::uint64_t> reservations_ GUARDED_BY(vmm_mutex_);  // Size by base.

@@ -50,8 +50,13 @@ CUresult error_of(ptx::FaultKind kind) {
 // What a kernel asks of the context it runs in.
 class KernelEnvironment final : public ptx::Environment {
  public:
-  KernelEnvironment(Context& context, Output& output, const SetConditional& set_conditional)
-      : context_(context), output_(output), set_conditional_(set_conditional) {}
+  KernelEnvironment(Driver& driver, Context& context, const ImageBindings& bindings,
+                    const SetConditional& set_conditional)
+      : driver_(driver),
+        context_(context),
+        output_(driver.output()),
+        bindings_(bindings),
+        set_conditional_(set_conditional) {}
   void print(std::string_view text) override { output_.print(text); }
   void assertion(std::string_view text) override { output_.complain(text); }
   std::uint64_t allocate(std::uint64_t bytes) override { return context_.heap().allocate(bytes); }
@@ -59,11 +64,44 @@ class KernelEnvironment final : public ptx::Environment {
   bool set_conditional(std::uint64_t handle, std::uint32_t value) override {
     return set_conditional_ != nullptr && set_conditional_(handle, value);
   }
+  const ptx::Texture* texture(std::uint64_t handle) override {
+    if (const auto bound = bindings_.textures.find(handle); bound != bindings_.textures.end()) {
+      return bound->second.get();
+    }
+    return keep(textures_, handle, [&]() -> std::shared_ptr<const ptx::Texture> {
+      const auto object = driver_.textures().find(handle);
+      return object == nullptr ? nullptr : object->texture;
+    });
+  }
+  const ptx::Surface* surface(std::uint64_t handle) override {
+    if (const auto bound = bindings_.surfaces.find(handle); bound != bindings_.surfaces.end()) {
+      return bound->second.get();
+    }
+    return keep(surfaces_, handle, [&]() -> std::shared_ptr<const ptx::Surface> {
+      const auto object = driver_.surfaces().find(handle);
+      return object == nullptr ? nullptr : object->surface;
+    });
+  }
 
  private:
+  // Looks an image up once, and keeps it until the kernel has ended.
+  template <class Image, class Find>
+  const Image* keep(std::map<std::uint64_t, std::shared_ptr<const Image>>& kept,
+                    std::uint64_t handle, Find find) {
+    const Lock lock(mutex_);
+    auto known = kept.find(handle);
+    if (known == kept.end()) known = kept.emplace(handle, find()).first;
+    return known->second.get();
+  }
+
+  Driver& driver_;
   Context& context_;
   Output& output_;
+  const ImageBindings& bindings_;
   const SetConditional& set_conditional_;
+  Mutex mutex_;  // Guards the rest.
+  std::map<std::uint64_t, std::shared_ptr<const ptx::Texture>> textures_;
+  std::map<std::uint64_t, std::shared_ptr<const ptx::Surface>> surfaces_;
 };
 
 // Other threads that help with one grid: none begins once it is closed, and close() waits for
@@ -134,12 +172,12 @@ class Workspace {
 };
 
 void run(Driver& driver, Context& context, const Function& function, ptx::Launch launch,
-         const SetConditional& set_conditional) {
+         const ImageBindings& bindings, const SetConditional& set_conditional) {
   const Module& module = *function.module();
   const Workspace workspace(module.device(), launch.cooperative);
   launch.workspace = workspace.address();
   const std::uint64_t blocks = product(launch.grid);
-  KernelEnvironment environment(context, driver.output(), set_conditional);
+  KernelEnvironment environment(driver, context, bindings, set_conditional);
   auto grid = ptx::Grid::make(module.image(), function.kernel(), std::move(launch),
                               module.device().map(), environment);
   if (!grid) {
@@ -322,6 +360,13 @@ CUresult check_launch(const Function& function, LaunchRequest& request) {
   return CUDA_SUCCESS;
 }
 
+std::shared_ptr<const ImageBindings> bindings_for(const Driver& driver, const Function& function) {
+  static const auto kNone = std::make_shared<const ImageBindings>();
+  const Module& module = *function.module();
+  if (module.references().empty()) return kNone;
+  return std::make_shared<const ImageBindings>(driver.bindings_of(module));
+}
+
 CUresult submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
                        const std::shared_ptr<Stream>& stream,
                        const std::shared_ptr<Function>& function, LaunchRequest request) {
@@ -332,10 +377,10 @@ CUresult submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
   launch.parameters = std::move(request.parameters);
   stream->await_room();
   // The context ends only after what was submitted to it, so the operation may refer to it.
-  context->submit(*stream,
-                  [&driver, &context = *context, function, launch = std::move(launch)]() mutable {
-                    run(driver, context, *function, std::move(launch), nullptr);
-                  });
+  context->submit(*stream, [&driver, &context = *context, function, launch = std::move(launch),
+                            bindings = bindings_for(driver, *function)]() mutable {
+    run(driver, context, *function, std::move(launch), *bindings, nullptr);
+  });
   return CUDA_SUCCESS;
 }
 
@@ -343,7 +388,8 @@ void run_launch(Driver& driver, Context& context, const Function& function,
                 const LaunchRequest& request, SetConditional set_conditional) {
   ptx::Launch launch = prepare(driver, context, request);
   launch.parameters = request.parameters;
-  run(driver, context, function, std::move(launch), set_conditional);
+  run(driver, context, function, std::move(launch), *bindings_for(driver, function),
+      set_conditional);
 }
 
 unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,

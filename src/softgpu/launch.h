@@ -25,6 +25,9 @@ struct LaunchRequest {
   bool programmatic = false;
 };
 
+// What a kernel's texture and surface references are bound to when it is launched.
+std::shared_ptr<const ImageBindings> bindings_for(const Driver& driver, const Function& function);
+
 // What the calls refuse at once. Completes the cluster size.
 CUresult check_launch(const Function& function, LaunchRequest& request);
 

@@ -89,6 +89,7 @@ Module::~Module() {
 std::optional<Module::Variable> Module::variable(std::string_view name) const {
   const auto index = program_.module().find_variable(name);
   if (!index || addresses_[*index] == 0) return std::nullopt;
+  if (program_.module().variables()[*index].opaque != ptx::Opaque::kNone) return std::nullopt;
   return Variable{addresses_[*index], program_.module().variables()[*index].size};
 }
 
@@ -96,6 +97,13 @@ std::vector<std::uint64_t> Module::functions() const {
   const Lock lock(mutex_);
   std::vector<std::uint64_t> handles;
   for (const auto& [kernel, handle] : functions_) handles.push_back(handle);
+  return handles;
+}
+
+std::vector<std::uint64_t> Module::references() const {
+  const Lock lock(mutex_);
+  std::vector<std::uint64_t> handles;
+  for (const auto& [variable, handle] : references_) handles.push_back(handle);
   return handles;
 }
 

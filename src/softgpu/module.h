@@ -106,6 +106,15 @@ class Module {
     return handle;
   }
   std::vector<std::uint64_t> functions() const;
+  // The handle of a texture or surface reference, made by `make(address)` at first use.
+  template <class Make>
+  std::uint64_t reference(std::uint32_t variable, Make make) {
+    const Lock lock(mutex_);
+    std::uint64_t& handle = references_[variable];
+    if (handle == 0) handle = make(addresses_[variable]);
+    return handle;
+  }
+  std::vector<std::uint64_t> references() const;
 
  private:
   Module(Program program, Context& context, Regions& regions);
@@ -120,6 +129,7 @@ class Module {
   std::shared_ptr<const ptx::Image> image_;
   mutable Mutex mutex_;
   std::map<std::uint32_t, std::uint64_t> functions_ GUARDED_BY(mutex_);
+  std::map<std::uint32_t, std::uint64_t> references_ GUARDED_BY(mutex_);  // By variable.
 };
 
 // Code that no context owns; becomes a module in every context that uses it.

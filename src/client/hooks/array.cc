@@ -2,6 +2,7 @@
 #include "client/hooks_array.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "client/box_copy.h"
 #include "client/call.h"
@@ -158,8 +159,10 @@ CUresult cuArrayGetPlane(CUarray*, CUarray hArray, unsigned int) {
 CUresult cuArrayDestroy(CUarray hArray) {
   const ArrayState* state = images().arrays.find(address_of(hArray));
   if (state == nullptr || state->mipmapped != 0) return CUDA_ERROR_INVALID_HANDLE;
-  if (!images().arrays.drop(address_of(hArray))) return CUDA_ERROR_INVALID_HANDLE;
-  return ask(commands::DestroyArray{.array = hArray});
+  const CUresult result = ask(commands::DestroyArray{.array = hArray});
+  // Only now: other threads' new arrays get the handles of those that the server has let go.
+  images().arrays.drop(address_of(hArray));
+  return result;
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
@@ -220,15 +223,18 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
+  const std::uint64_t handle = address_of(hMipmappedArray);
+  std::vector<std::uint64_t> levels;
   {
     const Lock lock(images().mutex);
-    const std::uint64_t handle = address_of(hMipmappedArray);
     const MipmappedArrayState* whole = images().mipmapped_arrays.find(handle);
     if (whole == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    for (const std::uint64_t level : whole->arrays) images().arrays.drop(level);
-    if (!images().mipmapped_arrays.drop(handle)) return CUDA_ERROR_INVALID_HANDLE;
+    levels = whole->arrays;
   }
-  return ask(commands::DestroyMipmappedArray{.array = hMipmappedArray});
+  const CUresult result = ask(commands::DestroyMipmappedArray{.array = hMipmappedArray});
+  for (const std::uint64_t level : levels) images().arrays.drop(level);
+  images().mipmapped_arrays.drop(handle);
+  return result;
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,

@@ -9,6 +9,7 @@
 #include "client/function_facts.h"
 #include "client/image_sender.h"
 #include "client/jit_options.h"
+#include "client/memory_state.h"
 #include "client/module_globals.h"
 #include "client/names.h"
 #include "commands/library.h"
@@ -184,7 +185,10 @@ CUresult cuLibraryUnload(CUlibrary library) {
       code.kernels.drop(handle);
     }
   }
-  for (const std::uint64_t handle : modules) code.forget_module(handle);
+  for (const std::uint64_t handle : modules) {
+    session().memory().images.on_module_unloaded(handle);
+    code.forget_module(handle);
+  }
   code.libraries.drop(address_of(library));
   return result;
 }

@@ -127,6 +127,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   forget_globals(module->globals);
   const CUresult result = ask(commands::UnloadModule{.module = hmod});
   // Only now: other threads' new functions get the handles of those that the server has let go.
+  session().memory().images.on_module_unloaded(address_of(hmod));
   code.forget_module(address_of(hmod));
   return result;
 }

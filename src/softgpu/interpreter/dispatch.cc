@@ -146,6 +146,15 @@ bool select_rest(Selector& s) {
     case "stmatrix"_n:
     case "movmatrix"_n:
       return select_matrix(s);
+    case "tex"_n:
+    case "tld4"_n:
+    case "txq"_n:
+      return select_texture(s);
+    case "suld"_n:
+    case "sust"_n:
+    case "sured"_n:
+    case "suq"_n:
+      return select_surface(s);
   }
   return select_video(s);  // Which refuses what it does not know.
 }

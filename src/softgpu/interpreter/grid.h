@@ -27,6 +27,8 @@
 
 namespace flyt::ptx {
 
+struct Surface;
+struct Texture;
 class Program;  // Executable form of a Module; not bound to addresses yet. Immutable.
 
 // What the launch and occupancy calls need to know of a kernel.
@@ -122,6 +124,10 @@ class Environment {
   // The device heap: malloc() and free() in kernels. 0: no memory. Addresses are 16-aligned.
   virtual std::uint64_t allocate(std::uint64_t bytes) = 0;
   virtual void release(std::uint64_t address) = 0;
+  // What a handle in a kernel, or the address of a .texref or .surfref, stands for; null: nothing.
+  // Lives as long as the grid.
+  virtual const Texture* texture(std::uint64_t) { return nullptr; }
+  virtual const Surface* surface(std::uint64_t) { return nullptr; }
   // cudaGraphSetConditional; false where the graph that runs, if any, has no such handle.
   virtual bool set_conditional(std::uint64_t handle, std::uint32_t value) {
     static_cast<void>(handle);

@@ -159,6 +159,8 @@ bool select_barrier(Selector& s);
 bool select_async(Selector& s);
 bool select_matrix(Selector& s);
 bool select_video(Selector& s);
+bool select_texture(Selector& s);
+bool select_surface(Selector& s);
 
 Space take_space(Selector& s);  // kGeneric where none is named.
 

@@ -32,6 +32,9 @@ inline constexpr std::uint64_t kLocalBytesMax = 512u << 10;    // Of one thread'
 inline constexpr std::uint32_t kAlignMax = 4096;
 inline constexpr unsigned kNestingMax = 64;  // Of blocks and of constant expressions.
 
+// What a variable is that code can only name: it holds no bytes that programs see.
+enum class Opaque : std::uint8_t { kNone, kTexture, kSurface };
+
 enum class Linkage : std::uint8_t { kInternal, kVisible, kExtern, kWeak, kCommon };
 
 struct Parameter {
@@ -61,6 +64,7 @@ struct Variable {
   std::uint64_t size = 0;  // Bytes. 0: of unknown size (an extern array, dynamic shared memory).
   std::uint32_t align = 1;
   bool managed = false;  // .attribute(.managed)
+  Opaque opaque = Opaque::kNone;
   std::uint32_t line = 0;
   std::vector<std::byte> initial;  // Empty, or a prefix; the rest is zero.
   std::vector<Relocation> relocations;

@@ -81,6 +81,7 @@ class Parser {
   struct Shape {  // Of a declared variable or parameter.
     std::string_view name;
     TypeFacts type;
+    Opaque opaque = Opaque::kNone;
     std::uint32_t align = 0;
     std::uint64_t size = 0;
     std::uint64_t element_count = 1;
@@ -142,6 +143,7 @@ class Parser {
   bool operand(Operand& into);
   bool operand_atom(Operand& into);
   bool memory_operand(Operand& into);
+  bool image_operand(Operand& into);
   bool vector_operand(Operand& into, std::string_view close);
   bool number_operand(Operand& into);
   bool name_operand(Operand& into);

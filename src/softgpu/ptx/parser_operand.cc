@@ -115,7 +115,28 @@ bool Parser::memory_operand(Operand& into) {
   if (!operand_atom(into)) return false;
   if (into.kind == Operand::Kind::kLabel) return fail("a label is no address");
   into.memory = true;
-  if (token_.is(",")) return fail("Feature 'tensor or texture operand' is not supported");
+  if (accept(",")) return image_operand(into);
+  return expect("]");
+}
+
+// [name, {x, y}]: a vector of the name, what else stands there, and a vector of coordinates.
+bool Parser::image_operand(Operand& into) {
+  constexpr std::size_t kPartsMax = 4;
+  std::vector<Operand> parts = {into};
+  parts.front().memory = false;
+  do {
+    Operand part;
+    if (parts.size() == kPartsMax) return fail("too many operands");
+    if (accept("{") ? !vector_operand(part, "}") : !operand_atom(part)) return false;
+    if (part.kind == Operand::Kind::kLabel) return fail("a label cannot stand here");
+    parts.push_back(part);
+  } while (accept(","));
+  into = Operand{};
+  into.kind = Operand::Kind::kVector;
+  into.memory = true;
+  into.index = static_cast<std::uint32_t>(code().operands.size());
+  into.count = static_cast<std::uint16_t>(parts.size());
+  for (const Operand& part : parts) code().operands.push_back(part);
   return expect("]");
 }
 

@@ -25,6 +25,10 @@ bool Parser::shape_words(Shape& shape) {
         advance();
         if (align && !expect_count(ignored, kAlignMax)) return false;
       }
+    } else if (!typed && (word.text == "texref" || word.text == "surfref")) {
+      shape.opaque = word.text == "texref" ? Opaque::kTexture : Opaque::kSurface;
+      shape.type = {Register::Kind::kUntyped, 8};
+      typed = true;
     } else if (const auto facts = type_facts(word.text); facts.has_value() && !typed) {
       shape.type = *facts;
       typed = true;
@@ -86,6 +90,12 @@ bool Parser::one_variable(Variable made, bool in_function, const Shape& common) 
   if (!expect_identifier(shape.name) || !array_bounds(shape)) return false;
   if (shape.type.bytes == 0) return fail("a variable cannot be a predicate");
   made.name = std::string(shape.name);
+  made.opaque = shape.opaque;
+  if (made.opaque != Opaque::kNone) {
+    if (made.space != Space::kGlobal || in_function || shape.array || token_.is("=")) {
+      return fail("Feature 'references of this kind' is not supported");
+    }
+  }
   made.align = shape.align == 0 ? shape.type.bytes : shape.align;
   if (shape.element_count > kVariableBytesMax / shape.type.bytes) {
     return fail("variable is too large");
