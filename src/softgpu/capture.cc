@@ -214,6 +214,15 @@ CUresult capture_kernel(Driver& driver, Stream& stream, const Context& context,
     work.func = request.handle;
   }
   const bool programmatic = request.programmatic;
+  const bool has_priority = std::any_of(
+      request.attributes.begin(), request.attributes.end(),
+      [](const CUlaunchAttribute& each) { return each.id == CU_LAUNCH_ATTRIBUTE_PRIORITY; });
+  if (!has_priority && stream.priority() != 0) {
+    CUlaunchAttribute priority{};
+    priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    priority.value.priority = stream.priority();
+    request.attributes.push_back(priority);
+  }
   work.request = std::move(request);
   const Lock lock(driver.graphs().mutex());
   StreamCapture* part = nullptr;
@@ -347,7 +356,11 @@ CUresult end_capture(Driver& driver, Stream& stream, CUgraph* out) {
   finish(graphs, *capture);
   const std::shared_ptr<Graph> graph = std::exchange(capture->graph, nullptr);
   if (result == CUDA_SUCCESS) {
-    if (out != nullptr) *out = to_handle<CUgraph>(graph->handle());
+    if (out != nullptr) {
+      *out = to_handle<CUgraph>(graph->handle());
+    } else if (!capture->given) {
+      graphs.graphs().take(graph->handle());
+    }
     return CUDA_SUCCESS;
   }
   if (out != nullptr) *out = nullptr;
@@ -355,16 +368,36 @@ CUresult end_capture(Driver& driver, Stream& stream, CUgraph* out) {
   return result;
 }
 
+namespace {
+
+// Ends the capture without a graph.
+void drop(GraphStore& graphs, const std::shared_ptr<Capture>& capture) {
+  invalidate(*capture);
+  finish(graphs, *capture);
+  const std::shared_ptr<Graph> graph = std::exchange(capture->graph, nullptr);
+  if (!capture->given) graphs.graphs().take(graph->handle());
+}
+
+}  // namespace
+
 void abandon_capture(Driver& driver, Stream& stream) {
   GraphStore& graphs = driver.graphs();
   const Lock lock(graphs.mutex());
   if (stream.capture() == nullptr) return;
   const std::shared_ptr<Capture> capture = stream.capture()->capture;
   invalidate(*capture);
-  if (capture->origin.lock().get() != &stream) return;
-  finish(graphs, *capture);
-  const std::shared_ptr<Graph> graph = std::exchange(capture->graph, nullptr);
-  if (!capture->given) graphs.graphs().take(graph->handle());
+  if (capture->origin.lock().get() == &stream) drop(graphs, capture);
+}
+
+void abandon_captures(Driver& driver, const Context& context) {
+  GraphStore& graphs = driver.graphs();
+  const Lock lock(graphs.mutex());
+  for (const auto& capture : std::vector<std::shared_ptr<Capture>>(graphs.captures())) {
+    const bool concerned = std::any_of(
+        capture->streams.begin(), capture->streams.end(),
+        [&context](const auto& stream) { return stream->context() == context.handle(); });
+    if (concerned) drop(graphs, capture);
+  }
 }
 
 }  // namespace flyt::softgpu

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "softgpu/capture_checks.h"
 #include "softgpu/graph.h"
 
 namespace flyt::softgpu {
@@ -45,22 +46,6 @@ struct EventCapture {
   Frontier frontier;
 };
 
-// The checks, for while GraphStore::capturing(). What they refuse invalidates the captures that
-// are in its way, as CUDA says.
-//
-// Before work is given to the stream: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, or
-// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT for the legacy stream while a blocking stream captures.
-CUresult check_work(Driver& driver, const Context& context, const Stream& stream);
-// Before a stream is waited for or asked whether it is done.
-CUresult check_wait(Driver& driver, const Context& context, const Stream& stream);
-// Before a whole context is waited for.
-CUresult check_context_wait(Driver& driver, const Context& context);
-// Before what may wait for all work without being asked to: refused according to the modes of
-// captures and of the calling thread (cuThreadExchangeStreamCaptureMode).
-CUresult check_unsafe(Driver& driver);
-// Before an event is waited for or asked: CUDA_ERROR_CAPTURED_EVENT, or check_unsafe.
-CUresult check_event(Driver& driver, const Event& event);
-
 // Makes the work a node of the capture of the stream, which is capturing.
 CUresult capture_work(Driver& driver, Stream& stream, Work work);
 CUresult capture_kernel(Driver& driver, Stream& stream, const Context& context,
@@ -92,5 +77,7 @@ CUresult begin_capture(Driver& driver, const Context& context,
 CUresult end_capture(Driver& driver, Stream& stream, CUgraph* out);
 // Before a stream loses its handle.
 void abandon_capture(Driver& driver, Stream& stream);
+// Ends all captures that streams of the context take part in.
+void abandon_captures(Driver& driver, const Context& context);
 
 }  // namespace flyt::softgpu

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "softgpu/capture.h"
+
 namespace flyt::softgpu {
 
 Driver::Driver(const Settings& settings) : settings_(settings) {
@@ -43,6 +45,7 @@ std::shared_ptr<Context> Driver::make_context(Device& device, unsigned flags, bo
 
 void Driver::end_context(Context& context) {
   const std::uint64_t handle = context.handle();
+  if (graphs_.capturing()) abandon_captures(*this, context);
   context.end();
   output_.flush();
   streams_.take_if([handle](const Stream& stream) { return stream.context() == handle; });
@@ -95,6 +98,12 @@ bool Driver::release_graph_memory(std::uint64_t address) {
   const auto region = regions_->find(address);
   return region && region->kind == RegionKind::kGraph && region->base == address &&
          graph_memory(region->device).release(address);
+}
+
+bool Driver::unclaim_graph_memory(std::uint64_t address) {
+  const auto region = regions_->find(address);
+  return region && region->kind == RegionKind::kGraph &&
+         graph_memory(region->device).unclaim(address);
 }
 
 void Driver::add_region(RegionKind kind, Context& context, std::uint64_t base, std::uint64_t size) {

@@ -66,6 +66,8 @@ class Driver {
   GraphMemory& graph_memory(int device) { return *graph_memory_[static_cast<std::size_t>(device)]; }
   // What an allocation node put there is free; false where nothing of one lives.
   bool release_graph_memory(std::uint64_t address);
+  // It shall be freed, by something that was just asked for; false where nothing will live there.
+  bool unclaim_graph_memory(std::uint64_t address);
   HandleTable<Array>& arrays() { return arrays_; }
   HandleTable<MipmappedArray>& mipmapped_arrays() { return mipmapped_arrays_; }
   HandleTable<TextureObject>& textures() { return textures_; }

@@ -20,6 +20,22 @@ CUgraphNodeType type_of(const Work& work) {
   return kTypes[work.index()];
 }
 
+bool allowed_in_body(const Work& work) {
+  if (const auto* child = std::get_if<ChildWork>(&work)) {
+    bool good = true;
+    child->graph->each([&good](const GraphNode& node) {
+      good = good && (std::holds_alternative<ChildWork>(node.work) || allowed_in_body(node.work));
+    });
+    return good;
+  }
+  if (const auto* copy = std::get_if<CopyWork>(&work)) {
+    return copy->params.srcMemoryType != CU_MEMORYTYPE_HOST &&
+           copy->params.dstMemoryType != CU_MEMORYTYPE_HOST;
+  }
+  return std::holds_alternative<EmptyWork>(work) || std::holds_alternative<KernelWork>(work) ||
+         std::holds_alternative<FillWork>(work) || std::holds_alternative<ConditionalWork>(work);
+}
+
 bool operator==(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
@@ -112,7 +128,8 @@ std::shared_ptr<Graph> Graph::clone(Driver* driver) const {
   auto copy = make(driver);
   copy->origin_ = handle_;
   copy->conditionals_ = conditionals_;
-  copy->instances = instances;
+  // An executable graph counts as one of the graph that it was made from.
+  if (driver == nullptr) copy->instances = instances;
   std::unordered_map<const GraphNode*, GraphNode*> twins;
   for (const auto& node : nodes_) {
     GraphNode& twin = copy->add(clone_work(node->work, driver), {});
@@ -130,11 +147,26 @@ std::shared_ptr<Graph> Graph::clone(Driver* driver) const {
       twin.dependents.push_back({twins[edge.node], edge.data});
     }
   }
-  for (const auto& [object, count] : objects_) {
-    object->retain(count);
-    copy->objects_[object] = count;
-  }
+  copy->take_objects(*this);
   return copy;
+}
+
+void Graph::hold(const std::shared_ptr<UserObject>& object, std::uint64_t count) {
+  objects_[object] += count;
+}
+
+bool Graph::let_go(const std::shared_ptr<UserObject>& object, std::uint64_t count) {
+  const auto found = objects_.find(object);
+  if (found == objects_.end() || found->second < count) return false;
+  found->second -= count;
+  if (found->second == 0) objects_.erase(found);
+  return object->release(count);
+}
+
+void Graph::take_objects(const Graph& other) {
+  for (const auto& [object, count] : other.objects_) object->retain(count);
+  for (const auto& [object, count] : objects_) object->release(count);
+  objects_ = other.objects_;
 }
 
 std::vector<GraphNode*> Graph::order() const {

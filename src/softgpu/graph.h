@@ -82,6 +82,8 @@ using Work = std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, C
                           RecordWork, WaitWork, WordsWork, AllocWork, FreeWork, ConditionalWork>;
 
 CUgraphNodeType type_of(const Work& work);
+// Bodies of conditional nodes hold what a device can begin without the host.
+bool allowed_in_body(const Work& work);
 
 inline constexpr CUgraphEdgeData kPlainEdge{};
 bool operator==(const CUgraphEdgeData& a, const CUgraphEdgeData& b);
@@ -165,7 +167,11 @@ class Graph {
 
   std::map<std::uint64_t, Conditional>& conditionals() { return conditionals_; }
   const std::map<std::uint64_t, Conditional>& conditionals() const { return conditionals_; }
-  std::map<std::shared_ptr<UserObject>, unsigned>& objects() { return objects_; }
+  // References to objects of the program that it holds. False where it has not so many.
+  void hold(const std::shared_ptr<UserObject>& object, std::uint64_t count);
+  bool let_go(const std::shared_ptr<UserObject>& object, std::uint64_t count);
+  // Holds what the other one holds, instead of its own.
+  void take_objects(const Graph& other);
 
  private:
   explicit Graph(Driver* driver) : driver_(driver) {}
@@ -178,7 +184,7 @@ class Graph {
   bool body_ = false;
   std::vector<std::shared_ptr<GraphNode>> nodes_;  // In the order in which they were added.
   std::map<std::uint64_t, Conditional> conditionals_;
-  std::map<std::shared_ptr<UserObject>, unsigned> objects_;  // And how often it is held.
+  std::map<std::shared_ptr<UserObject>, std::uint64_t> objects_;  // And how often it is held.
 };
 
 template <class Visit>

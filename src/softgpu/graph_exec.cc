@@ -30,15 +30,32 @@ std::uint64_t find_cycle(const Graph& graph) {
 bool conditionals_used_once(const Graph& graph) {
   std::map<std::uint64_t, unsigned> uses;
   for (const auto& [handle, conditional] : graph.conditionals()) uses[handle] = 0;
-  graph.each([&uses](const GraphNode& node) {
-    if (const auto* work = std::get_if<ConditionalWork>(&node.work)) ++uses[work->handle];
-    if (const auto* child = std::get_if<ChildWork>(&node.work)) {
-      for (const auto& [handle, conditional] : child->graph->conditionals()) {
-        uses.try_emplace(handle, 0);
-      }
+  const auto note = [&uses](const Graph& inner) {
+    for (const auto& [handle, conditional] : inner.conditionals()) uses.try_emplace(handle, 0);
+  };
+  graph.each([&](const GraphNode& node) {
+    if (const auto* child = std::get_if<ChildWork>(&node.work)) note(*child->graph);
+    if (const auto* work = std::get_if<ConditionalWork>(&node.work)) {
+      ++uses[work->handle];
+      for (const auto& body : work->bodies) note(*body);
     }
   });
   return std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.second == 1; });
+}
+
+// The handle of a node that no body of a conditional node may have; 0: there is none.
+std::uint64_t find_misplaced(const Graph& graph) {
+  std::uint64_t found = 0;
+  graph.each([&found](const GraphNode& node) {
+    const auto* work = std::get_if<ConditionalWork>(&node.work);
+    if (work == nullptr) return;
+    for (const auto& body : work->bodies) {
+      for (const auto& inner : body->nodes()) {
+        if (!allowed_in_body(inner->work)) found = inner->handle;
+      }
+    }
+  });
+  return found;
 }
 
 }  // namespace
@@ -63,6 +80,11 @@ CUresult GraphExec::make(const Graph& graph, std::uint64_t flags, std::shared_pt
     *result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const std::uint64_t node = find_misplaced(graph); node != 0) {
+    *error_node = node;
+    *result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   // Their memory is at one address: it cannot be there twice.
   if (graph.has_memory() && *graph.instances != 0) {
     *result = CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -83,15 +105,39 @@ const std::shared_ptr<const GraphPlan>& GraphExec::plan() {
   return plan_;
 }
 
-// What lives of an earlier launch is in the way of the next, unless that shall free it.
-CUresult GraphExec::check_memory() {
+CUresult GraphExec::back_memory() {
   for (const auto& allocation : plan()->allocations()) {
     if (!allocation->memory().back({allocation})) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult GraphExec::prepare(Driver&) { return check_memory(); }
+CUresult GraphExec::claim_memory(Driver& driver, std::vector<std::uint64_t>& free_first) {
+  const auto& frees = plan()->frees();
+  const auto freed = [&frees](const GraphAllocation& allocation) {
+    return std::count(frees.begin(), frees.end(), allocation.address()) != 0;
+  };
+  for (const auto& each : plan()->allocations()) {
+    if (!each->memory().claimed(*each)) continue;
+    // What an earlier launch left is in the way, unless this one shall free it.
+    if ((flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    free_first.push_back(each->address());
+  }
+  if (const CUresult bad = back_memory(); bad != CUDA_SUCCESS) return bad;
+  for (const auto& each : plan()->allocations()) {
+    if (freed(*each)) {
+      each->memory().unclaim(each->address());
+    } else {
+      each->memory().claim(*each);
+    }
+    each->memory().begin_launch({each});
+  }
+  // It may free what other graphs left, too.
+  for (const std::uint64_t address : frees) driver.unclaim_graph_memory(address);
+  return CUDA_SUCCESS;
+}
 
 CUresult GraphExec::launch(Driver& driver, const std::shared_ptr<Context>& context,
                            Stream& stream) {
@@ -102,8 +148,12 @@ CUresult GraphExec::launch(Driver& driver, const std::shared_ptr<Context>& conte
     if (const CUresult bad = found->fate()->error(); bad != CUDA_SUCCESS) return bad;
     contexts[handle] = std::move(found);
   }
-  if (const CUresult bad = check_memory(); bad != CUDA_SUCCESS) return bad;
+  std::vector<std::uint64_t> free_first;
+  if (const CUresult bad = claim_memory(driver, free_first); bad != CUDA_SUCCESS) return bad;
   const auto run = std::make_shared<GraphRun>(driver, plan(), context, std::move(contexts));
+  // What the program gave the graph stays until the launch is done, whoever destroys the graph.
+  run->keep(graph_);
+  run->free_first(std::move(free_first));
   Operation operation{[run](CUresult) { run->run(); }, {}, true};
   // One executable graph runs once at a time, whatever streams it is launched into.
   if (!last_launch_.reached()) operation.after.push_back(last_launch_);

@@ -22,6 +22,7 @@ class GraphExec {
 
   std::uint64_t flags() const { return flags_; }
   const Graph& graph() const { return *graph_; }
+  Graph& graph() { return *graph_; }
   // By the handle of the node it was made from; null where it has none of it.
   GraphNode* node(std::uint64_t handle) const;
   // A node was changed: later launches run a new plan.
@@ -33,12 +34,15 @@ class GraphExec {
   // After its last launch, behind what the stream has to do. The stream is not capturing.
   CUresult launch(Driver& driver, const std::shared_ptr<Context>& context, Stream& stream);
   // Makes ready what a launch would have to.
-  CUresult prepare(Driver& driver);
+  CUresult prepare() { return back_memory(); }
 
  private:
   GraphExec(std::shared_ptr<Graph> graph, std::uint64_t flags);
   const std::shared_ptr<const GraphPlan>& plan();
-  CUresult check_memory();
+  // Backs what the graph allocates and claims what it leaves behind. Tells what an earlier launch
+  // left that must be freed first.
+  CUresult claim_memory(Driver& driver, std::vector<std::uint64_t>& free_first);
+  CUresult back_memory();
 
   const std::shared_ptr<Graph> graph_;
   const std::uint64_t flags_;

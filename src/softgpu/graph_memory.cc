@@ -1,6 +1,7 @@
 #include "softgpu/graph_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "softgpu/device.h"
 
@@ -21,7 +22,10 @@ std::shared_ptr<GraphAllocation> GraphMemory::make(std::uint64_t bytes, DeviceSe
   region.readers = device_set(device_.number()) | peers;
   region.writers = region.readers;
   regions_.add(region);
-  return std::make_shared<GraphAllocation>(*this, *address, bytes);
+  auto made = std::make_shared<GraphAllocation>(*this, *address, bytes);
+  const Lock lock(mutex_);
+  all_[*address] = made.get();
+  return made;
 }
 
 bool GraphMemory::back(const std::vector<std::shared_ptr<GraphAllocation>>& allocations) {
@@ -32,10 +36,7 @@ bool GraphMemory::back(const std::vector<std::shared_ptr<GraphAllocation>>& allo
   }
   if (wanted == 0) return true;
   if (!device_.memory().charge(wanted)) return false;
-  for (const auto& each : allocations) {
-    each->backed_ = true;
-    backed_[each->address_] = each.get();
-  }
+  for (const auto& each : allocations) each->backed_ = true;
   reserved_ += wanted;
   reserved_high_ = std::max(reserved_high_, reserved_);
   return true;
@@ -70,24 +71,30 @@ bool GraphMemory::release(std::uint64_t address) {
   return true;
 }
 
-bool GraphMemory::living(std::uint64_t address) const {
+bool GraphMemory::claimed(const GraphAllocation& allocation) const {
   const Lock lock(mutex_);
-  return living_.contains(address);
+  return allocation.claimed_;
+}
+
+void GraphMemory::claim(GraphAllocation& allocation) {
+  const Lock lock(mutex_);
+  allocation.claimed_ = true;
+}
+
+bool GraphMemory::unclaim(std::uint64_t address) {
+  const Lock lock(mutex_);
+  const auto found = all_.find(address);
+  return found != all_.end() && std::exchange(found->second->claimed_, false);
 }
 
 void GraphMemory::trim() {
   const Lock lock(mutex_);
-  for (auto at = backed_.begin(); at != backed_.end();) {
-    GraphAllocation& each = *at->second;
-    if (each.launches_ != 0 || living_.contains(each.address_)) {
-      ++at;
-      continue;
-    }
-    const std::uint64_t size = allocation_bytes(each.bytes_);
+  for (const auto& [address, each] : all_) {
+    if (!each->backed_ || each->launches_ != 0 || living_.contains(address)) continue;
+    const std::uint64_t size = allocation_bytes(each->bytes_);
     device_.memory().uncharge(size);
     reserved_ -= size;
-    each.backed_ = false;
-    at = backed_.erase(at);
+    each->backed_ = false;
   }
 }
 
@@ -130,7 +137,7 @@ void GraphMemory::forget(GraphAllocation& allocation) {
   const std::uint64_t size = allocation_bytes(allocation.bytes_);
   {
     const Lock lock(mutex_);
-    backed_.erase(allocation.address_);
+    all_.erase(allocation.address_);
     if (allocation.backed_) {
       device_.memory().uncharge(size);
       reserved_ -= size;

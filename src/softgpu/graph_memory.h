@@ -35,7 +35,8 @@ class GraphAllocation {
   const std::uint64_t address_;
   const std::uint64_t bytes_;
   bool backed_ = false;    // Charged to the device. Guarded by GraphMemory's mutex.
-  unsigned launches_ = 0;  // Launches that are not at their end. Guarded likewise.
+  bool claimed_ = false;   // By launches so far, it lives when all of them are done. Likewise.
+  unsigned launches_ = 0;  // Launches that are not at their end. Likewise.
 };
 
 // One device's. Safe from any thread.
@@ -43,7 +44,7 @@ class GraphMemory {
  public:
   GraphMemory(Device& device, Regions& regions) : device_(device), regions_(regions) {}
 
-  // Null where there are no addresses left.
+  // Null where there are no addresses left. `peers`: devices that may touch it, too.
   std::shared_ptr<GraphAllocation> make(std::uint64_t bytes, DeviceSet peers);
 
   // Charges the device for what is not backed yet; false where it has not that much left.
@@ -52,11 +53,16 @@ class GraphMemory {
   void begin_launch(const std::vector<std::shared_ptr<GraphAllocation>>& allocations);
   void end_launch(const std::vector<std::shared_ptr<GraphAllocation>>& allocations);
 
+  // In the order of calls: will it live when all that was asked for so far is done?
+  bool claimed(const GraphAllocation& allocation) const;
+  void claim(GraphAllocation& allocation);
+  // It will not, for it shall be freed. False where nothing would have lived there.
+  bool unclaim(std::uint64_t address);
+
   // The node runs: from now on it lives, until it is freed. False where it lives already.
   bool allocate(const std::shared_ptr<GraphAllocation>& allocation);
   // False where nothing lives there.
   bool release(std::uint64_t address);
-  bool living(std::uint64_t address) const;
 
   // Takes back what neither lives nor is about to.
   void trim();
@@ -71,7 +77,7 @@ class GraphMemory {
   Regions& regions_;
   mutable Mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<GraphAllocation>> living_ GUARDED_BY(mutex_);
-  std::map<std::uint64_t, GraphAllocation*> backed_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, GraphAllocation*> all_ GUARDED_BY(mutex_);
   std::uint64_t used_ GUARDED_BY(mutex_) = 0;
   std::uint64_t used_high_ GUARDED_BY(mutex_) = 0;
   std::uint64_t reserved_ GUARDED_BY(mutex_) = 0;

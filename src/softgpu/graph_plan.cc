@@ -35,6 +35,7 @@ std::uint32_t GraphPlan::add_step(const Work& work, bool enabled) {
   step.enabled = enabled;
   note_context(context_of_work(work));
   if (const auto* alloc = std::get_if<AllocWork>(&work)) allocations_.push_back(alloc->allocation);
+  if (const auto* free = std::get_if<FreeWork>(&work)) frees_.push_back(free->address);
   if (auto* conditional = std::get_if<ConditionalWork>(&step.work)) {
     for (const auto& body : conditional->bodies) {
       auto plan = make(*body);
@@ -121,7 +122,11 @@ GraphRun::GraphRun(Driver& driver, std::shared_ptr<const GraphPlan> plan,
   }
 }
 
-void GraphRun::run() { run_plan(*plan_); }
+void GraphRun::run() {
+  for (const std::uint64_t address : free_first_) driver_.release_graph_memory(address);
+  run_plan(*plan_);
+  for (const auto& each : plan_->allocations()) each->memory().end_launch({each});
+}
 
 void GraphRun::run_plan(const GraphPlan& plan) {
   if (plan.steps().empty()) return;

@@ -32,6 +32,8 @@ class GraphPlan {
   const std::vector<std::uint64_t>& contexts() const { return contexts_; }
   // What its steps allocate, those of bodies too.
   const std::vector<std::shared_ptr<GraphAllocation>>& allocations() const { return allocations_; }
+  // Addresses that its steps free.
+  const std::vector<std::uint64_t>& frees() const { return frees_; }
 
  private:
   struct Ends {
@@ -47,6 +49,7 @@ class GraphPlan {
   std::map<std::uint64_t, Conditional> conditionals_;
   std::vector<std::uint64_t> contexts_;
   std::vector<std::shared_ptr<GraphAllocation>> allocations_;
+  std::vector<std::uint64_t> frees_;
 };
 
 // One launch of a plan. Made by the launching call, run by the stream.
@@ -56,6 +59,10 @@ class GraphRun {
   // for what was recorded before. `contexts`: those that the plan names.
   GraphRun(Driver& driver, std::shared_ptr<const GraphPlan> plan, std::shared_ptr<Context> stream,
            std::map<std::uint64_t, std::shared_ptr<Context>> contexts);
+  // `what` lives until the launch is done.
+  void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
+  // Is freed before anything is done.
+  void free_first(std::vector<std::uint64_t> addresses) { free_first_ = std::move(addresses); }
 
   // Runs all of it; comes back when everything is done. After an error of a context only what
   // others rely on happens there.
@@ -85,6 +92,8 @@ class GraphRun {
   std::map<std::uint64_t, std::atomic<std::uint32_t>> conditionals_;  // Fixed keys.
   std::map<std::uint32_t, std::shared_ptr<Recording>> records_;       // By step of the plan.
   std::map<std::uint32_t, std::shared_ptr<Recording>> waits_;
+  std::shared_ptr<const void> kept_;
+  std::vector<std::uint64_t> free_first_;
 };
 
 }  // namespace flyt::softgpu

@@ -10,6 +10,7 @@ bool UserObject::release(std::uint64_t count) {
     if (count > held) return false;
   } while (!references_.compare_exchange_weak(held, held - count));
   if (held == count) {
+    store_.objects().take(handle_);
     workers_.run([destroy = destroy_, pointer = pointer_] {
       const InHostFunction scope(InHostFunction::Kind::kFunction);
       destroy(pointer);

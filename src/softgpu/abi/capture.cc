@@ -1,4 +1,5 @@
 // Stream capture.
+#include "softgpu/capture.h"
 #include "softgpu/abi/graph_enter.h"
 
 namespace flyt::softgpu {
@@ -134,7 +135,6 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   return with_stream(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) {
-    if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
     return end_capture(driver, *stream.stream, phGraph);
   });
 }

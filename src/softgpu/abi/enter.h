@@ -5,7 +5,7 @@
 
 #include "cuda/default_stream.h"
 #include "cuda/functions.h"
-#include "softgpu/capture.h"
+#include "softgpu/capture_checks.h"
 #include "softgpu/current.h"
 #include "softgpu/driver.h"
 

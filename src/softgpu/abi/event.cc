@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "softgpu/abi/enter.h"
+#include "softgpu/capture.h"
 
 namespace flyt::softgpu {
 namespace {

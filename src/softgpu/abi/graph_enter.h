@@ -56,6 +56,15 @@ CUresult with_node_of(CUgraphNode handle, Body body) {
   });
 }
 
+// Calls body(driver, exec, node) for a node of an executable graph, named by that it was made from.
+template <class Body>
+CUresult with_exec_node(CUgraphExec handle, CUgraphNode node, Body body) {
+  return with_exec(handle, [&](Driver& driver, const std::shared_ptr<GraphExec>& exec) -> CUresult {
+    GraphNode* found = exec->node(from_handle(node));
+    return found == nullptr ? CUDA_ERROR_INVALID_VALUE : body(driver, *exec, *found);
+  });
+}
+
 // The edges that an array of nodes of the graph stands for. `data` may be null.
 CUresult read_edges(Driver& driver, const Graph& graph, const CUgraphNode* nodes,
                     const CUgraphEdgeData* data, std::size_t count, std::vector<Edge>& out);

@@ -1,5 +1,6 @@
 // Executable graphs: instantiating, launching and destroying them.
 #include "softgpu/abi/graph_enter.h"
+#include "softgpu/capture.h"
 
 namespace flyt::softgpu {
 namespace {
@@ -33,9 +34,8 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, std::uint64_t flags, Verd
 }
 
 CUresult prepare(CUgraphExec hGraphExec) {
-  return with_exec(hGraphExec, [](Driver& driver, const std::shared_ptr<GraphExec>& exec) {
-    return exec->prepare(driver);
-  });
+  return with_exec(hGraphExec,
+                   [](Driver&, const std::shared_ptr<GraphExec>& exec) { return exec->prepare(); });
 }
 
 }  // namespace

@@ -4,34 +4,6 @@
 namespace flyt::softgpu {
 namespace {
 
-// Where a node is added, and behind what.
-struct Place {
-  CUgraphNode* out = nullptr;
-  CUgraph graph = nullptr;
-  const CUgraphNode* dependencies = nullptr;
-  std::size_t count = 0;
-  const CUgraphEdgeData* data = nullptr;
-};
-
-// Adds the node whose work read(driver, work) makes.
-template <class Kind, class Read>
-CUresult add(const Place& place, Read read) {
-  return with_graph(
-      place.graph, [&](Driver& driver, const std::shared_ptr<Graph>& graph) -> CUresult {
-        if (place.out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-        std::vector<Edge> edges;
-        CUresult bad =
-            read_edges(driver, *graph, place.dependencies, place.data, place.count, edges);
-        if (bad != CUDA_SUCCESS) return bad;
-        Kind work{};
-        bad = read(driver, work);
-        if (bad != CUDA_SUCCESS) return bad;
-        if (graph->body() && !allowed_in_body(work)) return CUDA_ERROR_NOT_SUPPORTED;
-        *place.out = to_handle<CUgraphNode>(graph->add(std::move(work), edges).handle);
-        return CUDA_SUCCESS;
-      });
-}
-
 // Gives the node new work of its kind, keeping what only other calls set.
 template <class Kind, class Read>
 CUresult set(CUgraphNode hNode, Read read) {
@@ -92,9 +64,7 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v
   return tell<KernelWork>(
       hNode, nodeParams, [](GraphNode& node, const KernelWork& work) -> CUDA_KERNEL_NODE_PARAMS_v1 {
         const CUDA_KERNEL_NODE_PARAMS_v2 p = tell_kernel(node, work);
-        // Who cannot ask for a kernel takes it for a function, as launches do.
-        const auto func = p.func != nullptr ? p.func : to_handle<CUfunction>(from_handle(p.kern));
-        return {func,        p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX,
+        return {p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX,
                 p.blockDimY, p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
       });
 }

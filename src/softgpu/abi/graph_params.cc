@@ -47,6 +47,13 @@ CUresult read_kernel(Driver& driver, const CUDA_KERNEL_NODE_PARAMS_v2& params, K
   out.request.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   out.request.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
   out.request.shared_bytes = params.sharedMemBytes;
+  // What an earlier check completed was for the earlier function.
+  out.request.cluster = {0, 0, 0};
+  for (const CUlaunchAttribute& attribute : out.request.attributes) {
+    if (const CUresult bad = apply_attribute(attribute, out.request); bad != CUDA_SUCCESS) {
+      return bad;
+    }
+  }
   if (const CUresult bad = check_launch(function, out.request); bad != CUDA_SUCCESS) return bad;
   return pack_parameters(function.code(), params.kernelParams, params.extra,
                          out.request.parameters);
@@ -57,6 +64,29 @@ CUDA_KERNEL_NODE_PARAMS_v2 widen(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
           p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    nullptr,     nullptr};
 }
 
+namespace {
+
+// The library's kernel that a function is in its context; null for a function of a module.
+CUkernel kernel_of(Driver& driver, const Function& function) {
+  const Module& module = *function.module();
+  if (!module.of_library()) return nullptr;
+  std::vector<std::shared_ptr<Library>> libraries;
+  driver.kernels().take_if([&](const Kernel& kernel) {
+    if (kernel.kernel() == function.kernel()) libraries.push_back(kernel.library());
+    return false;
+  });
+  for (const auto& library : libraries) {
+    const Lock lock(library->mutex());
+    const auto own = library->modules().find(module.context());
+    if (own == library->modules().end() || own->second != module.handle()) continue;
+    return to_handle<CUkernel>(library->kernels()[function.kernel()]);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Both names of a library's kernel: the runtime knows it by the one, and programs may by the other.
 CUDA_KERNEL_NODE_PARAMS_v2 tell_kernel(GraphNode& node, const KernelWork& work) {
   node.told_pointers.clear();
   auto* bytes = const_cast<std::byte*>(work.request.parameters.data());
@@ -65,7 +95,13 @@ CUDA_KERNEL_NODE_PARAMS_v2 tell_kernel(GraphNode& node, const KernelWork& work) 
   }
   const LaunchRequest& request = work.request;
   CUDA_KERNEL_NODE_PARAMS_v2 out{};
+  Driver& driver = *current_driver();
+  const Function& function = *work.function;
   out.func = work.func;
+  if (out.func == nullptr) {
+    out.func =
+        to_handle<CUfunction>(driver.function_of(function.module(), function.kernel(), nullptr));
+  }
   out.gridDimX = request.grid[0];
   out.gridDimY = request.grid[1];
   out.gridDimZ = request.grid[2];
@@ -74,8 +110,8 @@ CUDA_KERNEL_NODE_PARAMS_v2 tell_kernel(GraphNode& node, const KernelWork& work) 
   out.blockDimZ = request.block[2];
   out.sharedMemBytes = request.shared_bytes;
   out.kernelParams = node.told_pointers.empty() ? nullptr : node.told_pointers.data();
-  out.kern = work.kern;
-  out.ctx = work.kern == nullptr ? nullptr : to_handle<CUcontext>(work.context);
+  out.kern = work.kern != nullptr ? work.kern : kernel_of(driver, function);
+  out.ctx = out.kern == nullptr ? nullptr : to_handle<CUcontext>(work.context);
   return out;
 }
 
@@ -85,6 +121,7 @@ CUresult read_memcpy(Driver& driver, const CUDA_MEMCPY3D& params, CUcontext cont
     return bad;
   }
   out.params = params;
+  out.request = {};
   if (const CUresult bad = read_copy(driver, params, out.request); bad != CUDA_SUCCESS) return bad;
   if (out.request.extent.empty()) return CUDA_ERROR_INVALID_VALUE;
   return check_copy(driver.regions(), out.request);
@@ -128,6 +165,7 @@ CUresult read_words(Driver& driver, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& para
     return CUDA_ERROR_INVALID_VALUE;
   }
   out.flags = params.flags;
+  out.words.clear();
   out.batch.assign(params.paramArray, params.paramArray + params.count);
   return read_batch(driver.regions(), out.batch, out.words);
 }
@@ -156,27 +194,12 @@ CUresult read_child(Driver& driver, CUgraph parent, CUgraph child,
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-bool allowed_in_body(const Work& work) {
-  if (const auto* child = std::get_if<ChildWork>(&work)) {
-    bool good = true;
-    child->graph->each([&good](const GraphNode& node) {
-      good = good && (std::holds_alternative<ChildWork>(node.work) || allowed_in_body(node.work));
-    });
-    return good;
-  }
-  if (const auto* copy = std::get_if<CopyWork>(&work)) {
-    return copy->params.srcMemoryType != CU_MEMORYTYPE_HOST &&
-           copy->params.dstMemoryType != CU_MEMORYTYPE_HOST;
-  }
-  return std::holds_alternative<EmptyWork>(work) || std::holds_alternative<KernelWork>(work) ||
-         std::holds_alternative<FillWork>(work) || std::holds_alternative<ConditionalWork>(work);
-}
-
 namespace {
 
 template <class Kind, class Read>
 CUresult read_as(Work& out, Read read) {
   Kind work;
+  if (const auto* before = std::get_if<Kind>(&out)) work = *before;
   const CUresult bad = read(work);
   if (bad == CUDA_SUCCESS) out = std::move(work);
   return bad;

@@ -18,16 +18,57 @@ CUresult read_words(Driver& driver, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& para
 CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 widen(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v1& params);
 CUresult read_child(Driver& driver, CUgraph parent, CUgraph child,
                     CUgraphChildGraphNodeOwnership ownership, ChildWork& out);
-// Bodies of conditional nodes hold what a device can begin without the host.
-bool allowed_in_body(const Work& work);
 template <class Kind>
 CUresult read_event(Driver& driver, CUevent handle, Kind& out) {
   const CUresult bad = find_event(driver, handle, out.event);
   out.handle = handle;
   return bad;
 }
-// Every kind that cuGraphAddNode and cuGraphNodeSetParams know, but memory, children and
-// conditionals. CUDA_ERROR_NOT_SUPPORTED for others.
+// Takes an address for what shall be allocated, and tells it in `params`.
+CUresult read_alloc(Driver& driver, CUDA_MEM_ALLOC_NODE_PARAMS_v1& params, AllocWork& out);
+CUresult read_free(Driver& driver, const Graph& graph, CUdeviceptr address, FreeWork& out);
+// Makes the bodies, and tells them in `params`.
+CUresult read_conditional(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& params,
+                          ConditionalWork& out);
+// Every kind that can change its work. External semaphores are CUDA_ERROR_NOT_SUPPORTED. `out`
+// keeps what the parameters do not say, if it was of that kind.
 CUresult read_work(Driver& driver, const CUgraphNodeParams& params, Work& out);
+
+// Where a node is added, and behind what.
+struct Place {
+  CUgraphNode* out = nullptr;
+  CUgraph graph = nullptr;
+  const CUgraphNode* dependencies = nullptr;
+  std::size_t count = 0;
+  const CUgraphEdgeData* data = nullptr;
+};
+
+// Adds the node whose work read(driver, graph, work) makes.
+template <class Kind, class Read>
+CUresult add_node(const Place& place, Read read) {
+  return with_graph(
+      place.graph, [&](Driver& driver, const std::shared_ptr<Graph>& graph) -> CUresult {
+        if (place.out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        std::vector<Edge> edges;
+        CUresult bad =
+            read_edges(driver, *graph, place.dependencies, place.data, place.count, edges);
+        if (bad != CUDA_SUCCESS) return bad;
+        Kind work{};
+        bad = read(driver, *graph, work);
+        if (bad != CUDA_SUCCESS) return bad;
+        if (graph->body() && !allowed_in_body(work)) {
+          forget_graphs(driver, work);
+          return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        *place.out = to_handle<CUgraphNode>(graph->add(std::move(work), edges).handle);
+        return CUDA_SUCCESS;
+      });
+}
+
+template <class Kind, class Read>
+CUresult add(const Place& place, Read read) {
+  return add_node<Kind>(
+      place, [&read](Driver& driver, const Graph&, Kind& work) { return read(driver, work); });
+}
 
 }  // namespace flyt::softgpu

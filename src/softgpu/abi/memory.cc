@@ -72,6 +72,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     if (dptr == 0) return CUDA_SUCCESS;
     if (const CUresult bad = check_unsafe(driver); bad != CUDA_SUCCESS) return bad;
     auto region = driver.regions().find(dptr);
+    if (region && region->kind == RegionKind::kGraph) {
+      if (!driver.unclaim_graph_memory(dptr)) return CUDA_ERROR_INVALID_VALUE;
+      if (current != nullptr) current->synchronize();
+      return driver.release_graph_memory(dptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
     const bool ours = region && region->base == dptr &&
                       (region->kind == RegionKind::kDevice || region->kind == RegionKind::kPool);
     if (!ours || region->freed) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,6 @@
 // Stream-ordered allocation and its pools.
 #include "softgpu/abi/enter.h"
+#include "softgpu/capture.h"
 
 namespace flyt::softgpu {
 namespace {
@@ -13,9 +14,24 @@ CUresult with_pool(CUmemoryPool handle, Body body) {
   });
 }
 
+// An allocation that a capture takes becomes a node, at an address that is known at once.
+CUresult capture_alloc(Driver& driver, Stream& stream, const CUmemPoolProps& props,
+                       std::size_t bytes, CUdeviceptr* out) {
+  AllocWork work;
+  work.params.poolProps = props;
+  work.params.bytesize = bytes;
+  work.allocation = driver.graph_memory(props.location.id).make(bytes, 0);
+  if (work.allocation == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUdeviceptr address = work.allocation->address();
+  work.params.dptr = address;
+  const CUresult bad = capture_work(driver, stream, std::move(work));
+  if (bad == CUDA_SUCCESS) *out = address;
+  return bad;
+}
+
 CUresult allocate(CUdeviceptr* dptr, std::size_t bytes, const CUmemoryPool* pool_handle,
                   CUstream stream_handle) {
-  return with_stream(
+  return with_work(
       stream_handle, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
         if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const auto pool =
@@ -25,6 +41,9 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t bytes, const CUmemoryPool* pool
         if (bytes == 0) {
           *dptr = 0;
           return CUDA_SUCCESS;
+        }
+        if (stream.stream->capturing()) {
+          return capture_alloc(driver, *stream.stream, pool->props(), bytes, dptr);
         }
         *dptr = pool->reuse(bytes, stream.stream.get());
         if (*dptr != 0) return CUDA_SUCCESS;
@@ -132,17 +151,26 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPoo
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-  return with_stream(
-      hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
-        if (dptr == 0) return CUDA_SUCCESS;
-        const auto region = driver.regions().find(dptr);
-        const bool ours =
-            region && region->base == dptr &&
-            (region->kind == RegionKind::kDevice || region->kind == RegionKind::kPool);
-        if (!ours || !driver.regions().mark_freed(dptr)) return CUDA_ERROR_INVALID_VALUE;
-        free_in_order(driver, stream, *region);
-        return CUDA_SUCCESS;
-      });
+  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+    if (dptr == 0) return CUDA_SUCCESS;
+    const auto region = driver.regions().find(dptr);
+    const bool of_graph = region && region->kind == RegionKind::kGraph;
+    if (stream.stream->capturing()) {
+      return of_graph && region->base == dptr ? capture_work(driver, *stream.stream, FreeWork{dptr})
+                                              : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (of_graph) {
+      if (!driver.unclaim_graph_memory(dptr)) return CUDA_ERROR_INVALID_VALUE;
+      stream.submit(
+          Operation{[&driver, dptr](CUresult) { driver.release_graph_memory(dptr); }, {}, true});
+      return CUDA_SUCCESS;
+    }
+    const bool ours = region && region->base == dptr &&
+                      (region->kind == RegionKind::kDevice || region->kind == RegionKind::kPool);
+    if (!ours || !driver.regions().mark_freed(dptr)) return CUDA_ERROR_INVALID_VALUE;
+    free_in_order(driver, stream, *region);
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {

@@ -1,5 +1,6 @@
 // Streams, their attributes, callbacks and host functions.
 #include "softgpu/abi/enter.h"
+#include "softgpu/capture.h"
 
 namespace flyt::softgpu {
 namespace {

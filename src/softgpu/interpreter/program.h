@@ -78,7 +78,14 @@ struct Argument {
   Row row;
 };
 
-enum class SystemCall : std::uint8_t { kNone, kPrint, kAllocate, kRelease, kAssert };
+enum class SystemCall : std::uint8_t {
+  kNone,
+  kPrint,
+  kAllocate,
+  kRelease,
+  kAssert,
+  kSetConditional,
+};
 
 struct CallSite {
   std::uint32_t caller = 0;

@@ -265,6 +265,7 @@ SystemCall system_call_named(std::string_view name) {
   if (name == "vprintf") return SystemCall::kPrint;
   if (name == "malloc") return SystemCall::kAllocate;
   if (name == "free") return SystemCall::kRelease;
+  if (name == "cudaGraphSetConditional") return SystemCall::kSetConditional;
   if (name == "__assertfail" || name == "__assert_fail") return SystemCall::kAssert;
   return SystemCall::kNone;
 }
@@ -286,6 +287,10 @@ Flow system_call(Warp& warp, SystemCall call, const CallSite& site, Mask lanes) 
         break;
       case SystemCall::kRelease:
         if (arguments.at(0) != 0) environment.release(arguments.at(0));
+        break;
+      case SystemCall::kSetConditional:
+        // A handle that is none of the graph's is left alone.
+        environment.set_conditional(arguments.at(0), static_cast<std::uint32_t>(arguments.at(1)));
         break;
       case SystemCall::kAssert:
         fail_assertion(warp, lane, arguments);

@@ -1,4 +1,4 @@
-// Functions that the device's runtime provides: vprintf, malloc, free, __assertfail.
+// Functions that the device's runtime provides: vprintf, malloc, free, __assertfail and others.
 #pragma once
 
 #include <string>
