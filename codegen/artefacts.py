@@ -10,10 +10,12 @@ import emit_types
 
 
 def render(api):
-    found = {"cuda/types.h": emit_types.types_header(api),
-             "cuda/functions.h": emit_types.functions_header(api)}
-    for emitter in (emit_commands, emit_client, emit_server, emit_driver,
-                    emit_tests, emit_docs):
-        found.update(emitter.files(api))
+    found = emit_commands.files(api)
+    for each in api.together:
+        folder = each.family.folder
+        found[f"{folder}/types.h"] = emit_types.types_header(each)
+        found[f"{folder}/functions.h"] = emit_types.functions_header(each)
+        for emitter in (emit_client, emit_server, emit_driver, emit_tests, emit_docs):
+            found.update(emitter.files(each))
     return {path: content if isinstance(content, bytes) else content.rstrip("\n") + "\n"
             for path, content in found.items()}

@@ -5,7 +5,6 @@ from layout import pointer_inside, resolve
 from model import Alias, ApiError, Callback, Command, CType, Enum, Handle, Struct, WireField
 from names import handler_name, struct_name
 
-SUCCESS_TYPE = "CUresult"
 STRING_BYTES_MAX = 4096
 COMMAND_BYTES_MAX = 4 << 20  # Larger things travel as bulk bytes, not as a field of a command.
 INTEGERS = ("int", "unsigned int", "size_t", "unsigned long long", "long long", "uint32_t",
@@ -146,10 +145,10 @@ def check_attributes(api, call, exports):
             raise ApiError(where, f"same={attrs['same']}: there is no such function")
         if signature(api, other) != signature(api, call):
             raise ApiError(where, f"same={other.name}: its parameters differ ({other.where})")
-    if "answer" in attrs and attrs["answer"] not in api.types[SUCCESS_TYPE].values:
-        raise ApiError(where, f"answer={attrs['answer']} is not a value of {SUCCESS_TYPE}")
+    if "answer" in attrs and attrs["answer"] not in api.types[api.family.result].values:
+        raise ApiError(where, f"answer={attrs['answer']} is not a value of {api.family.result}")
     check_via(api, call)
-    if "proc" not in attrs:
+    if api.family.versioned and "proc" not in attrs:
         raise ApiError(where, f"{call.name} needs proc=VERSION, the CUDA version that "
                        "introduced it (12030 is CUDA 12.3)")
 

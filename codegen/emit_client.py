@@ -11,18 +11,20 @@ from text import banner, wrap_call
 HEAD = """\
 #include <cstring>
 
-#include "client/call.h"
-#include "client/hooks_{subject}.h"
-#include "client/trace.h"
-#include "commands/{subject}.h"
-#include "cuda/default_stream.h"
-#include "cuda/functions.h"
+{includes}
 
-namespace client = flyt::client;
+namespace client = {family.client_space};
 namespace commands = flyt::commands;
 namespace hooks = flyt::client::hooks;
 namespace wire = flyt::wire;
 """
+
+
+INCLUDES = """\
+#include "{family.client_call}"
+#include "{family.client}/hooks_{subject}.h"
+#include "commands/{subject}.h"
+#include "{family.folder}/functions.h\""""
 
 
 def argument_names(call):
@@ -37,9 +39,13 @@ def needs(call):
     return f"client::Needs::{'kInit' if call.has('noctx') else 'kContext'}"
 
 
-def enter(call):
-    line = (f"  if (const CUresult no = client::enter({needs(call)}); no != CUDA_SUCCESS) "
-            "return no;")
+def unless(family, test):
+    """Returns what a test says unless it is the family's success."""
+    return f"  if (const {family.result} no = {test}; no != {family.success}) return no;"
+
+
+def enter(family, call):
+    line = unless(family, f"client::enter({needs(call)})")
     streams = [param.name for param in call.params if str(param.type) == "CUstream"]
     if not streams or call.has("noctx") or call.has("before_init"):
         return line
@@ -56,27 +62,26 @@ def null_test(param):
 
 def checks(api, call):
     """What native refuses at once: null pointers, bad handles, arrays over their limit."""
-    out = []
+    out, family = [], api.family
     nulls = [null_test(param) for param in call.params
              if param.role in ("out", "in", "string", "new") and not param.optional]
     if nulls:
         test = " || ".join(nulls)
         test = test[1:-1] if len(nulls) == 1 and test.startswith("(") else test
-        out.append(f"  if ({test}) return CUDA_ERROR_INVALID_VALUE;")
+        out.append(f"  if ({test}) return {family.invalid};")
     for param in call.params:
         if param.role == "string":
             limit = f"commands::{struct_name(call.name)}::{limit_name(param.name, 'Bytes')}"
             out.append(f"  if (std::strlen({param.name}) > {limit}) "
-                       "return CUDA_ERROR_INVALID_VALUE;")
+                       f"return {family.invalid};")
         kind = resolve(api, param.type, param.where)
         if param.role in ("value", "drop") and isinstance(api.types.get(kind.base), Handle):
-            out.append(f"  if (const CUresult no = client::check({param.name}); "
-                       "no != CUDA_SUCCESS) return no;")
+            out.append(unless(family, f"client::check({param.name})"))
         if param.count is not None and not param.count.isdigit():
             limit = f"commands::{struct_name(call.name)}::"
             limit += ("Reply::" if param.role == "out" else "") + limit_name(param.name, "Count")
             out += [f"  if (static_cast<std::uint64_t>({param.count}) > {limit}) {{",
-                    "    return CUDA_ERROR_INVALID_VALUE;", "  }"]
+                    f"    return {family.invalid};", "  }"]
     return out
 
 
@@ -131,7 +136,8 @@ def has_views(call):
 
 
 def body_on_wire(api, call):
-    out = [enter(call)] + checks(api, call) + [fill_command(call)]
+    family = api.family
+    out = [enter(family, call)] + checks(api, call) + [fill_command(call)]
     made = [param for param in call.params if param.role == "new"]
     dropped = [param for param in call.params if param.role == "drop"]
     if call.waits:
@@ -139,20 +145,19 @@ def body_on_wire(api, call):
     if has_views(call):
         out.append("  flyt::rpc::Reply answer;")
     for param in made:
-        out.append(f"  if (const CUresult no = client::make(command.{param.name}); "
-                   "no != CUDA_SUCCESS) return no;")
+        out.append(unless(family, f"client::make(command.{param.name})"))
     if not made and not dropped and not deliver(call):
         return out + [f"  return {send(call)};"]
-    out.append(f"  const CUresult result = {send(call)};")
+    out.append(f"  const {family.result} result = {send(call)};")
     for param in dropped:
         out.append(f"  client::forget({param.name});")
     for param in made:
-        out.append(f"  if (result != CUDA_SUCCESS) client::forget(command.{param.name});")
+        out.append(f"  if (result != {family.success}) client::forget(command.{param.name});")
     if dropped and not made and not deliver(call):
         return out + ["  return result;"]
-    out.append("  if (result != CUDA_SUCCESS) return result;")
+    out.append(f"  if (result != {family.success}) return result;")
     out += [f"  *{param.name} = command.{param.name};" for param in made] + deliver(call)
-    return out + ["  return CUDA_SUCCESS;"]
+    return out + [f"  return {family.success};"]
 
 
 def body(api, call):
@@ -162,16 +167,18 @@ def body(api, call):
     if call.has("same"):
         return [wrap_call(f"  return ::{call.attrs['same']}(", arguments, ");", "      ")]
     if call.has("answer"):
-        return [enter(call), f"  return {call.attrs['answer']};"]
+        entered = [] if call.bare else [enter(api.family, call)]
+        return entered + [f"  return {call.attrs['answer']};"]
     if call.client_hook:
-        return [enter(call), wrap_call(f"  return hooks::{call.name}(", arguments, ");", "      ")]
+        return [enter(api.family, call),
+                wrap_call(f"  return hooks::{call.name}(", arguments, ");", "      ")]
     return body_on_wire(api, call)
 
 
-def head(call, name, used):
+def head(call, name, used, result="CUresult"):
     """The first line of a definition; parameters that a body does not use stay unnamed."""
     params = parameter_list(call) if used else [str(param.type) for param in call.params]
-    return wrap_call(f"CUresult {name}(", params, ") {")
+    return wrap_call(f"{result} {name}(", params, ") {")
 
 
 def uses_parameters(call):
@@ -191,18 +198,34 @@ def export(call, name):
     return [head(call, name, True), wrap_call(start, argument_names(call), ");", "      "), "}", ""]
 
 
+def includes(family, subject):
+    lines = INCLUDES.format(family=family, subject=subject).splitlines()
+    if family.traced:
+        lines += ["#include \"client/trace.h\"", "#include \"cuda/default_stream.h\""]
+    return "\n".join(sorted(lines))
+
+
+# Bodies that a trace looks at stand apart from the exports that call them.
+TRACED_START = ["namespace {", "namespace bodies {", ""]
+PLAIN_START = ["extern \"C\" {", ""]
+
+
 def source(api, subject):
     out = [banner(f"Exports of {api.files[subject]}, client side."),
-           HEAD.format(subject=subject), "namespace {", "namespace bodies {", ""]
-    for call in api.calls_of(subject):
-        out += [f"// {call.where}", head(call, call.name, uses_parameters(call))]
+           HEAD.format(includes=includes(api.family, subject), family=api.family)]
+    calls = [call for call in api.calls_of(subject) if not call.by_hand]
+    out += TRACED_START if api.family.traced else PLAIN_START
+    for call in calls:
+        out += [f"// {call.where}",
+                head(call, call.name, uses_parameters(call), api.family.result)]
         out += body(api, call) + ["}", ""]
         for suffix in call.variants:
             out += [f"// {call.where}"] + variant_body(call, suffix, f"bodies::{call.name}")
-    out += ["}  // namespace bodies", "}  // namespace", "", "extern \"C\" {", ""]
-    for call in api.calls_of(subject):
-        for name in call.exports:
-            out += [f"// {call.where}"] + export(call, name)
+    if api.family.traced:
+        out += ["}  // namespace bodies", "}  // namespace", "", "extern \"C\" {", ""]
+        for call in calls:
+            for name in call.exports:
+                out += [f"// {call.where}"] + export(call, name)
     return "\n".join(out + ["}  // extern \"C\""]) + "\n"
 
 
@@ -260,20 +283,20 @@ def exports_list(api):
 
 def hooks_header(api, subject):
     out = [banner(f"Client sides of {api.files[subject]} that are written by hand, in "
-                  f"src/client/hooks/{subject}.cc."),
-           "#pragma once", "", "#include \"cuda/types.h\"", "", "namespace flyt::client::hooks {",
-           ""]
+                  f"{api.family.client_hooks}/{subject}.cc."),
+           "#pragma once", "", f"#include \"{api.family.folder}/types.h\"", "",
+           "namespace flyt::client::hooks {", ""]
     for call in api.calls_of(subject):
         if call.client_hook:
             out += [f"// {call.where}",
-                    wrap_call(f"CUresult {call.name}(", parameter_list(call), ");")]
+                    wrap_call(f"{api.family.result} {call.name}(", parameter_list(call), ");")]
     return "\n".join(out + ["", "}  // namespace flyt::client::hooks"]) + "\n"
 
 
 def files(api):
-    found = exports_list(api)
+    found = exports_list(api) if api.family.traced else {}
     for subject in api.subjects:
-        found[f"client/hooks_{subject}.h"] = hooks_header(api, subject)
+        found[f"{api.family.client}/hooks_{subject}.h"] = hooks_header(api, subject)
         if api.calls_of(subject):
-            found[f"client/{subject}.cc"] = source(api, subject)
+            found[f"{api.family.client}/{subject}.cc"] = source(api, subject)
     return found

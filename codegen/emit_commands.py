@@ -12,10 +12,10 @@ HEAD = """\
 #include <string_view>
 
 #include "base/bytes.h"
-#include "cuda/types.h"
+#include "{folder}/types.h"
 #include "wire/fields.h"
 
-namespace flyt::commands {
+namespace flyt::commands {{
 
 using wire::decode;
 using wire::encode;
@@ -78,16 +78,23 @@ def render_command(command):
 
 
 def header(api, subject):
-    out = [banner(f"Commands of {api.files[subject]}."), HEAD]
+    out = [banner(f"Commands of {api.files[subject]}."), HEAD.format(folder=api.family.folder)]
     for command in api.commands_of(subject):
         out += render_command(command)
     return "\n".join(out + ["}  // namespace flyt::commands"]) + "\n"
 
 
+def numbered(api):
+    """The commands of all descriptions, by op."""
+    commands = [command for each in api.together for command in each.commands]
+    return sorted(commands, key=lambda command: command.op)
+
+
 def all_header(api):
-    names = [f"    {command.struct}" for command in api.commands]
+    names = [f"    {command.struct}" for command in numbered(api)]
     out = [banner("Every command."), ALL_HEAD]
-    out += [f"#include \"commands/{subject}.h\"" for subject in api.subjects]
+    out += [f"#include \"commands/{subject}.h\"" for each in api.together
+            for subject in each.subjects]
     out += ["", "namespace flyt::commands {", "", "using All = std::tuple<",
             ",\n".join(names) + ">;", "", "}  // namespace flyt::commands"]
     return "\n".join(out) + "\n"
@@ -99,7 +106,7 @@ def ops_header(api):
         "#include <cstdint>", "#include <string>", "#include <string_view>", "",
         "#include \"base/bytes.h\"", "", "namespace flyt::commands {", "",
         "// Ops are 1 to kOpMax; some numbers may be retired.",
-        f"inline constexpr std::uint16_t kOpMax = {max((c.op for c in api.commands), default=0)};",
+        f"inline constexpr std::uint16_t kOpMax = {max((c.op for c in numbered(api)), default=0)};",
         "", "// The command's name, empty for a number that means nothing.",
         "std::string_view command_name(std::uint16_t op);", "",
         "// A command as text for traces, as name(field=value, ...).",
@@ -108,9 +115,9 @@ def ops_header(api):
 
 
 def ops_source(api):
-    names = [f"    case {command.op}: return \"{command.name}\";" for command in api.commands]
+    names = [f"    case {command.op}: return \"{command.name}\";" for command in numbered(api)]
     traced = [f"    case {command.op}: return wire::describe<{command.struct}>(payload);"
-              for command in api.commands]
+              for command in numbered(api)]
     return "\n".join([
         banner("Tables over all commands."), "#include \"commands/ops.h\"", "",
         "#include \"commands/all.h\"", "#include \"wire/describe.h\"", "",
@@ -121,7 +128,8 @@ def ops_source(api):
 
 
 def files(api):
-    found = {f"commands/{subject}.h": header(api, subject) for subject in api.subjects}
+    found = {f"commands/{subject}.h": header(each, subject) for each in api.together
+             for subject in each.subjects}
     found["commands/all.h"] = all_header(api)
     found["commands/ops.h"] = ops_header(api)
     found["commands/ops.cc"] = ops_source(api)

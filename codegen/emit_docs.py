@@ -1,6 +1,8 @@
-"""Writes docs/coverage.md: what becomes of every exported function."""
+"""Writes docs/coverage.md and docs/nvml-coverage.md: what becomes of every exported function."""
 
-HEAD = """\
+from family import CUDA
+
+CUDA_HEAD = """\
 # Coverage
 
 Every function that CUDA 13.0's `libcuda.so.1` exports, and what Flyt does with it. Generated from
@@ -15,6 +17,20 @@ current.
 - **refused**: `CUDA_ERROR_NOT_SUPPORTED`, and once per name a line in the log with the reason.
 
 The remark names the commands that travel, or the reason.
+"""
+
+
+NVML_HEAD = """\
+# Coverage of NVML
+
+Every function that `libnvidia-ml.so.1` exports, and what Flyt does with it. Generated from
+`api/nvml`; do not edit. `python3 codegen/generate.py --docs` writes it, a test checks that it is
+current. [nvml.md](nvml.md) tells the rest.
+
+- **sync**: the server answers: from NVIDIA's NVML where it has one, else from what it knows.
+- **local**: the client answers from what it learnt when it connected.
+- **same**: another version of the function does the work.
+- **refused**: `NVML_ERROR_NOT_SUPPORTED`, and once per name a line in the log with the reason.
 """
 
 
@@ -54,7 +70,8 @@ def summary(api):
 
 
 def coverage(api):
-    out = [HEAD.rstrip("\n")] + summary(api)
+    head = CUDA_HEAD if api.family is CUDA else NVML_HEAD
+    out = [head.rstrip("\n")] + summary(api)
     for subject in api.subjects:
         if api.calls_of(subject):
             out += table(api, subject)
@@ -62,4 +79,4 @@ def coverage(api):
 
 
 def files(api):
-    return {"docs/coverage.md": coverage(api)}
+    return {api.family.page: coverage(api)}

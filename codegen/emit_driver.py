@@ -3,6 +3,7 @@ the software GPU's weak exports; the rows of cuGetProcAddress; the linker's expo
 
 from emit_client import argument_names, variant_body
 from emit_types import parameter_list
+from family import CUDA
 from names import base_name
 from text import banner, wrap_call
 
@@ -14,50 +15,51 @@ TABLE_HEAD = """\
 
 #include <string_view>
 
-#include "cuda/functions.h"
+#include "{family.folder}/functions.h"
 
-namespace flyt::driver {
+namespace flyt::driver {{
 
-// Every function of a driver. One that the driver lacks answers CUDA_ERROR_NOT_SUPPORTED.
-struct Table {"""
+// Every function of a driver. One that the driver lacks answers {family.unsupported}.
+struct {family.table_name} {{"""
 
 TABLE_FOOT = """\
-};
+}};
 
 // Looks up a driver's function by its exact export name; null if there is none.
 using Lookup = void* (*)(void* library, const char* name);
 
 // Fills `table`; calls `missing` with the name of each function that was not found.
 using Missing = void (*)(void* argument, std::string_view name);
-void fill(Table& table, Lookup lookup, void* library, Missing missing, void* argument);
+void fill({table}& table, Lookup lookup, void* library, Missing missing, void* argument);
 
-}  // namespace flyt::driver
+}}  // namespace flyt::driver
 """
 
 FILL = """\
-namespace flyt::driver {
+namespace flyt::driver {{
 
-namespace {
+namespace {{
 
 // One per signature, for functions that a driver lacks.
 template <class... Arguments>
-CUresult lacking(Arguments...) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
+{family.result} lacking(Arguments...) {{
+  return {family.unsupported};
+}}
 
-struct Filler {
+struct Filler {{
   Lookup lookup;
   void* library;
   Missing missing;
   void* argument;
 
   template <class... Arguments>
-  void operator()(const char* name, CUresult (*&slot)(Arguments...)) const {
+  void operator()(const char* name, {family.result} (*&slot)(Arguments...)) const {{
     void* found = lookup(library, name);
     if (found == nullptr) missing(argument, name);
-    slot = found ? reinterpret_cast<CUresult (*)(Arguments...)>(found) : lacking<Arguments...>;
-  }
-};
+    slot = found ? reinterpret_cast<{family.result} (*)(Arguments...)>(found)
+                 : lacking<Arguments...>;
+  }}
+}};
 """
 
 ROWS_HEAD = """\
@@ -89,30 +91,38 @@ extern "C" {
 """
 
 
+def full(calls):
+    """Those whose parameters are described."""
+    return [call for call in calls if not call.bare]
+
+
 def table_header(api):
-    out = [banner("The functions of one driver."), TABLE_HEAD]
-    for call in api.calls:
+    out = [banner("The functions of one driver."), TABLE_HEAD.format(family=api.family)]
+    for call in full(api.calls):
         for export in call.exports:
             out.append(f"  decltype(&::{export}) {export} = nullptr;")
-    return "\n".join(out) + "\n" + TABLE_FOOT
+    return "\n".join(out) + "\n" + TABLE_FOOT.format(table=api.family.table_name)
 
 
 def table_source(api):
-    out = [banner("Fills a driver's table by name."), "#include \"driver/table.h\"", "", FILL]
+    family = api.family
+    out = [banner("Fills a driver's table by name."), f"#include \"{family.table}.h\"", "",
+           FILL.format(family=family)]
     names = []
     for subject in api.subjects:
-        calls = api.calls_of(subject)
+        calls = full(api.calls_of(subject))
         if not calls:
             continue
         names.append(f"fill_{subject}")
-        out += [f"// {api.files[subject]}", f"void fill_{subject}(Table& table, "
+        out += [f"// {api.files[subject]}", f"void fill_{subject}({family.table_name}& table, "
                 "const Filler& fill) {"]
         out += [f"  fill(\"{export}\", table.{export});" for call in calls
                 for export in call.exports]
         out += ["}", ""]
     out += ["}  // namespace", "",
-            "void fill(Table& table, Lookup lookup, void* library, Missing missing, "
-            "void* argument) {", "  const Filler fill{lookup, library, missing, argument};"]
+            f"void fill({family.table_name}& table, Lookup lookup, void* library, "
+            "Missing missing, void* argument) {",
+            "  const Filler fill{lookup, library, missing, argument};"]
     out += [f"  {name}(table, fill);" for name in names]
     return "\n".join(out + ["}", "", "}  // namespace flyt::driver"]) + "\n"
 
@@ -173,9 +183,16 @@ def exports_map(api, more=()):
 
 
 def files(api):
-    return {"client/exports.map": exports_map(api, [CLIENT_MARKER]),
-            "softgpu/exports.map": exports_map(api),
-            "driver/table.h": table_header(api), "driver/table.cc": table_source(api),
+    family = api.family
+    found = {f"{family.client}/exports.map": exports_map(api, [CLIENT_MARKER]),
+             f"{family.table}.h": table_header(api), f"{family.table}.cc": table_source(api)}
+    if family is CUDA:
+        found.update(softgpu_files(api))
+    return found
+
+
+def softgpu_files(api):
+    return {"softgpu/exports.map": exports_map(api),
             "softgpu/weak.cc": weak_source(api), "softgpu/variants.cc": variants_source(api),
             "cuda/proc_address_rows.cc": rows_source(api)}
 

@@ -6,17 +6,17 @@ from model import Handle
 from text import banner, wrap_call
 
 HEAD = """\
-#include "server/handlers_{subject}.h"
+#include "{family.server}/handlers_{subject}.h"
 
 #include <string>
 #include <vector>
 
 #include "commands/{subject}.h"
-#include "driver/table.h"
-#include "server/hooks_{subject}.h"
-#include "server/request.h"
+#include "{family.table}.h"
+#include "{family.server}/hooks_{subject}.h"
+#include "{family.server_request}"
 
-namespace flyt::server::handlers {{
+namespace {family.server_space}::handlers {{
 """
 
 TABLE_HEAD = """\
@@ -25,24 +25,24 @@ TABLE_HEAD = """\
 #include <cstdint>
 #include <string_view>
 
-#include "server/request.h"
+#include "{family.server_request}"
 
-namespace flyt::server {
+namespace {family.server_space} {{
 
 // Executes one command and answers it, now or later.
 using Handler = void (*)(Request request);
 
-struct HandlerRow {
+struct HandlerRow {{
   std::string_view name;
   Handler run = nullptr;
   bool waits = false;  // The client waits for the answer.
   bool slow = false;   // Runs on a worker, so that later commands need not wait for it.
-};
+}};
 
 // Null for a number that means nothing: the session ends.
 const HandlerRow* find_handler(std::uint16_t op);
 
-}  // namespace flyt::server
+}}  // namespace {family.server_space}
 """
 
 
@@ -52,23 +52,23 @@ def answers_itself(command):
                                 for field in command.reply)
 
 
-def hook_declaration(command):
+def hook_declaration(family, command):
     if answers_itself(command):
         arguments = ["Request request", f"const commands::{command.struct}& command"]
         return wrap_call(f"void {command.handler}(", arguments, ");")
     arguments = ["Request& request", f"const commands::{command.struct}& command"]
     if command.reply:
         arguments.append(f"commands::{command.struct}::Reply& reply")
-    return wrap_call(f"CUresult {command.handler}(", arguments, ");")
+    return wrap_call(f"{family.result} {command.handler}(", arguments, ");")
 
 
-def hook_body(command):
+def hook_body(family, command):
     if answers_itself(command):
         return [f"  hooks::{command.handler}(std::move(request), command);"]
     if not command.reply:
         return [f"  request.reply(hooks::{command.handler}(request, command));"]
     return [f"  commands::{command.struct}::Reply reply;",
-            f"  const CUresult result = hooks::{command.handler}(request, command, reply);",
+            f"  const {family.result} result = hooks::{command.handler}(request, command, reply);",
             "  request.reply(result, reply);"]
 
 
@@ -79,7 +79,7 @@ def translate_handles(api, command):
         if param.role in ("value", "drop") and isinstance(api.types.get(kind.base), Handle):
             how = "take" if param.role == "drop" else "resolve"
             out.append(f"  if (!request.{how}(command.{param.name})) "
-                       "return request.reply(CUDA_ERROR_INVALID_HANDLE);")
+                       f"return request.reply({api.family.bad_handle});")
     return out
 
 
@@ -99,12 +99,12 @@ def driver_argument(param):
     return f"command.{name} ? &*command.{name} : nullptr" if param.optional else f"&command.{name}"
 
 
-def refuse_unless(condition):
+def refuse_unless(family, condition):
     return [f"  if (!({condition})) {{",
-            "    return request.reply(CUDA_ERROR_INVALID_VALUE);", "  }"]
+            f"    return request.reply({family.invalid});", "  }"]
 
 
-def locals_of(command):
+def locals_of(family, command):
     """Storage that the driver call reads or fills."""
     out = []
     for param in command.call.params:
@@ -116,19 +116,20 @@ def locals_of(command):
         elif param.count is not None and param.role == "in":
             out.append(f"  std::vector<{base}> {name} = command.{name}.to_vector();")
             if not param.count.isdigit():
-                out += refuse_unless(f"{name}.size() == static_cast<std::size_t>("
-                                     f"command.{param.count})")
+                out += refuse_unless(family, f"{name}.size() == static_cast<std::size_t>("
+                                             f"command.{param.count})")
         elif param.count is not None:
             length = param.count if param.count.isdigit() else f"command.{param.count}"
             if not param.count.isdigit():
-                out += refuse_unless(f"static_cast<std::uint64_t>({length}) <= {param.limit}")
+                most = f"static_cast<std::uint64_t>({length}) <= {param.limit}"
+                out += refuse_unless(family, most)
             out.append(f"  std::vector<{base}> {name}(static_cast<std::size_t>({length}));")
     return out
 
 
 def driver_body(api, command):
-    call = command.call
-    out = translate_handles(api, command) + locals_of(command)
+    call, family = command.call, api.family
+    out = translate_handles(api, command) + locals_of(api.family, command)
     if command.reply:
         out.append(f"  commands::{command.struct}::Reply reply;")
     arguments = [driver_argument(param) for param in call.params]
@@ -136,10 +137,10 @@ def driver_body(api, command):
     if not command.reply and not made:
         return out + [wrap_call(f"  request.reply(request.driver().{call.name}(", arguments, "));",
                                 "      ")]
-    out.append(wrap_call(f"  const CUresult result = request.driver().{call.name}(", arguments,
-                         ");", "      "))
+    start = f"  const {family.result} result = request.driver().{call.name}("
+    out.append(wrap_call(start, arguments, ");", "      "))
     for param in made:
-        out.append(f"  if (result == CUDA_SUCCESS && !request.adopt(command.{param.name}, "
+        out.append(f"  if (result == {family.success} && !request.adopt(command.{param.name}, "
                    f"{param.name})) return;")
     for param in call.params:
         if param.role == "out" and param.count is not None:
@@ -151,33 +152,36 @@ def render_handler(api, command):
     out = [f"// {command.where} {command.name}", f"void {command.handler}(Request request) {{",
            f"  commands::{command.struct} command;",
            "  if (!request.decode(command)) return;"]
-    out += hook_body(command) if command.server_hook else driver_body(api, command)
+    out += hook_body(api.family, command) if command.server_hook else driver_body(api, command)
     return out + ["}", ""]
 
 
 def source(api, subject):
-    out = [banner(f"Handlers of {api.files[subject]}, server side."), HEAD.format(subject=subject)]
+    out = [banner(f"Handlers of {api.files[subject]}, server side."),
+           HEAD.format(subject=subject, family=api.family)]
     for command in api.commands_of(subject):
         out += render_handler(api, command)
-    return "\n".join(out + ["}  // namespace flyt::server::handlers"]) + "\n"
+    return "\n".join(out + [f"}}  // namespace {api.family.server_space}::handlers"]) + "\n"
 
 
 def handlers_header(api, subject):
     out = [banner(f"Handlers of {api.files[subject]}, server side."), "#pragma once", "",
-           "#include \"server/request.h\"", "", "namespace flyt::server::handlers {", ""]
+           f"#include \"{api.family.server_request}\"", "",
+           f"namespace {api.family.server_space}::handlers {{", ""]
     out += [f"void {command.handler}(Request request);" for command in api.commands_of(subject)]
-    return "\n".join(out + ["", "}  // namespace flyt::server::handlers"]) + "\n"
+    return "\n".join(out + ["", f"}}  // namespace {api.family.server_space}::handlers"]) + "\n"
 
 
 def hooks_header(api, subject):
     out = [banner(f"Server sides of {api.files[subject]} that are written by hand, in "
-                  f"src/server/hooks/{subject}.cc."),
+                  f"{api.family.server_hooks}/{subject}.cc."),
            "#pragma once", "", f"#include \"commands/{subject}.h\"",
-           "#include \"server/request.h\"", "", "namespace flyt::server::hooks {", ""]
+           f"#include \"{api.family.server_request}\"", "",
+           f"namespace {api.family.server_space}::hooks {{", ""]
     for command in api.commands_of(subject):
         if command.server_hook:
-            out += [f"// {command.where} {command.name}", hook_declaration(command)]
-    return "\n".join(out + ["", "}  // namespace flyt::server::hooks"]) + "\n"
+            out += [f"// {command.where} {command.name}", hook_declaration(api.family, command)]
+    return "\n".join(out + ["", f"}}  // namespace {api.family.server_space}::hooks"]) + "\n"
 
 
 def table_source(api):
@@ -191,22 +195,25 @@ def table_source(api):
             continue
         flags = f"{str(command.waits).lower()}, {str(command.slow).lower()}"
         rows.append(f"    {{\"{command.name}\", handlers::{command.handler}, {flags}}},")
-    includes = [f"#include \"server/handlers_{subject}.h\"" for subject in api.subjects]
+    includes = [f"#include \"{api.family.server}/handlers_{subject}.h\""
+                for subject in api.subjects]
     return "\n".join([
-        banner("The handler of every op."), "#include \"server/handlers.h\"", "", *includes, "",
-        "namespace flyt::server {", "", "namespace {", "",
+        banner("The handler of every op."), f"#include \"{api.family.handlers}.h\"", "",
+        *includes, "", f"namespace {api.family.server_space} {{", "", "namespace {", "",
         "// By op; retired and never given numbers have an empty row.",
         "constexpr HandlerRow kRows[] = {", *rows, "};", "", "}  // namespace", "",
         "const HandlerRow* find_handler(std::uint16_t op) {",
         f"  if (op > {highest} || kRows[op].run == nullptr) return nullptr;",
-        "  return &kRows[op];", "}", "", "}  // namespace flyt::server"]) + "\n"
+        "  return &kRows[op];", "}", "", f"}}  // namespace {api.family.server_space}"]) + "\n"
 
 
 def files(api):
-    found = {"server/handlers.h": banner("From op to handler.") + "\n" + TABLE_HEAD,
-             "server/handlers.cc": table_source(api)}
+    family = api.family
+    found = {f"{family.handlers}.h": banner("From op to handler.") + "\n" +
+             TABLE_HEAD.format(family=family),
+             f"{family.handlers}.cc": table_source(api)}
     for subject in api.subjects:
-        found[f"server/hooks_{subject}.h"] = hooks_header(api, subject)
-        found[f"server/handlers_{subject}.h"] = handlers_header(api, subject)
-        found[f"server/{subject}.cc"] = source(api, subject)
+        found[f"{family.server}/hooks_{subject}.h"] = hooks_header(api, subject)
+        found[f"{family.server}/handlers_{subject}.h"] = handlers_header(api, subject)
+        found[f"{family.server}/{subject}.cc"] = source(api, subject)
     return found

@@ -4,6 +4,7 @@ seeds/commands_fuzz/*, one valid input each."""
 
 import struct
 
+from family import CUDA
 from layout import BUILTIN_SIZES, resolve, size_and_alignment
 from model import Enum, Handle, Struct
 from text import banner
@@ -35,7 +36,8 @@ def facts(api):
         if isinstance(declared, Struct):
             out += [f"FACT_MEMBER({declared.name}, {path})" for path in member_paths(declared)]
     out += [f"FACT_VALUE({name})" for name in api.constants]
-    out += [f"FACT_FUNCTION({export})" for call in api.calls for export in call.exports]
+    out += [f"FACT_FUNCTION({export})" for call in api.calls if not call.bare
+            for export in call.exports]
     return "\n".join(out) + "\n"
 
 
@@ -65,7 +67,8 @@ def seed(api, command):
 
 
 def files(api):
-    found = {"tests/facts.inc": facts(api), "tests/exports.txt": exports(api)}
+    prefix = "" if api.family is CUDA else f"{api.family.folder}_"
+    found = {f"tests/{prefix}facts.inc": facts(api), f"tests/{prefix}exports.txt": exports(api)}
     for command in api.commands:
         found[f"seeds/commands_fuzz/{command.handler}"] = seed(api, command)
     return found

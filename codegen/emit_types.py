@@ -118,7 +118,7 @@ def in_order(api):
 
 
 def types_header(api):
-    out = [banner("Types of the CUDA driver API, under their own names."), TYPES_HEAD]
+    out = [banner(f"Types of {api.family.title}, under their own names."), TYPES_HEAD]
     for declared in in_order(api):
         out.append(f"// {declared.where}")
         out += render_type(api, declared)
@@ -137,20 +137,20 @@ def parameter_list(call):
 
 
 def functions_header(api):
-    out = [banner("Prototypes of every function that the CUDA driver library exports."),
-           "#pragma once\n\n#include \"cuda/types.h\"\n",
+    out = [banner(f"Prototypes of every function that {api.family.loaded} exports."),
+           f"#pragma once\n\n#include \"{api.family.folder}/types.h\"\n",
            "// Defined in one library, they are what that library shows to the world.\n"
            "#pragma GCC visibility push(default)\n"
            "#ifdef __cplusplus\nextern \"C\" {\n#endif\n"]
     for subject in api.subjects:
-        calls = api.calls_of(subject)
+        calls = [call for call in api.calls_of(subject) if not call.by_hand]
         if not calls:
             continue
         out.append(f"// {api.files[subject]}")
         for call in calls:
             for export in call.exports:
                 params = parameter_list(call) or ["void"]
-                out.append(wrap_call(f"CUresult {export}(", params, ");"))
+                out.append(wrap_call(f"{api.family.result} {export}(", params, ");"))
         out.append("")
     out.append("#ifdef __cplusplus\n}  // extern \"C\"\n#endif\n#pragma GCC visibility pop")
     return "\n".join(out) + "\n"

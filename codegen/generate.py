@@ -12,19 +12,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "codegen"))
 
 import artefacts  # noqa: E402
-import check  # noqa: E402
 import lock  # noqa: E402
-import reader  # noqa: E402
+from family import CUDA  # noqa: E402
 from model import ApiError  # noqa: E402
 
 
-COVERAGE = "docs/coverage.md"
+COVERAGE = CUDA.page
 
 
 def load(root):
-    """The checked description under root/api, with op numbers from root/api/api.lock."""
-    api = reader.parse_folder(os.path.join(root, "api", "cuda"), root)
-    check.check(api)
+    """The checked descriptions under root/api, with op numbers from root/api/api.lock."""
+    api = lock.unnumbered(root)
     lock.apply(api, os.path.join(root, "api", "api.lock"))
     return api
 
@@ -48,18 +46,21 @@ def main():
     parser.add_argument("--out", help="the folder to write into")
     parser.add_argument("--stamp", help="a file to touch when done")
     parser.add_argument("--list", action="store_true", help="print the paths that --out writes")
-    parser.add_argument("--docs", action="store_true", help="renew docs/coverage.md")
+    parser.add_argument("--docs", action="store_true",
+                        help="renew the pages of what each function does")
     parser.add_argument("--check", action="store_true", help="only judge the description")
     options = parser.parse_args()
     try:
-        files = artefacts.render(load(options.root))
+        api = load(options.root)
+        files = artefacts.render(api)
     except ApiError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.list:
         print("\n".join(sorted(files)))
     if options.docs:
-        write_if_changed(os.path.join(options.root, COVERAGE), files[COVERAGE])
+        for page in (each.family.page for each in api.together):
+            write_if_changed(os.path.join(options.root, page), files[page])
     if options.check:
         print("the description is consistent")
     if options.out:

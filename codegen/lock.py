@@ -72,6 +72,11 @@ def shape(api, command):
         f"->({reply})" if command.waits else "")
 
 
+def shapes(api):
+    """[(command, shape)] of all descriptions that share the numbers."""
+    return [(command, shape(each, command)) for each in api.together for command in each.commands]
+
+
 def read(path):
     """{name: (number, shape, place)} and the last number; numbers rise and are used once."""
     rows, last = {}, OP_MIN - 1
@@ -110,17 +115,17 @@ def apply(api, path):
     """Gives every command its number, or says what the lock does not agree with."""
     rows, _ = read(path)
     if unreleased(path):
-        rows = {command.name: (number, shape(api, command), command.where)
-                for number, command in enumerate(api.commands, OP_MIN)}
+        rows = {command.name: (number, locked, command.where)
+                for number, (command, locked) in enumerate(shapes(api), OP_MIN)}
     seen = set()
-    for command in api.commands:
+    for command, now in shapes(api):
         if command.name not in rows:
             raise ApiError(command.where, f"{command.name} has no op number: "
                            "run python3 codegen/lock.py --append")
         number, locked, where = rows[command.name]
-        if locked != shape(api, command):
+        if locked != now:
             raise ApiError(command.where, f"{command.name} changed its shape from {locked} to "
-                           f"{shape(api, command)} under op {number} ({where}): an encoding never "
+                           f"{now} under op {number} ({where}): an encoding never "
                            "changes; run python3 codegen/lock.py --append to give the new shape a "
                            "new number")
         command.op = number
@@ -131,7 +136,8 @@ def apply(api, path):
         if name not in seen:
             raise ApiError(where, f"op {number}, {name}, is described nowhere: "
                            "run python3 codegen/lock.py --append to retire it")
-    api.commands.sort(key=lambda command: command.op)
+    for each in api.together:
+        each.commands.sort(key=lambda command: command.op)
 
 
 def write(path, lines, keep_mark=True):
@@ -144,28 +150,28 @@ def write(path, lines, keep_mark=True):
 def append(api, path):
     """Numbers what is new; retires lines whose command is gone or has another shape now."""
     rows, last = read(path)
-    shapes = {command.name: shape(api, command) for command in api.commands}
+    described = {command.name: text for command, text in shapes(api)}
     with open(path, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file if line.split("#")[0].split()]
     kept = set()
     for position, line in enumerate(lines):
         _, name, locked = line.split()[:3]
         if not line.endswith(" retired"):
-            if shapes.get(name) == locked:
+            if described.get(name) == locked:
                 kept.add(name)
             else:
                 lines[position] = line + " retired"
-    for name in shapes:
+    for name, text in described.items():
         if name not in kept:
             last += 1
-            lines.append(f"{last} {name} {shapes[name]}")
+            lines.append(f"{last} {name} {text}")
     write(path, lines)
 
 
 def renew(api, path, keep_mark=True):
     """Numbers everything afresh: only before a first release."""
-    write(path, [f"{number} {command.name} {shape(api, command)}"
-                 for number, command in enumerate(api.commands, OP_MIN)], keep_mark)
+    write(path, [f"{number} {command.name} {text}"
+                 for number, (command, text) in enumerate(shapes(api), OP_MIN)], keep_mark)
 
 
 def freeze(api, path):
@@ -174,11 +180,16 @@ def freeze(api, path):
 
 
 def unnumbered(root):
-    """The checked description, without op numbers."""
+    """The checked descriptions under root/api, without op numbers."""
     import check
+    import family
     import reader
     api = reader.parse_folder(os.path.join(root, "api", "cuda"), root)
     check.check(api)
+    folder = os.path.join(root, "api", family.NVML.folder)
+    if os.path.isdir(folder):
+        api.others.append(reader.parse_folder(folder, root, family.NVML))
+        check.check(api.others[0])
     return api
 
 

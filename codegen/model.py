@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
+from family import CUDA, Family
+
 
 class ApiError(Exception):
     """A mistake in a description, told as FILE:LINE: what is wrong, what was expected."""
@@ -132,12 +134,22 @@ class Call:
         return attribute in self.attrs
 
     @property
+    def bare(self):
+        """Whether only the name is described: nothing is done with the parameters."""
+        return self.has("bare")
+
+    @property
+    def by_hand(self):
+        """Whether the export itself is written by hand."""
+        return self.bare and self.cls == "local" and not self.has("answer")
+
+    @property
     def hook(self):
         return self.attrs.get("hook", "")
 
     @property
     def client_hook(self):
-        if self.has("same") or self.has("answer"):
+        if self.has("same") or self.has("answer") or self.bare:
             return False
         return self.cls == "local" or self.has("via") or self.hook in ("client", "both")
 
@@ -199,14 +211,21 @@ class Command:
 
 @dataclass
 class Api:
-    """Everything that was described."""
+    """Everything that was described of one family, and what shares its command numbers."""
 
+    family: Family = CUDA
     subjects: List[str] = field(default_factory=list)
     files: Dict[str, str] = field(default_factory=dict)
     constants: Dict[str, Constant] = field(default_factory=dict)
     types: Dict[str, object] = field(default_factory=dict)
     calls: List[Call] = field(default_factory=list)
     commands: List[Command] = field(default_factory=list)
+    others: List["Api"] = field(default_factory=list)
+
+    @property
+    def together(self):
+        """This description and those that share its command numbers."""
+        return [self] + self.others
 
     def calls_of(self, subject):
         return [call for call in self.calls if call.subject == subject]

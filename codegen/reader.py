@@ -6,6 +6,7 @@ A statement starts in the first column; indented lines and a closing brace conti
 import os
 import re
 
+from family import CUDA
 from model import (Alias, Api, ApiError, Call, Callback, Command, Constant, CType, Enum, Field,
                    Handle, Param, Struct, Where, WireField)
 from names import camel
@@ -318,15 +319,31 @@ def parse_command(statement, cls, subject):
                    fields, reply, subject, where)
 
 
-def parse_call(statement, cls, subject):
-    reason = None
-    if cls == "refused":
-        reason = statement.take()
-        if not reason.startswith('"') or len(reason) < 3:
-            statement.next -= 1
-            statement.fail('expected the reason in quotes after refused, as in: '
-                           'refused "graphs come later" cuName(...)')
-        reason = reason[1:-1]
+def parse_reason(statement, cls):
+    if cls != "refused":
+        return None
+    reason = statement.take()
+    if not reason.startswith('"') or len(reason) < 3:
+        statement.next -= 1
+        statement.fail('expected the reason in quotes after refused, as in: '
+                       'refused "graphs come later" cuName(...)')
+    return reason[1:-1]
+
+
+def parse_names(statement, cls, reason, subject):
+    """Exports of which only the names are described."""
+    names = []
+    while not statement.accept("}"):
+        where = statement.place()
+        names.append((statement.name("a function's name, or '}'"), where))
+    attrs = parse_attributes(statement, set(), {"answer"})
+    if cls not in ("local", "refused"):
+        raise ApiError(statement.where, f"names without parameters are local or refused, not {cls}")
+    return [Call(cls, reason, name, [], dict(attrs, bare=True), subject, where)
+            for name, where in names]
+
+
+def parse_call(statement, cls, reason, subject):
     name = statement.name("the function's name")
     params = parse_params(statement, name)
     attrs = parse_attributes(statement, CALL_FLAGS, CALL_VALUES)
@@ -351,13 +368,17 @@ def parse_statement(api, statement, subject):
         if word not in ("sync", "post"):
             raise ApiError(statement.where, f"a command is sync or post, not {word}")
         api.commands.append(parse_command(statement, word, subject))
+        return
+    reason = parse_reason(statement, word)
+    if statement.accept("{"):
+        api.calls += parse_names(statement, word, reason, subject)
     else:
-        api.calls.append(parse_call(statement, word, subject))
+        api.calls.append(parse_call(statement, word, reason, subject))
 
 
-def parse_folder(folder, root):
+def parse_folder(folder, root, family=CUDA):
     """All .api files of `folder`; places are shown relative to `root`."""
-    api = Api()
+    api = Api(family)
     for entry in sorted(os.listdir(folder)):
         if not entry.endswith(".api"):
             continue

@@ -19,7 +19,7 @@ ARCHIVE_BYTES_MAX = 40 * 1024 * 1024
 # What every such machine has; all else we link statically or bring along.
 SYSTEM_LIBRARIES = re.compile(
     r'(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|libresolv|libutil)\.so\.\d+'
-    r'|libcuda\.so\.1|libflyt-softgpu\.so')
+    r'|libcuda\.so\.1|libnvidia-ml\.so\.1|libflyt-softgpu\.so')
 
 # (pattern under the build folder, folder in the bundle)
 BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/client'),
@@ -93,7 +93,8 @@ def problems(bundle):
             if not os.path.islink(path) and is_elf(path):
                 yield from elf_problems(path, os.path.relpath(path, bundle))
     for needed in ('dev', 'bin/flyt', 'bin/flyt-server', 'lib/libflyt-softgpu.so',
-                   'lib/client/libcuda.so.1', 'tests/flyt_conformance', 'tests/gpu/run.py'):
+                   'lib/client/libcuda.so.1', 'lib/client/libnvidia-ml.so.1',
+                   'tests/flyt_conformance', 'tests/gpu/run.py'):
         if not os.path.exists(os.path.join(bundle, needed)):
             yield f'{needed} is missing'
 

@@ -5,6 +5,7 @@
 
 #include "control/cli/completion.h"
 #include "control/cli/launcher.h"
+#include "control/cli/smi.h"
 #include "control/cli/trace.h"
 #include "control/client/server_info.h"
 #include "trace/recording.h"
@@ -17,6 +18,7 @@ constexpr char kFooter[] =
     "  flyt run --server unix:///run/flyt.sock -- ./a.out 100\n"
     "  flyt trace --server tcp://gpu-host:7700 --chrome trace.json -- python train.py\n"
     "  flyt server-info --server tcp://gpu-host:7700 --json\n"
+    "  flyt smi --server tcp://gpu-host:7700\n"
     "  source <(flyt completion bash)\n";
 
 int fail(const flyt::Error& error, int status) {
@@ -41,6 +43,13 @@ int server_info(const std::string& url, bool json) {
   return EXIT_SUCCESS;
 }
 
+int smi(const std::string& url, bool json) {
+  const auto report = flyt::cli::smi(url, json);
+  if (!report) return fail(report.error(), EXIT_FAILURE);
+  std::cout << *report;
+  return EXIT_SUCCESS;
+}
+
 int trace_program(const flyt::cli::TraceOptions& options) {
   if (options.recordings.empty() == options.run.command.empty()) {
     return fail({flyt::ErrorCode::kInvalid, "trace takes a program behind --, or --read FILE"},
@@ -56,6 +65,18 @@ void add_run_options(CLI::App& command, flyt::cli::RunOptions& options) {
                   "unix:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if missing")
       ->type_name("URL");
   command.add_flag("--verbose", options.verbose, "Say what happens on stderr");
+}
+
+// A command that asks a server and prints what it says.
+CLI::App* add_question(CLI::App& app, const char* name, const char* description, std::string& url,
+                       bool& json) {
+  CLI::App* question = app.add_subcommand(name, description);
+  question->add_option("--server", url, "unix:///PATH or tcp://HOST:PORT")
+      ->envname("FLYT_SERVER")
+      ->required()
+      ->type_name("URL");
+  question->add_flag("--json", json, "As one JSON object");
+  return question;
 }
 
 CLI::App* add_trace(CLI::App& app, flyt::cli::TraceOptions& options) {
@@ -103,12 +124,10 @@ int main(int argc, char** argv) {
 
   flyt::cli::TraceOptions traced;
   CLI::App* trace = add_trace(app, traced);
-  CLI::App* info = app.add_subcommand("server-info", "Show what a server says about itself");
-  info->add_option("--server", url, "unix:///PATH or tcp://HOST:PORT")
-      ->envname("FLYT_SERVER")
-      ->required()
-      ->type_name("URL");
-  info->add_flag("--json", json, "As one JSON object");
+  CLI::App* info =
+      add_question(app, "server-info", "Show what a server says about itself", url, json);
+  CLI::App* gpus = add_question(
+      app, "smi", "Show a server's GPUs, and which programs of this machine use them", url, json);
   CLI::App* about = app.add_subcommand("version", "Show the version");
   about->add_flag("--json", json, "As one JSON object");
   CLI::App* complete = app.add_subcommand("completion", "Print a script for a shell to source");
@@ -118,6 +137,7 @@ int main(int argc, char** argv) {
   if (*run) return fail(flyt::cli::run(options), flyt::cli::kExitNotStarted);
   if (*trace) return trace_program(traced);
   if (*info) return server_info(url, json);
+  if (*gpus) return smi(url, json);
   if (*about) return version(json);
   std::cout << flyt::cli::completion_script(shell);
   return EXIT_SUCCESS;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -15,12 +14,12 @@
 #include "base/fd.h"
 #include "client/context.h"
 #include "client/session.h"
+#include "client/settings.h"
 #include "client/trace.h"
 
 namespace flyt::client {
 namespace {
 
-constexpr std::int64_t kConnectTimeoutMs = 5000;
 // Native waits spin too.
 constexpr Duration kReplySpin = std::chrono::microseconds(50);
 
@@ -33,19 +32,6 @@ constinit std::atomic<bool> watches_forks{false};
 
 constinit thread_local ThreadState this_thread;
 constinit thread_local Session* scoped_session = nullptr;
-
-std::string_view environment(const char* name) {
-  const char* value = ::getenv(name);
-  return value == nullptr ? std::string_view() : std::string_view(value);
-}
-
-Duration connect_timeout() {
-  const std::string_view text = environment("FLYT_CONNECT_TIMEOUT_MS");
-  std::int64_t ms = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), ms);
-  if (parsed.ec != std::errc() || ms <= 0) ms = kConnectTimeoutMs;
-  return std::chrono::milliseconds(ms);
-}
 
 // Runs in the child, where no other thread exists: none opens a session any more, and this one is
 // in no host function that it could return from.
@@ -71,15 +57,10 @@ void write_statistics() {
 }
 
 CUresult open_session() {
-  const LogLevel level = log_level_of(environment("FLYT_LOG"), LogLevel::kWarn);
+  const LogLevel level = log_level();
   const Log log("flyt", level);
-  const std::string_view url = environment("FLYT_SERVER");
-  if (url.empty()) {
-    log.warn(
-        "no GPU server: set FLYT_SERVER to unix:///PATH or tcp://HOST:PORT, or start the"
-        " program with `flyt run --server URL -- PROGRAM`");
-    return CUDA_ERROR_NO_DEVICE;
-  }
+  const std::string_view url = server_url(log);
+  if (url.empty()) return CUDA_ERROR_NO_DEVICE;
   if (!watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &after_fork);
   SessionOptions options;
   options.url = std::string(url);

@@ -5,6 +5,7 @@
 #include "server/code_subjects.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
+#include "server/usage_board.h"
 
 namespace flyt::server {
 namespace {
@@ -48,6 +49,7 @@ void ContextSubjects::let_go(const Handles::Entry& context) {
     session_.memory().on_context_destroy(index);
     session_.code().on_context_destroy(index);
     session_.handles().drop(wire::HandleKind::kContext, context.handle);
+    own_usage().context_ended(origin(context).device);
     session_.forget_entered();
     const Lock lock(mutex_);
     std::erase_if(thread_streams_, [&](const auto& item) { return item.first.first == index; });

@@ -1,6 +1,8 @@
 // DriverBlocks: physical memory from the CUDA driver, at fixed addresses where it can map.
 #include "server/driver_blocks.h"
 
+#include "server/usage_board.h"
+
 namespace flyt::server {
 
 CUmemAllocationProp device_memory(CUdevice device) {
@@ -12,10 +14,15 @@ CUmemAllocationProp device_memory(CUdevice device) {
 }
 
 CUresult DriverBlocks::map(Block& block) {
-  if (fixed_addresses()) return map_at_address(block);
-  CUdeviceptr address = 0;
-  const CUresult result = driver_.cuMemAlloc_v2(&address, block.bytes);
-  block.address = address;
+  CUresult result = CUDA_SUCCESS;
+  if (fixed_addresses()) {
+    result = map_at_address(block);
+  } else {
+    CUdeviceptr address = 0;
+    result = driver_.cuMemAlloc_v2(&address, block.bytes);
+    block.address = address;
+  }
+  if (result == CUDA_SUCCESS) own_usage().took(block.device, block.bytes);
   return result;
 }
 
@@ -36,6 +43,7 @@ CUresult DriverBlocks::map_at_address(Block& block) {
 }
 
 void DriverBlocks::unmap(const Block& block) {
+  own_usage().gave(block.device, block.bytes);
   // After a device error the driver refuses; the memory then goes with the process.
   if (!fixed_addresses()) {
     driver_.cuMemFree_v2(block.address);

@@ -12,6 +12,7 @@
 #include "server/session.h"
 #include "server/watchdog.h"
 #include "server/windows.h"
+#include "transport/machine.h"
 #include "transport/shm.h"
 
 namespace flyt::server {
@@ -170,6 +171,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    const SessionOptions& options) {
   const Log log("server", options.log_level);
   std::string peer = connection->peer();
+  const std::string machine = transport::machine_of(*connection);
   auto greeted = greet(connection, hello, share, driver);
   if (!greeted) {
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
@@ -182,6 +184,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                                {"driver", driver.kind},
                                {"pid", ::getpid()}});
   const EndLine end_line(log, hello, driver);
+  if (options.board) take_usage_slot(options.board->slot(options.slot));
+  own_usage().publish(hello.process_id, machine);
   PinnedBufferPool pool(driver.driver.table);
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, pool);
   Session session({.endpoint = endpoint,

@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "driver/load.h"
+#include "server/nvml/fleet.h"
+#include "server/usage_board.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
 
@@ -17,6 +19,9 @@ struct SessionOptions {
   std::string driver;     // A path, "auto" or "soft".
   std::string soft_path;  // Where the software GPU is.
   LogLevel log_level = LogLevel::kInfo;
+  std::shared_ptr<const nvml::Fleet> fleet;  // What the driver told at the server's start.
+  std::shared_ptr<UsageBoard> board;         // May be null: then nobody is told.
+  std::size_t slot = UsageBoard::kNoSlot;    // This session's place on it.
 };
 
 // A driver that has been loaded and initialised in this process.

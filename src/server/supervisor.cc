@@ -12,6 +12,8 @@
 #include <cstdlib>
 
 #include "server/handoff.h"
+#include "server/nvml/monitor_process.h"
+#include "wire/monitor.h"
 
 namespace flyt::server {
 namespace {
@@ -30,6 +32,10 @@ sigset_t handled_signals() {
   return set;
 }
 
+nvml::Fleet describe(const ReadyDriver& ready) {
+  return nvml::describe(ready.driver.table, ready.kind, ready.devices);
+}
+
 }  // namespace
 
 Supervisor::Supervisor(SupervisorOptions options)
@@ -46,10 +52,8 @@ Status Supervisor::check_driver() {
   if (pid == 0) {
     pair->reading.close();
     const auto ready = prepare_driver(options_.session, false);
-    const std::string text = ready ? "+" + ready->kind + "\n" + ready->device_name + "\n" +
-                                         std::to_string(ready->devices)
-                                   : "-" + ready.error().message;
-    write_all(pair->writing.get(), text);
+    write_all(pair->writing.get(),
+              ready ? "+" + nvml::encode(describe(*ready)) : "-" + ready.error().message);
     ::_exit(EXIT_SUCCESS);
   }
   pair->writing.close();
@@ -57,11 +61,12 @@ Status Supervisor::check_driver() {
   ::waitpid(pid, nullptr, 0);
   if (answer.empty()) return Error{ErrorCode::kUnsupported, "the driver crashed when started"};
   if (answer[0] == '-') return Error{ErrorCode::kUnsupported, answer.substr(1)};
-  const std::size_t first = answer.find('\n');
-  const std::size_t second = answer.find('\n', first + 1);
-  log_.info("driver", {{"kind", answer.substr(1, first - 1)},
-                       {"device", answer.substr(first + 1, second - first - 1)},
-                       {"devices", answer.substr(second + 1)}});
+  auto fleet = nvml::decode_fleet(std::string_view(answer).substr(1));
+  if (!fleet) return std::move(fleet).error();
+  log_.info("driver", {{"kind", fleet->driver_kind},
+                       {"device", fleet->gpus.empty() ? "" : fleet->gpus.front().name},
+                       {"devices", fleet->gpus.size()}});
+  options_.session.fleet = std::make_shared<const nvml::Fleet>(std::move(fleet).value());
   return {};
 }
 
@@ -84,6 +89,9 @@ Status Supervisor::run() {
   signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return system_error("signalfd", errno);
   if (Status status = check_driver(); !status) return status;
+  auto board = UsageBoard::create(options_.sessions_max + options_.warm);
+  if (!board) return std::move(board).error();
+  options_.session.board = std::move(board).value();
   if (Status status = start_listening(); !status) return status;
   keep_warm();
   if (options_.ready_fd >= 0) write_all(options_.ready_fd, "ready\n");
@@ -198,7 +206,8 @@ bool Supervisor::give_to_warm_child(int socket, bool share) {
   return false;
 }
 
-void Supervisor::become_child() {
+void Supervisor::become_child(std::size_t slot) {
+  options_.session.slot = slot;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
@@ -210,19 +219,35 @@ void Supervisor::become_child() {
 }
 
 void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection, bool share) {
+  const std::size_t slot = options_.session.board->claim();
   const pid_t pid = ::fork();
   if (pid < 0) {
     log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+    options_.session.board->release(slot);
     return;
   }
   if (pid != 0) {
-    children_.emplace(pid, Child{});
+    children_.emplace(pid, Child{ChildKind::kSession, Fd(), slot});
     connection->abandon();
     return;
   }
-  become_child();
+  become_child(slot);
+  serve(std::move(connection), share, nullptr);
+}
+
+// Hears the client before anything is done for it: only a session needs a driver.
+void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool share,
+                       const ReadyDriver* driver) {
   const auto hello = hear_client(*connection, options_.session);
   if (!hello) ::_exit(EXIT_SUCCESS);
+  if (hello->role == wire::kMonitorRole) {
+    nvml::serve_monitor(std::move(connection), *hello, options_.session);
+    ::_exit(EXIT_SUCCESS);
+  }
+  if (driver != nullptr) {
+    serve_session(std::move(connection), *hello, share, *driver, options_.session);
+    ::_exit(EXIT_SUCCESS);
+  }
   const auto ready = prepare_driver(options_.session, false);
   if (!ready) {
     refuse_without_driver(*connection, ready.error().message);
@@ -244,14 +269,18 @@ void Supervisor::keep_warm() {
 void Supervisor::fork_warm() {
   auto pair = make_socket_pair();
   if (!pair) return log_.error("no warm process", {{"why", pair.error().message}});
+  const std::size_t slot = options_.session.board->claim();
   const pid_t pid = ::fork();
-  if (pid < 0) return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+  if (pid < 0) {
+    options_.session.board->release(slot);
+    return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+  }
   if (pid != 0) {
-    children_.emplace(pid, Child{ChildKind::kWarm, std::move(pair->writing)});
+    children_.emplace(pid, Child{ChildKind::kWarm, std::move(pair->writing), slot});
     return;
   }
   pair->writing.close();
-  become_child();
+  become_child(slot);
   run_warm_child(pair->reading.get());
 }
 
@@ -270,11 +299,7 @@ void Supervisor::run_warm_child(int channel) {
   }
   auto connection = transport::adopt(std::move(received->fd));
   if (!connection) ::_exit(EXIT_FAILURE);
-  if (const auto hello = hear_client(**connection, options_.session)) {
-    serve_session(std::move(connection).value(), *hello, received->text == kMayShare, *ready,
-                  options_.session);
-  }
-  ::_exit(EXIT_SUCCESS);
+  serve(std::move(connection).value(), received->text == kMayShare, &*ready);
 }
 
 void Supervisor::reap() {
@@ -289,6 +314,7 @@ void Supervisor::reap() {
                 {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
     if (found->second.kind == ChildKind::kWarm) ++warm_failures_;
+    options_.session.board->release(found->second.slot);
     children_.erase(found);
   }
   keep_warm();

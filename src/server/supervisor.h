@@ -44,6 +44,7 @@ class Supervisor {
   struct Child {
     ChildKind kind = ChildKind::kSession;
     Fd channel;  // To a warm child that waits for its client.
+    std::size_t slot = UsageBoard::kNoSlot;
   };
 
   Status check_driver();
@@ -58,7 +59,9 @@ class Supervisor {
   void keep_warm();
   void fork_warm();
   [[noreturn]] void run_warm_child(int channel);
-  void become_child();
+  void become_child(std::size_t slot);
+  [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
+                          const ReadyDriver* driver);
   void reap();
   void take_signals();
   void end_children(int signal);

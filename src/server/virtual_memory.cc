@@ -2,6 +2,7 @@
 #include "server/virtual_memory.h"
 
 #include "server/driver_blocks.h"
+#include "server/usage_board.h"
 #include "wire/handle.h"
 
 namespace flyt::server {
@@ -28,6 +29,7 @@ CUresult VirtualMemory::create(std::uint64_t allocation, std::uint64_t bytes, CU
   Allocation made{0, bytes, device};
   const CUresult result = driver_.cuMemCreate(&made.native, bytes, &properties, 0);
   if (result != CUDA_SUCCESS) return result;
+  own_usage().took(device, bytes);
   block_id = next_block_id_++;
   allocations_.emplace(allocation, made);
   return CUDA_SUCCESS;
@@ -39,6 +41,7 @@ CUresult VirtualMemory::release(std::uint64_t allocation) {
   if (found == allocations_.end()) return CUDA_ERROR_INVALID_VALUE;
   // The driver keeps the memory until it is unmapped everywhere.
   const CUresult result = driver_.cuMemRelease(found->second.native);
+  own_usage().gave(found->second.device, found->second.bytes);
   allocations_.erase(found);
   return result;
 }

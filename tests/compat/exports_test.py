@@ -8,6 +8,9 @@ import subprocess
 import sys
 
 
+NAMES_MIN = 300  # Fewer are a list that was not read.
+
+
 def exported(library):
     """The names of all defined dynamic symbols."""
     lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True,
@@ -25,7 +28,7 @@ def main(arguments):
     for name in extra:
         print(f"not described: {name}")
     print(f"{len(found)} names, {len(missing)} missing, {len(extra)} not described")
-    return 1 if missing or extra or len(wanted) < 637 else 0
+    return 1 if missing or extra or len(wanted) < NAMES_MIN else 0
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 
     tests/gpu/run.py [--prefix FOLDER] [--out FOLDER] [--only NAME,...] [--minutes N] [--url URL]
 
-Names: conformance, samples, runtime, cublas, torch (all of it) or torch:CASE, bench. Every run's
-output is a file under --out; summary.json and the table, printed last, tell the results. A failure
-or a time-out of one never stops the others.
+Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, bench. Every
+run's output is a file under --out; summary.json and the table, printed last, tell the results. A
+failure or a time-out of one never stops the others.
 """
 
 import argparse
@@ -280,6 +280,26 @@ def cuda_programs(runner, sources):
             compare_outputs(runner, name, native, remote)
 
 
+def nvml(runner):
+    """What NVML says, asked through ctypes and by NVIDIA's own program."""
+    commands = {'nvml facts': [sys.executable, os.path.join(HERE, 'nvml_facts.py')]}
+    if shutil.which('nvidia-smi'):
+        commands['nvidia-smi -L'] = ['nvidia-smi', '-L']
+        commands['nvidia-smi query'] = [
+            'nvidia-smi', '--format=csv',
+            '--query-gpu=index,name,uuid,pci.bus_id,driver_version,memory.total,compute_mode']
+    for name, command in commands.items():
+        native = runner.run(f'{name}-native', command, CASE_SECONDS)
+        remote = runner.remote(f'{name}-remote', command, CASE_SECONDS)
+        compare_outputs(runner, name, native, remote)
+    if not shutil.which('nvidia-smi'):
+        return
+    # Their values change and some are not offered; that they end well is what is asked.
+    for name, command in (('nvidia-smi', ['nvidia-smi']), ('nvidia-smi -q', ['nvidia-smi', '-q'])):
+        remote = runner.remote(f'{name}-remote', command, CASE_SECONDS)
+        runner.add(Row(name, '-', remote.status, 'yes' if remote.status == 'ok' else 'NO'))
+
+
 def samples(runner):
     for program in sorted(glob.glob(os.path.join(runner.prefix, 'samples', '*'))):
         if os.access(program, os.X_OK) and os.path.isfile(program):
@@ -383,7 +403,8 @@ def main():
     parser.add_argument('--url', default='tcp://127.0.0.1:0', help='where the server listens')
     arguments = parser.parse_args()
     runner = Runner(arguments)
-    steps = {'runtime': runtime, 'cublas': cublas, 'conformance': conformance, 'samples': samples}
+    steps = {'runtime': runtime, 'cublas': cublas, 'conformance': conformance, 'nvml': nvml,
+             'samples': samples}
     for case in TORCH_CASES:
         steps[f'torch:{case}'] = lambda r, case=case: torch_case(r, case)
     steps['bench'] = bench

@@ -8,19 +8,20 @@ ALLOWED = {
     'base': set(),
     'cuda': {'base'},
     'trace': {'base'},
+    'nvml': {'base'},
     'wire': {'base'},
     'transport': {'base'},
     'rpc': {'base', 'wire', 'transport'},
-    'driver': {'base', 'cuda'},
+    'driver': {'base', 'cuda', 'nvml'},
     'softgpu': {'base', 'cuda'},
     'store': {'base', 'cuda', 'driver'},
-    'client': {'base', 'cuda', 'trace', 'wire', 'transport', 'rpc', 'commands'},
-    'server': {'base', 'cuda', 'wire', 'transport', 'rpc', 'driver', 'store', 'commands'},
-    'control': {'base', 'trace', 'wire', 'transport', 'rpc'},
+    'client': {'base', 'cuda', 'nvml', 'trace', 'wire', 'transport', 'rpc', 'commands'},
+    'server': {'base', 'cuda', 'nvml', 'wire', 'transport', 'rpc', 'driver', 'store', 'commands'},
+    'control': {'base', 'nvml', 'trace', 'wire', 'transport', 'rpc'},
 }
 NARROWER = {
     'control/cluster': {'base', 'control'},
-    'control/cli': {'base', 'control', 'trace', 'transport'},
+    'control/cli': {'base', 'control', 'nvml', 'trace', 'transport'},
 }
 OURS = set(ALLOWED) | {'commands', 'bin', 'tests', 'bench'}
 

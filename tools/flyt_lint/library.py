@@ -5,7 +5,8 @@ import os
 import re
 import subprocess
 
-GUEST_ARCHIVES = ('base', 'cuda', 'wire', 'transport', 'rpc', 'commands', 'trace', 'client')
+GUEST_ARCHIVES = ('base', 'cuda', 'nvml', 'wire', 'transport', 'rpc', 'commands', 'trace', 'client',
+                  'nvml_client')
 CLIENT_BYTES_MAX = 5 * 1024 * 1024
 # flyt_client_library tells a server that it was given this library as its own driver.
 _EXPORT = re.compile(r'cu[A-Z]\w*|cudbg\w*|nvml[A-Z]\w*|flyt_client_library')

@@ -19,10 +19,10 @@ constexpr std::string_view kBash = R"(_flyt() {
         *) COMPREPLY=($(compgen -W "--server --verbose --json --output --chrome --events --read
              --help --" -- "$word")) ;;
       esac ;;
-    server-info) COMPREPLY=($(compgen -W "--server --json --help" -- "$word")) ;;
+    server-info|smi) COMPREPLY=($(compgen -W "--server --json --help" -- "$word")) ;;
     version) COMPREPLY=($(compgen -W "--json --help" -- "$word")) ;;
     completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")) ;;
-    *) COMPREPLY=($(compgen -W "run trace server-info version completion --help" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "run trace server-info smi version completion --help" -- "$word")) ;;
   esac
 }
 complete -F _flyt flyt
@@ -31,7 +31,7 @@ complete -F _flyt flyt
 constexpr std::string_view kZsh = R"(#compdef flyt
 _flyt() {
   local -a commands
-  commands=(run trace server-info version completion)
+  commands=(run trace server-info smi version completion)
   if (( CURRENT == 2 )); then
     _describe command commands
     return
@@ -43,7 +43,7 @@ _flyt() {
              '--json[as JSON]' '--output[where the report goes]:file:_files' \
              '--chrome[a trace-event file]:file:_files' '--events[calls that it holds]:number:' \
              '*--read[a recording]:file:_files' '*::program:_normal' ;;
-    server-info) _arguments '--server[address of the GPU server]:url:' '--json[as JSON]' ;;
+    server-info|smi) _arguments '--server[address of the GPU server]:url:' '--json[as JSON]' ;;
     version) _arguments '--json[as JSON]' ;;
     completion) _values shell bash zsh fish ;;
   esac
@@ -51,11 +51,11 @@ _flyt() {
 compdef _flyt flyt
 )";
 
-constexpr std::string_view kFish = R"(set -l commands run trace server-info version completion
+constexpr std::string_view kFish = R"(set -l commands run trace server-info smi version completion
 complete -c flyt -f -n "not __fish_seen_subcommand_from $commands" -a "$commands"
-complete -c flyt -n "__fish_seen_subcommand_from run trace server-info" -l server -x -d "GPU server"
+complete -c flyt -n "__fish_seen_subcommand_from run trace server-info smi" -l server -x -d "Server"
 complete -c flyt -n "__fish_seen_subcommand_from run trace" -l verbose -d "Say what happens"
-complete -c flyt -n "__fish_seen_subcommand_from trace server-info version" -l json -d "As JSON"
+complete -c flyt -n "__fish_seen_subcommand_from trace server-info smi version" -l json -d "As JSON"
 complete -c flyt -n "__fish_seen_subcommand_from trace" -l output -r -d "Where the report goes"
 complete -c flyt -n "__fish_seen_subcommand_from trace" -l chrome -r -d "A trace-event file"
 complete -c flyt -n "__fish_seen_subcommand_from trace" -l events -x -d "Calls that it holds"

@@ -1,0 +1,96 @@
+#include "client/nvml/monitor.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "client/settings.h"
+#include "commands/nvml_system.h"
+#include "commands/ops.h"
+#include "transport/transport.h"
+#include "wire/monitor.h"
+
+namespace flyt::client::nvml {
+namespace {
+
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
+
+wire::ClientHello hello() {
+  wire::ClientHello hello;
+  hello.name = ::program_invocation_short_name;
+  hello.process_id = static_cast<std::uint32_t>(::getpid());
+  hello.user_id = static_cast<std::uint32_t>(::getuid());
+  hello.role = wire::kMonitorRole;
+  hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
+  return hello;
+}
+
+}  // namespace
+
+// Nothing is pushed to a monitor.
+class Monitor::Pushes final : public rpc::PushHandler {
+ public:
+  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
+  void on_output(std::uint32_t, Bytes) override {}
+  void on_completed(std::uint64_t, std::uint64_t) override {}
+  void on_delivered(std::uint64_t, bool) override {}
+  void on_lost(const Error&) override {}
+};
+
+Monitor::Monitor() : log_("flyt", log_level()), pushes_(std::make_unique<Pushes>()) {}
+
+Monitor::~Monitor() {
+  if (channel_ != nullptr) channel_->shut_down("the client ends the monitor");
+}
+
+Result<std::shared_ptr<Monitor>> Monitor::open() {
+  std::shared_ptr<Monitor> monitor(std::unique_ptr<Monitor>(new Monitor()));
+  const std::string_view url = server_url(monitor->log_);
+  if (url.empty()) return Error{ErrorCode::kNotFound, "no GPU server"};
+  if (Status status = monitor->start(url); !status) {
+    monitor->log_.warn("no monitor of the GPU server",
+                       {{"url", url}, {"why", status.error().message}});
+    return std::move(status).error();
+  }
+  return monitor;
+}
+
+Status Monitor::start(std::string_view text) {
+  const Instant deadline = system_clock().now() + connect_timeout();
+  auto url = transport::parse_url(text);
+  if (!url) return std::move(url).error();
+  auto connection = transport::connect(*url, deadline);
+  if (!connection) return std::move(connection).error();
+  auto channel = rpc::Channel::open(std::move(connection).value(), hello(), deadline, *pushes_, {});
+  if (!channel) return std::move(channel).error();
+  channel_ = std::move(channel).value();
+  return describe();
+}
+
+Status Monitor::describe() {
+  commands::NvmlDescribe::Reply reply;
+  rpc::Reply answer;
+  if (ask(commands::NvmlDescribe{}, reply, answer) != NVML_SUCCESS) {
+    return Error{ErrorCode::kLost, "the server does not say which GPUs it has"};
+  }
+  auto gpus = flyt::nvml::decode_gpus(reply.gpus);
+  if (!gpus) return std::move(gpus).error();
+  gpus_ = std::move(gpus).value();
+  driver_version_ = reply.driver_version;
+  nvml_version_ = reply.nvml_version;
+  cuda_version_ = reply.cuda_version;
+  return {};
+}
+
+const flyt::nvml::Gpu* Monitor::find(nvmlDevice_t device) const {
+  const auto count = static_cast<std::uint32_t>(gpus_.size());
+  const std::uint32_t index = flyt::nvml::index_of(device, count);
+  return index < count ? &gpus_[index] : nullptr;
+}
+
+void Monitor::close() {
+  // Nobody waits for a server that does not take it.
+  static_cast<void>(channel_->close(system_clock().now() + kGoodbyeTime).ok());
+}
+
+}  // namespace flyt::client::nvml

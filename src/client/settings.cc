@@ -1,0 +1,38 @@
+#include "client/settings.h"
+
+#include <charconv>
+#include <cstdlib>
+
+namespace flyt::client {
+namespace {
+
+constexpr std::int64_t kConnectTimeoutMs = 5000;
+
+}  // namespace
+
+std::string_view environment(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+std::string_view server_url(const Log& log) {
+  const std::string_view url = environment("FLYT_SERVER");
+  if (url.empty()) {
+    log.warn(
+        "no GPU server: set FLYT_SERVER to unix:///PATH or tcp://HOST:PORT, or start the"
+        " program with `flyt run --server URL -- PROGRAM`");
+  }
+  return url;
+}
+
+Duration connect_timeout() {
+  const std::string_view text = environment("FLYT_CONNECT_TIMEOUT_MS");
+  std::int64_t ms = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (parsed.ec != std::errc() || ms <= 0) ms = kConnectTimeoutMs;
+  return std::chrono::milliseconds(ms);
+}
+
+LogLevel log_level() { return log_level_of(environment("FLYT_LOG"), LogLevel::kWarn); }
+
+}  // namespace flyt::client

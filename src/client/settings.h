@@ -1,0 +1,23 @@
+// What the environment tells the client libraries: docs/flyt-run.md has the variables.
+#pragma once
+
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace flyt::client {
+
+// Empty if it is not set.
+std::string_view environment(const char* name);
+
+// FLYT_SERVER; if there is none, what to do about it has been said in the log.
+std::string_view server_url(const Log& log);
+
+// FLYT_CONNECT_TIMEOUT_MS: for connecting and the hello together.
+Duration connect_timeout();
+
+// FLYT_LOG.
+LogLevel log_level();
+
+}  // namespace flyt::client

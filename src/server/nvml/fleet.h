@@ -1,0 +1,28 @@
+// Fleet: the GPUs of this server, as the driver told once when it was tried at the start. A monitor
+// is served from it without starting a driver.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "driver/table.h"
+#include "nvml/gpu.h"
+
+namespace flyt::server::nvml {
+
+struct Fleet {
+  std::string driver_kind;  // "nvidia", "soft" or a path.
+  int cuda_version = 0;
+  std::vector<flyt::nvml::Gpu> gpus;  // In CUDA's order.
+};
+
+// Asks a driver that has been initialised.
+Fleet describe(const driver::Table& driver, std::string_view kind, int devices);
+
+// From one process to another, as text.
+std::string encode(const Fleet& fleet);
+Result<Fleet> decode_fleet(std::string_view text);
+
+}  // namespace flyt::server::nvml

@@ -1,0 +1,93 @@
+#include "tests/nvml/cuda_client.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "driver/table.h"
+#include "nvml/gpu.h"
+#include "tests/nvml/library.h"
+
+namespace flyt::tests {
+namespace {
+
+driver::Table load_cuda() {
+  driver::Table table;
+  void* const library =
+      ::dlopen(built_library("client/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+  driver::fill(
+      table, [](void* from, const char* name) { return ::dlsym(from, name); }, library,
+      [](void*, std::string_view) {}, nullptr);
+  return table;
+}
+
+void wait_for_end_of_input() {
+  std::puts("ready");
+  std::fflush(stdout);
+  char byte = 0;
+  while (::read(0, &byte, 1) > 0) {
+  }
+}
+
+int allocate(std::uint64_t mebibytes) {
+  const driver::Table cuda = load_cuda();
+  CUcontext context = nullptr;
+  CUdeviceptr address = 0;
+  if (cuda.cuInit(0) != CUDA_SUCCESS) return 2;
+  if (cuda.cuDevicePrimaryCtxRetain(&context, 1) != CUDA_SUCCESS) return 3;
+  if (cuda.cuCtxSetCurrent(context) != CUDA_SUCCESS) return 4;
+  if (mebibytes != 0 && cuda.cuMemAlloc_v2(&address, mebibytes << 20) != CUDA_SUCCESS) return 5;
+  wait_for_end_of_input();
+  return 0;
+}
+
+int describe() {
+  const driver::Table cuda = load_cuda();
+  int count = 0;
+  if (cuda.cuInit(0) != CUDA_SUCCESS || cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS) return 2;
+  for (int i = 0; i < count; ++i) {
+    std::array<char, 256> name{};
+    std::array<char, 64> pci{};
+    flyt::nvml::Gpu gpu;
+    CUuuid uuid{};
+    std::size_t bytes = 0;
+    int major = 0;
+    int minor = 0;
+    cuda.cuDeviceGetName(name.data(), 256, i);
+    cuda.cuDeviceGetPCIBusId(pci.data(), 64, i);
+    cuda.cuDeviceGetUuid_v2(&uuid, i);
+    std::memcpy(gpu.uuid.data(), &uuid, sizeof uuid);
+    cuda.cuDeviceTotalMem_v2(&bytes, i);
+    cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, i);
+    cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, i);
+    const std::string line =
+        describe_line(name.data(), flyt::nvml::uuid_text(gpu), pci.data(), bytes, major, minor);
+    std::puts(line.c_str());
+  }
+  std::puts("end");
+  return 0;
+}
+
+int monitor() {
+  if (nvml().nvmlInit_v2() != NVML_SUCCESS) return 2;
+  wait_for_end_of_input();
+  return 0;
+}
+
+}  // namespace
+
+std::string describe_line(const std::string& name, const std::string& uuid, const std::string& pci,
+                          std::uint64_t bytes, int major, int minor) {
+  return name + "|" + uuid + "|" + pci + "|" + std::to_string(bytes) + "|" + std::to_string(major) +
+         "." + std::to_string(minor);
+}
+
+int run_client(const std::string& job, std::uint64_t number) {
+  if (job == "allocate") return allocate(number);
+  if (job == "describe") return describe();
+  return job == "monitor" ? monitor() : 1;
+}
+
+}  // namespace flyt::tests

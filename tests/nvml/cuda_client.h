@@ -1,0 +1,18 @@
+// A CUDA program beside the one that asks NVML: this program again, as --client JOB NUMBER.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace flyt::tests {
+
+// "allocate": takes NUMBER MiB of GPU 1, says "ready", and keeps them until its input ends.
+// "describe": prints what CUDA says of each GPU, a line each, and ends.
+// "monitor": asks NVML alone, says "ready", and waits likewise.
+int run_client(const std::string& job, std::uint64_t number);
+
+// One line of "describe".
+std::string describe_line(const std::string& name, const std::string& uuid, const std::string& pci,
+                          std::uint64_t bytes, int major, int minor);
+
+}  // namespace flyt::tests
