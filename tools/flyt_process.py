@@ -41,6 +41,9 @@ class Server:
         self.log_path = log or os.path.join(self._folder.name, 'server.log')
         self._command = [os.path.join(self.prefix, 'bin', 'flyt-server'), '--listen', self.url,
                          '--driver', driver, *arguments]
+        # What a test or demo leaves behind goes with it.
+        if '--module-cache' not in arguments:
+            self._command += ['--module-cache', os.path.join(self._folder.name, 'modules')]
         self._process = None
 
     def __enter__(self):

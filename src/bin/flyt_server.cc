@@ -49,6 +49,15 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 64));
   app.add_option("--max-sessions", options.sessions_max, "Clients served at once")
       ->check(CLI::Range(1, 100000));
+  std::string store = "auto";
+  app.add_option("--module-cache", store,
+                 "Where code that clients sent is kept: auto (the user's cache folder), off, or a"
+                 " folder")
+      ->type_name("auto|off|DIR");
+  app.add_option("--module-cache-bytes", options.session.code_store.bytes_max,
+                 "How much of it, for each user or address that clients come from")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("BYTES[K|M|G]");
   app.add_option("--drain-seconds", options.drain_seconds,
                  "How long sessions may go on after SIGTERM")
       ->check(CLI::Range(0, 86400));
@@ -58,6 +67,8 @@ int main(int argc, char** argv) {
                  "A descriptor that gets \"ready\" once clients can connect")
       ->type_name("FD");
   CLI11_PARSE(app, argc, argv);
+  if (store == "auto") store = flyt::server::default_store_folder();
+  if (store != "off") options.session.code_store.folder = store;
   options.session.log_level = flyt::log_level_of(level, flyt::LogLevel::kInfo);
 
   flyt::server::Supervisor supervisor(std::move(options));

@@ -25,6 +25,12 @@ namespace flyt::client {
 
 struct ContextState;
 
+// How code travels, as the URL has it.
+struct CodeSending {
+  bool named = false;   // By its hash first: the server may have it already.
+  bool packed = false;  // Compressed wherever that makes it smaller; else on slow links only.
+};
+
 // Where one parameter lies in the packed parameters of a kernel.
 struct Parameter {
   std::uint32_t offset = 0;
@@ -193,6 +199,9 @@ struct CodeState {
   AnswerCache<TensorMapBytes> tensor_maps;
   // Handles of uploads are used once and never looked up.
   std::atomic<std::uint32_t> uploads{0};
+  // How code travels: set when the session opens; names_code ends when the server keeps none.
+  CodeSending sending;
+  std::atomic<bool> names_code{false};
   std::mutex mutex;
   // What programs ask about failures.
   cuda::CoreDumpSettings core_dumps;

@@ -7,10 +7,12 @@
 #include <algorithm>
 
 #include "base/fd.h"
+#include "base/sha256.h"
 #include "client/call.h"
 #include "client/code_state.h"
 #include "client/hooks_link.h"
 #include "commands/module.h"
+#include "cuda/code_packing.h"
 #include "cuda/fatbin.h"
 #include "cuda/image.h"
 
@@ -18,6 +20,11 @@ namespace flyt::client {
 namespace {
 
 constexpr std::size_t kPieceBytes = 128 * kKiB;
+// Less than this costs as little to send as to name.
+constexpr std::size_t kNamedBytesMin = 512;
+constexpr std::size_t kPackedBytesMin = 16 * kKiB;
+// A link is slow if the server's "I have not got it" takes this long.
+constexpr Duration kSlowLink = std::chrono::milliseconds(2);
 
 cuda::ComputeCapability capability_of(CUdevice device) {
   const std::uint32_t number = session().devices().find(device)->capability();
@@ -62,22 +69,61 @@ CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload&
   void* cubin = nullptr;
   std::size_t size = 0;
   const CUresult linked = hooks::cuLinkComplete(scope.link(), &cubin, &size);
-  return linked == CUDA_SUCCESS ? upload(bytes_at(cubin, size), out) : linked;
+  if (linked != CUDA_SUCCESS) return linked;
+  const Bytes made = bytes_at(cubin, size);
+  out.kept.assign(made.begin(), made.end());
+  return upload(out.kept, out);
+}
+
+// In pieces, each of which waits for credits only.
+CUresult send_pieces(std::uint64_t handle, Bytes data) {
+  std::size_t offset = 0;
+  do {
+    const Bytes piece = data.subspan(offset, std::min(kPieceBytes, data.size() - offset));
+    const commands::Upload command{
+        .upload = handle, .total = data.size(), .offset = offset, .data = piece};
+    if (const CUresult lost = post(command); lost != CUDA_SUCCESS) return lost;
+    offset += piece.size();
+  } while (offset < data.size());
+  return CUDA_SUCCESS;
+}
+
+// The bytes, packed if that is wished and makes them smaller.
+CUresult send_code(const Upload& upload, bool packed_wished) {
+  if (!packed_wished || upload.data.size() < kPackedBytesMin) {
+    return send_pieces(upload.handle, upload.data);
+  }
+  const std::vector<std::byte> packed = cuda::pack_code(upload.data);
+  if (packed.empty()) return send_pieces(upload.handle, upload.data);
+  Digest digest;
+  if (upload.named) digest = sha256(upload.data);
+  const commands::DescribeUpload described{.upload = upload.handle,
+                                           .total = upload.data.size(),
+                                           .packed = packed.size(),
+                                           .digest = upload.named ? Bytes(digest) : Bytes()};
+  if (const CUresult lost = post(described); lost != CUDA_SUCCESS) return lost;
+  return send_pieces(upload.handle, packed);
 }
 
 }  // namespace
 
 CUresult upload(Bytes data, Upload& out) {
-  out.handle = session().code().next_upload();
-  std::size_t offset = 0;
-  do {
-    const Bytes piece = data.subspan(offset, std::min(kPieceBytes, data.size() - offset));
-    const commands::Upload command{
-        .upload = out.handle, .total = data.size(), .offset = offset, .data = piece};
-    if (const CUresult lost = post(command); lost != CUDA_SUCCESS) return lost;
-    offset += piece.size();
-  } while (offset < data.size());
-  return CUDA_SUCCESS;
+  CodeState& code = session().code();
+  out.handle = code.next_upload();
+  out.data = data;
+  out.named = code.names_code.load(std::memory_order_relaxed) && data.size() >= kNamedBytesMin;
+  if (!out.named) return send_code(out, code.sending.packed);
+  const Digest digest = sha256(data);
+  return post(commands::DescribeUpload{
+      .upload = out.handle, .total = data.size(), .packed = 0, .digest = digest});
+}
+
+CUresult send_named(Upload& upload, CUresult answer, Duration waited) {
+  // A server that asks for what it was sent is beyond help.
+  if (!upload.named) return CUDA_ERROR_UNKNOWN;
+  CodeState& code = session().code();
+  if (static_cast<std::uint32_t>(answer) == wire::kResultNoStore) code.names_code.store(false);
+  return send_code(upload, code.sending.packed || waited >= kSlowLink);
 }
 
 CUresult upload_image(const void* image, CUdevice device, Upload& out) {
@@ -92,8 +138,8 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
     session().log().info("fat binary not understood", {{"why", fatbin.error().message}});
     return CUDA_ERROR_INVALID_IMAGE;
   }
-  const std::vector<std::byte> reduced = cuda::reduced_fatbin(*fatbin, capability_of(device));
-  if (!reduced.empty()) return upload(reduced, out);
+  out.kept = cuda::reduced_fatbin(*fatbin, capability_of(device));
+  if (!out.kept.empty()) return upload(out.kept, out);
   return found->linked.empty() ? CUDA_ERROR_NO_BINARY_FOR_GPU
                                : upload_linked(found->linked, device, out);
 }

@@ -6,17 +6,44 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "client/call.h"
 #include "cuda/types.h"
+#include "wire/code.h"
 
 namespace flyt::client {
 
 // Data on its way: the command that uses it names `handle`.
 struct Upload {
   std::uint64_t handle = 0;
+  Bytes data;                   // What it is; the caller keeps it until the command was answered.
+  std::vector<std::byte> kept;  // Its bytes where nobody else keeps them.
+  bool named = false;           // Only its hash was sent.
 };
 
-// Posts `data` in pieces. CUDA_ERROR_DEVICE_UNAVAILABLE when the server is lost.
+// Posts `data`: in pieces, or its hash where the server may have it. CUDA_ERROR_DEVICE_UNAVAILABLE
+// when the server is lost.
 CUresult upload(Bytes data, Upload& out);
+
+// The server does not have what was named, and has said so after `waited`: posts it in pieces.
+CUresult send_named(Upload& upload, CUresult answer, Duration waited);
+
+inline bool wants_code(CUresult answer) {
+  const auto code = static_cast<std::uint32_t>(answer);
+  return code == wire::kResultSendCode || code == wire::kResultNoStore;
+}
+
+// As ask(), for a command that uses an upload, which is sent now if it has to be.
+template <class Command>
+CUresult ask_with(Upload& upload, const Command& command, typename Command::Reply& reply,
+                  rpc::Reply& answer) {
+  const Instant start = system_clock().now();
+  const CUresult first = ask(command, reply, answer);
+  if (!wants_code(first)) return first;
+  const CUresult sent = send_named(upload, first, system_clock().now() - start);
+  if (sent != CUDA_SUCCESS) return sent;
+  const CUresult second = ask(command, reply, answer);
+  return wants_code(second) ? CUDA_ERROR_UNKNOWN : second;
+}
 
 // Finds out what image a module call points at and sends of it what the device can use.
 // CUDA_ERROR_INVALID_IMAGE, or CUDA_ERROR_NO_BINARY_FOR_GPU where a fat binary has nothing for it.

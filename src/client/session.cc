@@ -6,6 +6,7 @@
 
 #include "client/code_state.h"
 #include "client/memory_state.h"
+#include "commands/module.h"
 #include "commands/ops.h"
 #include "transport/transport.h"
 
@@ -24,6 +25,21 @@ wire::ClientHello hello(bool shared_memory) {
   hello.windows = reserve_windows();
   hello.shared_memory = shared_memory;
   return hello;
+}
+
+// Hashing code costs as much as sending it within a machine, and much less than a network.
+CodeSending sending_of(const transport::Url& url) {
+  switch (url.code) {
+    case transport::CodeOption::kAuto:
+      return {.named = url.kind == transport::Kind::kTcp};
+    case transport::CodeOption::kSend:
+      return {};
+    case transport::CodeOption::kStore:
+      return {.named = true};
+    case transport::CodeOption::kPack:
+      return {.named = true, .packed = true};
+  }
+  return {};
 }
 
 }  // namespace
@@ -100,10 +116,12 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   if (!url) return std::move(url).error();
   auto connection = transport::connect(*url, deadline);
   if (!connection) return std::move(connection).error();
-  std::unique_ptr<Session> session(new Session(options));
+  SessionOptions own = options;
+  own.code = sending_of(*url);
+  std::unique_ptr<Session> session(new Session(own));
   const bool share =
       url->kind != transport::Kind::kTcp && !url->socket_only && url->delay.count() == 0;
-  Status status = session->start(std::move(connection).value(), share, options, deadline);
+  Status status = session->start(std::move(connection).value(), share, own, deadline);
   if (!status) return std::move(status).error();
   if (url->kind == transport::Kind::kShm && !session->channel().welcome().shared_memory) {
     return Error{ErrorCode::kUnsupported, "the server offers no shared memory"};
@@ -131,6 +149,11 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
   devices_ = std::move(devices).value();
   contexts_ = std::make_unique<Contexts>(static_cast<std::size_t>(devices_.count()));
   code_ = std::make_unique<CodeState>();
+  // A server of before does not know the command.
+  if (channel_->welcome().highest_op >= commands::DescribeUpload::kOp) {
+    code_->sending = options.code;
+    code_->names_code.store(options.code.named);
+  }
   memory_ = std::make_unique<MemoryState>(*this);
   mirror_ = &memory_->mirror();
   pushes_->set_memory(memory_.get());

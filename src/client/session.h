@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "client/code_state.h"
 #include "client/context.h"
 #include "client/device_cache.h"
 #include "client/exchange.h"
@@ -21,12 +22,12 @@
 namespace flyt::client {
 
 class MemoryState;  // Memory, streams, events, pools, host functions: client/memory_state.h.
-struct CodeState;   // Modules, libraries, functions, kernels, links: client/code_state.h.
 
 struct SessionOptions {
   std::string url;             // As FLYT_SERVER.
   Duration connect_timeout{};  // Covers connecting and the hello.
   LogLevel log_level = LogLevel::kWarn;
+  CodeSending code;  // open() of a URL sets it as the URL says.
   rpc::ChannelOptions channel;
 };
 

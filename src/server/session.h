@@ -31,6 +31,7 @@ namespace flyt::server {
 
 class MemorySubjects;    // Arena, streams, deliveries, ...: server/memory_subjects.h.
 class PinnedBufferPool;  // What the endpoint receives into: server/pinned_memory.h.
+class CodeStore;         // Code on disk: server/code_store.h.
 class CodeSubjects;      // Uploads, modules, links: server/code_subjects.h.
 class ContextSubjects;   // Contexts and what hangs on them: server/context_subjects.h.
 
@@ -43,6 +44,7 @@ struct SessionParts {
   const Log& log;
   const Clock& clock = system_clock();
   std::vector<wire::Window> windows = {};  // Those told in the welcome.
+  CodeStore* code_store = nullptr;         // Null where code is not kept.
   PinnedBufferPool* received = nullptr;    // The endpoint's pool, if it is of this kind.
 };
 
@@ -70,6 +72,7 @@ class Session final : public rpc::CommandHandler {
   const Log& log() const { return parts_.log; }
   const Clock& clock() const { return parts_.clock; }
   const std::vector<wire::Window>& windows() const { return parts_.windows; }
+  CodeStore* code_store() const { return parts_.code_store; }
   PinnedBufferPool* received() const { return parts_.received; }
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }

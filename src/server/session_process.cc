@@ -112,6 +112,16 @@ Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
   return greeted;
 }
 
+// Null where nothing is kept: not asked for, a peer without an identity, or no place.
+std::unique_ptr<CodeStore> open_store(const CodeStoreOptions& options, const std::string& tenant,
+                                      const Log& log) {
+  if (options.folder.empty() || tenant.empty()) return nullptr;
+  auto store = CodeStore::open(options, tenant, log);
+  if (store) return std::move(*store);
+  log.warn("code is not kept", {{"why", store.error().message}});
+  return nullptr;
+}
+
 // One line when a session ends, whoever ended it. Fields after `reason` are none: it is free text.
 class EndLine {
  public:
@@ -172,6 +182,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   const Log log("server", options.log_level);
   std::string peer = connection->peer();
   const std::string machine = transport::machine_of(*connection);
+  const std::string tenant = transport::identity_of_peer(connection->fd());
   auto greeted = greet(connection, hello, share, driver);
   if (!greeted) {
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
@@ -188,10 +199,12 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   own_usage().publish(hello.process_id, machine);
   PinnedBufferPool pool(driver.driver.table);
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, pool);
+  const std::unique_ptr<CodeStore> store = open_store(options.code_store, tenant, log);
   Session session({.endpoint = endpoint,
                    .driver = driver.driver.table,
                    .log = log,
                    .windows = greeted->windows,
+                   .code_store = store.get(),
                    .received = &pool});
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "driver/load.h"
+#include "server/code_store.h"
 #include "server/nvml/fleet.h"
 #include "server/usage_board.h"
 #include "transport/transport.h"
@@ -22,6 +23,7 @@ struct SessionOptions {
   std::shared_ptr<const nvml::Fleet> fleet;  // What the driver told at the server's start.
   std::shared_ptr<UsageBoard> board;         // May be null: then nobody is told.
   std::size_t slot = UsageBoard::kNoSlot;    // This session's place on it.
+  CodeStoreOptions code_store;
 };
 
 // A driver that has been loaded and initialised in this process.

@@ -24,10 +24,11 @@ TEST_F(UploadsTest, PiecesBecomeOneWithAZeroByteBehind) {
   ASSERT_TRUE(uploads_.add_piece(upload(1), 8, 0, kPiece));
   ASSERT_TRUE(uploads_.add_piece(upload(1), 8, 4, kPiece));
   const auto taken = uploads_.take(upload(1));
-  ASSERT_TRUE(taken);
-  ASSERT_EQ(taken->size(), 9U);
-  EXPECT_EQ((*taken)[7], std::byte{4});
-  EXPECT_EQ((*taken)[8], std::byte{0});
+  ASSERT_TRUE(taken && taken->complete);
+  ASSERT_EQ(taken->bytes.size(), 9U);
+  EXPECT_EQ(taken->bytes[7], std::byte{4});
+  EXPECT_EQ(taken->bytes[8], std::byte{0});
+  EXPECT_FALSE(taken->facts.digest);
   EXPECT_FALSE(uploads_.take(upload(1)));
 }
 
@@ -41,6 +42,8 @@ TEST_F(UploadsTest, RefusesGapsRepetitionsAndAnotherTotal) {
 
 TEST_F(UploadsTest, AnIncompleteOneIsNothing) {
   ASSERT_TRUE(uploads_.add_piece(upload(1), 8, 0, kPiece));
+  const auto taken = uploads_.take(upload(1));
+  EXPECT_TRUE(taken && !taken->complete);
   EXPECT_FALSE(uploads_.take(upload(1)));
 }
 
@@ -49,7 +52,7 @@ TEST_F(UploadsTest, RefusesMoreBytesThanTheLimits) {
   EXPECT_TRUE(uploads_.add_piece(upload(1), Uploads::kBytesMax, 0, kPiece));
   EXPECT_TRUE(uploads_.add_piece(upload(2), Uploads::kBytesMax, 0, kPiece));
   EXPECT_FALSE(uploads_.add_piece(upload(3), 4, 0, kPiece));
-  EXPECT_FALSE(uploads_.take(upload(1)));
+  EXPECT_TRUE(uploads_.take(upload(1)));
   EXPECT_TRUE(uploads_.add_piece(upload(3), 4, 0, kPiece));
 }
 
@@ -60,6 +63,52 @@ TEST_F(UploadsTest, RefusesMoreUploadsThanTheLimitEvenEmptyOnes) {
   EXPECT_FALSE(uploads_.add_piece(upload(Uploads::kCountMax + 1), 0, 0, {}));
   EXPECT_TRUE(uploads_.take(upload(1)));
   EXPECT_TRUE(uploads_.add_piece(upload(Uploads::kCountMax + 1), 0, 0, {}));
+}
+
+TEST_F(UploadsTest, OneThatWasOnlyNamedWaitsForItsPieces) {
+  const Digest digest = sha256(kPiece);
+  ASSERT_TRUE(uploads_.describe(upload(1), {.total = 4, .digest = digest}));
+  const auto named = uploads_.unsent(upload(1));
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->total, 4U);
+  EXPECT_EQ(named->digest, digest);
+  EXPECT_TRUE(uploads_.unsent(upload(1)));
+  ASSERT_TRUE(uploads_.add_piece(upload(1), 4, 0, kPiece));
+  EXPECT_FALSE(uploads_.unsent(upload(1)));
+  const auto taken = uploads_.take(upload(1));
+  ASSERT_TRUE(taken && taken->complete);
+  EXPECT_EQ(taken->facts.digest, digest);
+}
+
+TEST_F(UploadsTest, PackedPiecesAreAsManyAsWasSaid) {
+  ASSERT_TRUE(uploads_.describe(upload(1), {.total = 100, .packed = 4}));
+  EXPECT_FALSE(uploads_.add_piece(upload(1), 100, 0, kPiece));
+  ASSERT_TRUE(uploads_.add_piece(upload(1), 4, 0, kPiece));
+  const auto taken = uploads_.take(upload(1));
+  ASSERT_TRUE(taken && taken->complete);
+  EXPECT_EQ(taken->facts.total, 100U);
+}
+
+TEST_F(UploadsTest, RefusesADescriptionThatContradictsOrComesTooLate) {
+  const Digest digest = sha256(kPiece);
+  EXPECT_FALSE(uploads_.describe(7, {.total = 4}));
+  EXPECT_FALSE(uploads_.describe(upload(1), {.total = 4, .packed = 5}));
+  EXPECT_FALSE(uploads_.describe(upload(1), {.total = Uploads::kBytesMax + 1}));
+  ASSERT_TRUE(uploads_.describe(upload(1), {.total = 8, .digest = digest}));
+  EXPECT_FALSE(uploads_.describe(upload(1), {.total = 9, .digest = digest}));
+  EXPECT_FALSE(uploads_.describe(upload(1), {.total = 8}));
+  ASSERT_TRUE(uploads_.describe(upload(1), {.total = 8, .packed = 8, .digest = digest}));
+  ASSERT_TRUE(uploads_.add_piece(upload(1), 8, 0, kPiece));
+  EXPECT_FALSE(uploads_.describe(upload(1), {.total = 8, .digest = digest}));
+}
+
+TEST_F(UploadsTest, DescriptionsCountAgainstTheLimits) {
+  ASSERT_TRUE(uploads_.describe(upload(1), {.total = Uploads::kBytesMax}));
+  ASSERT_TRUE(uploads_.describe(upload(2), {.total = Uploads::kBytesMax}));
+  EXPECT_FALSE(uploads_.describe(upload(3), {.total = 4}));
+  EXPECT_FALSE(uploads_.add_piece(upload(3), 4, 0, kPiece));
+  EXPECT_TRUE(uploads_.take(upload(2)));
+  EXPECT_TRUE(uploads_.describe(upload(3), {.total = 4}));
 }
 
 }  // namespace

@@ -133,5 +133,20 @@ TEST(Listener, StopsWaitingAtTheDeadlineWhenWokenAndWhenShutDown) {
   EXPECT_EQ((*listener)->accept(kNever, nullptr).error().code, ErrorCode::kLost);
 }
 
+TEST(PeerIdentity, IsTheUserOrTheAddress) {
+  for (const auto& [url, identity] :
+       {std::pair{Url{Kind::kUnix, "@flyt-identity-" + std::to_string(::getpid()), {}, 0},
+                  "unix-" + std::to_string(::getuid())},
+        std::pair{Url{Kind::kTcp, {}, "127.0.0.1", 0}, std::string("tcp-127.0.0.1")}}) {
+    Result<std::unique_ptr<Listener>> listener = listen(url);
+    ASSERT_TRUE(listener.ok());
+    Result<std::unique_ptr<Connection>> client = connect((*listener)->url(), kNever);
+    Result<std::unique_ptr<Connection>> server = (*listener)->accept(kNever, nullptr);
+    ASSERT_TRUE(client.ok() && server.ok());
+    EXPECT_EQ(identity_of_peer((*server)->fd()), identity);
+  }
+  EXPECT_EQ(identity_of_peer(-1), "");
+}
+
 }  // namespace
 }  // namespace flyt::transport

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -56,6 +57,35 @@ std::string describe_tcp(int fd) {
 
 std::string describe_peer(int fd) {
   return family_of(fd) == AF_UNIX ? describe_unix(fd) : describe_tcp(fd);
+}
+
+std::string identity_of_peer(int fd) {
+  if (fd < 0) return {};
+  if (family_of(fd) == AF_UNIX) {
+    ucred credentials{};
+    socklen_t size = sizeof credentials;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {};
+    return "unix-" + std::to_string(credentials.uid);
+  }
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  if (address.ss_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+    ::inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+  } else if (address.ss_family == AF_INET6) {
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr;
+    // IPv4 through a socket of IPv6 is the same peer.
+    if (IN6_IS_ADDR_V4MAPPED(&v6)) {
+      ::inet_ntop(AF_INET, &v6.s6_addr[12], text, sizeof text);
+    } else {
+      ::inet_ntop(AF_INET6, &v6, text, sizeof text);
+    }
+  }
+  std::string name(text);
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name.empty() ? name : "tcp-" + name;
 }
 
 void set_blocking(int fd, bool blocking) {

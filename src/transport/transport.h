@@ -124,6 +124,11 @@ Result<std::unique_ptr<Connection>> adopt(Fd socket);
 using ConnectionPair = std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>>;
 Result<ConnectionPair> connection_pair();
 
+// Who is at the other end, as far as the system vouches for it: "unix-1000" for a user of this
+// machine, "tcp-10.0.0.7" for an address; empty if it does not. Lower-case letters, digits, '-',
+// '.' and '_' only.
+std::string identity_of_peer(int fd);
+
 // Hands an open socket to the process at the other end of `channel`, a Unix socket, with up to
 // 64 bytes of text for it.
 Status send_fd(int channel, int fd, std::string_view text);

@@ -83,33 +83,53 @@ Status parse_delay(std::string_view text, std::string_view value, Duration& out)
   return bad(text, "delay is a whole number of us, ms or s, at most 10s, such as delay=1ms");
 }
 
+constexpr std::string_view kCodeOptions[] = {"auto", "send", "store", "pack"};
+
+Status parse_code(std::string_view text, std::string_view value, CodeOption& out) {
+  for (std::size_t i = 0; i < std::size(kCodeOptions); ++i) {
+    if (kCodeOptions[i] != value) continue;
+    out = static_cast<CodeOption>(i);
+    return {};
+  }
+  return bad(text, "code is auto, send, store or pack");
+}
+
 // What stands behind '?': name=value, separated by '&'.
 Status parse_options(std::string_view text, std::string_view rest, Url& url) {
   while (!rest.empty()) {
     const std::string_view option = rest.substr(0, rest.find('&'));
     rest.remove_prefix(std::min(rest.size(), option.size() + 1));
+    const std::string_view name = option.substr(0, option.find('='));
+    const std::string_view value = option.substr(std::min(option.size(), name.size() + 1));
+    Status read;
     if (option == "shm=off" && url.kind == Kind::kUnix) {
       url.socket_only = true;
-      continue;
+    } else if (name == "delay" && url.kind != Kind::kShm) {
+      read = parse_delay(text, value, url.delay);
+    } else if (name == "code") {
+      read = parse_code(text, value, url.code);
+    } else {
+      return bad(text, "unknown option; there are delay=1ms, code=auto, and for unix shm=off");
     }
-    constexpr std::string_view kDelay = "delay=";
-    if (!option.starts_with(kDelay) || url.kind == Kind::kShm) {
-      return bad(text, "unknown option; there is delay=1ms, and for unix shm=off");
-    }
-    Status read = parse_delay(text, option.substr(kDelay.size()), url.delay);
     if (!read) return read;
   }
   return {};
 }
 
 std::string options_text(const Url& url) {
-  std::string text = url.socket_only ? "?shm=off" : "";
+  std::string text;
+  const auto add = [&text](const std::string& option) {
+    text += (text.empty() ? "?" : "&") + option;
+  };
+  if (url.socket_only) add("shm=off");
   for (const Unit& unit : kUnits) {
     const std::int64_t count = url.delay.count() / unit.ns;
     if (count == 0 || count * unit.ns != url.delay.count()) continue;
-    text += std::string(text.empty() ? "?" : "&") + "delay=" + std::to_string(count) +
-            std::string(unit.name);
+    add("delay=" + std::to_string(count) + std::string(unit.name));
     break;
+  }
+  if (url.code != CodeOption::kAuto) {
+    add("code=" + std::string(kCodeOptions[static_cast<std::size_t>(url.code)]));
   }
   return text;
 }

@@ -16,6 +16,9 @@ enum class Kind : std::uint8_t { kUnix, kTcp, kShm };
 
 std::string_view to_string(Kind kind);
 
+// How a client's code travels (docs/flyt-run.md).
+enum class CodeOption : std::uint8_t { kAuto, kSend, kStore, kPack };
+
 struct Url {
   Kind kind = Kind::kUnix;
   std::string path;          // unix, shm: an absolute path, or '@' and an abstract name.
@@ -23,6 +26,7 @@ struct Url {
   std::uint16_t port = 0;    // tcp: 0 only makes sense for listening.
   Duration delay{0};         // Connecting only: how much later everything arrives (delayed.h).
   bool socket_only = false;  // unix: shm=off, the session stays on its socket.
+  CodeOption code = CodeOption::kAuto;  // Connecting only.
   friend bool operator==(const Url&, const Url&) = default;
 };
 

@@ -6,9 +6,10 @@ namespace flyt::transport {
 namespace {
 
 TEST(Url, ReadsEveryFormAndWritesItBack) {
-  for (const char* text : {"unix:///run/flyt.sock", "unix:///@flyt", "tcp://10.0.0.7:9000",
-                           "tcp://gpu-host.example:0", "tcp://[::1]:65535", "tcp://h:1?delay=1ms",
-                           "unix:///run/x?delay=250us", "unix:///@flyt?delay=10s"}) {
+  for (const char* text :
+       {"unix:///run/flyt.sock", "unix:///@flyt", "tcp://10.0.0.7:9000", "tcp://gpu-host.example:0",
+        "tcp://[::1]:65535", "tcp://h:1?delay=1ms", "unix:///run/x?delay=250us",
+        "unix:///@flyt?delay=10s", "tcp://h:1?delay=1ms&code=pack", "unix:///run/x?code=store"}) {
     const Result<Url> url = parse_url(text);
     ASSERT_TRUE(url.ok()) << url.error().message;
     EXPECT_EQ(to_string(*url), text);
@@ -38,6 +39,7 @@ TEST(Url, SaysWhatIsWrongAndWhatWouldBeRight) {
                                   std::pair{"tcp://a/b:80", "no host has"},
                                   std::pair{"tcp://h:1?lag=1ms", "unknown option"},
                                   std::pair{"tcp://h:1?delay=", "delay is"},
+                                  std::pair{"tcp://h:1?code=fast", "code is"},
                                   std::pair{"tcp://h:1?delay=1", "delay is"},
                                   std::pair{"tcp://h:1?delay=11s", "delay is"},
                                   std::pair{"tcp://h:1?delay=-1ms", "delay is"},

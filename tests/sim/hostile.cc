@@ -12,10 +12,11 @@ std::unique_ptr<tests::ServerProcess>& shared() {
 
 }  // namespace
 
-void HostileTest::SetUpTestSuite() {
+void HostileTest::start_server(const std::vector<std::string>& arguments) {
   shared() = std::make_unique<tests::ServerProcess>();
   tests::ServerOptions options;
   options.program = tests::server_program();
+  options.arguments = arguments;
   const auto started = shared()->start(options);
   ASSERT_TRUE(started.ok()) << started.error().message;
 }

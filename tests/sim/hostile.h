@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/sim/peer.h"
 #include "tests/support/server_process.h"
@@ -14,12 +15,13 @@ namespace flyt::sim {
 
 class HostileTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite();
+  static void SetUpTestSuite() { start_server({}); }
   static void TearDownTestSuite();
   void SetUp() override;
   // The server lives, nobody is a zombie, the innocent session answers.
   void TearDown() override;
 
+  static void start_server(const std::vector<std::string>& arguments);
   // One for all tests of the program: starting costs more than an attack.
   static tests::ServerProcess& server();
   Peer attacker();

@@ -102,6 +102,10 @@ Status ServerProcess::start(const ServerOptions& options) {
   std::vector<std::string> words = {options.program, "--listen", listen, "--driver",
                                     options.driver};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  // Nothing is left behind, and no test depends on what another one has sent.
+  if (std::find(words.begin(), words.end(), "--module-cache") == words.end()) {
+    words.insert(words.end(), {"--module-cache", "off"});
+  }
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -42,7 +42,7 @@ CUresult load(CUlibrary* out, const void* image, JitOptions& jit) {
                                       .values = wire::List<std::uint64_t>(jit.values())};
   commands::LoadLibrary::Reply reply;
   rpc::Reply answer;
-  const CUresult result = ask(command, reply, answer);
+  const CUresult result = ask_with(upload, command, reply, answer);
   jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
   if (result != CUDA_SUCCESS) {
     code.libraries.discard(made.handle);

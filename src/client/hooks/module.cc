@@ -33,7 +33,7 @@ CUresult load(CUmodule* out, const void* image, JitOptions& jit) {
                                      .values = wire::List<std::uint64_t>(jit.values())};
   commands::LoadModule::Reply reply;
   rpc::Reply answer;
-  const CUresult result = ask(command, reply, answer);
+  const CUresult result = ask_with(upload, command, reply, answer);
   jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
   if (result != CUDA_SUCCESS) {
     code.modules.discard(made.handle);

@@ -6,6 +6,7 @@
 
 #include "cuda/image.h"
 #include "server/code_subjects.h"
+#include "server/code_taking.h"
 #include "server/function_facts.h"
 #include "server/session.h"
 
@@ -58,17 +59,19 @@ void collect_kernel_attributes(const driver::Table& driver, CUkernel kernel, CUd
 void load_library(Request request, const commands::LoadLibrary& command) {
   commands::LoadLibrary::Reply reply;
   CodeSubjects& code = request.session().code();
-  auto image = code.uploads().take(command.upload);
+  std::vector<std::byte> image;
+  const CUresult none = take_code(request, command.upload, image);
+  if (none != CUDA_SUCCESS) return request.reply(none, reply);
   JitArguments jit;
-  if (!image || !jit.take(command.options, command.values)) {
+  if (!jit.take(command.options, command.values)) {
     return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
   }
-  const Bytes bytes = Bytes(*image).first(image->size() - 1);
+  const Bytes bytes = Bytes(image).first(image.size() - 1);
   if (!cuda::image_of(bytes)) return request.reply(CUDA_ERROR_INVALID_IMAGE, reply);
   code.note_code(bytes);
   CUlibrary native = nullptr;
   const CUresult result = request.driver().cuLibraryLoadData(
-      &native, image->data(), jit.options(), jit.values(), jit.count(), nullptr, nullptr, 0);
+      &native, image.data(), jit.options(), jit.values(), jit.count(), nullptr, nullptr, 0);
   if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kLibrary, command.library, native,
                                                of_library(command.library, 0))) {
     return;

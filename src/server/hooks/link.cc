@@ -5,6 +5,7 @@
 
 #include "cuda/image.h"
 #include "server/code_subjects.h"
+#include "server/code_taking.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -49,19 +50,21 @@ CUresult create_link(Request& request, const commands::CreateLink& command) {
 void add_link_data(Request request, const commands::AddLinkData& command) {
   commands::AddLinkData::Reply reply;
   const auto link = find(request, command.link);
-  auto data = request.session().code().uploads().take(command.upload);
+  std::vector<std::byte> data;
+  const CUresult none = take_code(request, command.upload, data);
   auto input = std::make_unique<Link::Input>();
   JitArguments& jit = input->arguments;
   if (link == nullptr) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  if (none != CUDA_SUCCESS) return request.reply(none, reply);
   const auto type = static_cast<CUjitInputType>(command.type);
-  if (!data || !jit.take(command.options, command.values) || !measured(type, *data)) {
+  if (!jit.take(command.options, command.values) || !measured(type, data)) {
     return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
   }
   const Lock lock(link->mutex);
-  if (!link->count_input(data->size() + sizeof *input + jit.log_bytes())) {
+  if (!link->count_input(data.size() + sizeof *input + jit.log_bytes())) {
     return request.reply(CUDA_ERROR_OUT_OF_MEMORY, reply);
   }
-  input->data = std::move(*data);
+  input->data = std::move(data);
   std::vector<std::byte>& kept = input->data;
   request.session().code().note_code(kept);
   link->cubin = {};

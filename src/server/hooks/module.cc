@@ -1,13 +1,16 @@
 // Modules: code loaded into one context.
 #include "server/hooks_module.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "cuda/image.h"
 #include "server/code_subjects.h"
+#include "server/code_taking.h"
 #include "server/function_facts.h"
 #include "server/session.h"
+#include "wire/code.h"
 
 namespace flyt::server::hooks {
 namespace {
@@ -30,6 +33,19 @@ CUresult upload(Request& request, const commands::Upload& command) {
   return CUDA_SUCCESS;
 }
 
+CUresult describe_upload(Request& request, const commands::DescribeUpload& command) {
+  UploadFacts facts{.total = command.total, .packed = command.packed};
+  const bool hashed = command.digest.size() == wire::kCodeHashBytes;
+  if (hashed) {
+    std::copy(command.digest.begin(), command.digest.end(), facts.digest.emplace().begin());
+  }
+  if ((!hashed && !command.digest.empty()) ||
+      !request.session().code().uploads().describe(command.upload, facts)) {
+    request.session().end("an upload described wrongly, or beyond its limits");
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult drop_upload(Request& request, const commands::DropUpload& command) {
   request.session().code().uploads().take(command.upload);
   return CUDA_SUCCESS;
@@ -38,16 +54,18 @@ CUresult drop_upload(Request& request, const commands::DropUpload& command) {
 void load_module(Request request, const commands::LoadModule& command) {
   commands::LoadModule::Reply reply;
   CodeSubjects& code = request.session().code();
-  auto image = code.uploads().take(command.upload);
+  std::vector<std::byte> image;
+  const CUresult none = take_code(request, command.upload, image);
+  if (none != CUDA_SUCCESS) return request.reply(none, reply);
   JitArguments jit;
-  if (!image || !jit.take(command.options, command.values)) {
+  if (!jit.take(command.options, command.values)) {
     return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
   }
-  const Bytes bytes = Bytes(*image).first(image->size() - 1);
+  const Bytes bytes = Bytes(image).first(image.size() - 1);
   if (!cuda::image_of(bytes)) return request.reply(CUDA_ERROR_INVALID_IMAGE, reply);
   code.note_code(bytes);
   CUmodule native = nullptr;
-  const CUresult result = request.driver().cuModuleLoadDataEx(&native, image->data(), jit.count(),
+  const CUresult result = request.driver().cuModuleLoadDataEx(&native, image.data(), jit.count(),
                                                               jit.options(), jit.values());
   if (result == CUDA_SUCCESS &&
       !request.adopt(wire::HandleKind::kModule, command.module, native, in_context(request))) {

@@ -1,0 +1,74 @@
+// CodeStore: code that clients have sent, kept on disk by its hash, so that it need not be sent
+// again. Each tenant has a folder of its own and meets nothing of another's.
+//
+//   FOLDER/TENANT/HASH      the bytes as they were sent
+//   FOLDER/TENANT/.lock     held by whoever adds or removes
+//   FOLDER/TENANT/.new-*    on its way; left over ones are removed under the lock
+//
+// Nothing is synced: every entry is hashed again when it is read, and one that does not agree is
+// removed. So a crash costs at most what is then sent again.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "base/sha256.h"
+
+namespace flyt::server {
+
+struct CodeStoreOptions {
+  std::string folder;                  // Empty: no store.
+  std::uint64_t bytes_max = 4 * kGiB;  // Of each tenant.
+};
+
+// Safe from any thread, and from any number of processes.
+class CodeStore {
+ public:
+  // When there are that many tenants, the one that came longest ago makes room for a new one.
+  static constexpr std::size_t kTenantsMax = 64;
+  static constexpr std::size_t kEntriesMax = 16384;  // Of each tenant.
+  // What an entry counts at least.
+  static constexpr std::uint64_t kEntryBytesMin = 4096;
+
+  // `tenant`: lower-case letters, digits, '-', '_' and '.', not in front. Makes what is missing,
+  // with mode 0700; refuses folders that belong to somebody else or that others may write to.
+  static Result<std::unique_ptr<CodeStore>> open(const CodeStoreOptions& options,
+                                                 std::string_view tenant, const Log& log);
+
+  // The code of that hash and size with a zero byte behind it, if it is there and undamaged. The
+  // entry counts as used.
+  std::optional<std::vector<std::byte>> find(const Digest& digest, std::uint64_t size);
+
+  // Keeps code, in place of what was used longest ago; `digest` is its hash. What cannot be kept is
+  // not: the log says so once.
+  void keep(const Digest& digest, Bytes code);
+
+ private:
+  CodeStore(Fd folder, std::uint64_t bytes_max, const Log& log)
+      : folder_(std::move(folder)), bytes_max_(bytes_max), log_(log) {}
+
+  Fd lock() const;
+  bool make_room(std::uint64_t bytes) const;
+  bool write(const std::string& name, Bytes code);
+  void complain(std::string_view what, std::string_view why);
+
+  const Fd folder_;
+  const std::uint64_t bytes_max_;
+  const Log& log_;
+  std::atomic<bool> complained_{false};
+};
+
+// Where a store is if nobody says: below /var/cache for root, else in the user's cache folder.
+// Empty if there is no such place.
+std::string default_store_folder();
+
+}  // namespace flyt::server
