@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <utility>
 
 #include "base/bytes.h"
@@ -30,6 +31,22 @@ class Pages {
   explicit Pages(MutableBytes bytes) : bytes_(bytes) {}
 
   MutableBytes bytes_;
+};
+
+// Whole pages where the caller wants them, under ranges of bytes that may share their first and
+// last pages. Belongs to one owner, whose lock guards it; what is mapped stays when it ends.
+class FixedPages {
+ public:
+  // Zeroed memory under [address, address + bytes), bytes > 0; false if something else lies there.
+  bool map(std::uint64_t address, std::uint64_t bytes);
+  // What map() was given.
+  void unmap(std::uint64_t address, std::uint64_t bytes);
+
+ private:
+  bool let_go(std::uint64_t page);
+
+  // First and last pages, and how many ranges have them.
+  std::map<std::uint64_t, std::uint32_t> edges_;
 };
 
 }  // namespace flyt

@@ -11,6 +11,7 @@
 #include "client/session.h"
 #include "commands/copy.h"
 #include "commands/event.h"
+#include "commands/managed.h"
 #include "commands/memory.h"
 #include "commands/memset.h"
 #include "commands/pinned.h"
@@ -33,6 +34,7 @@ std::uint64_t pages(std::uint64_t bytes) {
 bool names_its_memory(std::uint16_t op) {
   switch (op) {
     case commands::MapHost::kOp:
+    case commands::MapManaged::kOp:
     case commands::UnmapHost::kOp:
     case commands::WriteHost::kOp:
     case commands::EventCreate::kOp:
@@ -105,6 +107,14 @@ CUresult HostMirror::begin(std::uint64_t base) {
 CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory) {
   // Known here before the server is asked: it may write as soon as it knows the range.
   if (!add(device_base, memory)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (memory.kind == MemoryKind::kManagedVariable) {
+    commands::MapManaged::Reply reply;
+    rpc::Reply answer;
+    const CUresult result = session_.ask(
+        commands::MapManaged{.address = device_base, .bytes = memory.bytes}, reply, answer);
+    if (result != CUDA_SUCCESS) remove(device_base);
+    return result;
+  }
   commands::MapHost::Reply reply;
   rpc::Reply answer;
   const CUresult result =
@@ -165,16 +175,26 @@ void HostMirror::note_candidate(const Memory& memory) {
 
 void HostMirror::look_for_pointers(Bytes data) {
   const std::uint64_t low = registered_low_.load(std::memory_order_relaxed);
-  const std::uint64_t span = registered_high_.load(std::memory_order_relaxed) - low;
-  const bool registered = registered_high_.load(std::memory_order_relaxed) != 0;
-  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= data.size(); at += sizeof(std::uint64_t)) {
+  const std::uint64_t high = registered_high_.load(std::memory_order_relaxed);
+  const std::uint64_t span = high > low ? high - low : 0;
+  const std::size_t words = data.size() / sizeof(std::uint64_t);
+  const auto word_at = [&](std::size_t index) {
     std::uint64_t word = 0;
-    std::memcpy(&word, data.data() + at, sizeof word);
-    const bool near = word - window_.base < window_.bytes || (registered && word - low < span);
-    if (!near) continue;
-    const auto memory = map_.find(word);
+    std::memcpy(&word, data.data() + index * sizeof word, sizeof word);
+    return word;
+  };
+  // Hardly ever is any near: a loop without branches finds that out fast.
+  bool any = false;
+  for (std::size_t i = 0; i < words; ++i) {
+    const std::uint64_t word = word_at(i);
+    any = any | (word - window_.base < window_.bytes) | (word - low < span);
+  }
+  for (std::size_t i = 0; any && i < words; ++i) {
+    const auto memory = map_.find(word_at(i));
     // A refusal is the kernel's to find out: it may not use the address at all.
-    if (memory && !memory->on_device() && !memory->mirrored) static_cast<void>(begin(memory->base));
+    if (memory && !memory->on_device() && !memory->mirrored) {
+      static_cast<void>(begin(memory->base));
+    }
   }
 }
 

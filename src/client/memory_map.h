@@ -22,8 +22,11 @@ enum class MemoryKind : std::uint8_t {
   kGlobal,      // A variable of a module.
   kPinned,      // cuMemHostAlloc, cuMemAllocHost
   kRegistered,  // cuMemHostRegister
+  kOpened,      // cuIpcOpenMemHandle
   kAlias,       // Where kernels find registered memory whose own address they cannot use.
-  kManaged,     // cuMemAllocManaged, and variables that are managed. Always mirrored.
+  // Managed memory is always mirrored.
+  kManaged,          // cuMemAllocManaged
+  kManagedVariable,  // A variable of a module or library.
 };
 
 constexpr bool on_device(MemoryKind kind) {
@@ -54,6 +57,9 @@ struct Memory {
   std::uint64_t device_base = 0;
 
   bool on_device() const { return client::on_device(kind); }
+  bool is_managed() const {
+    return kind == MemoryKind::kManaged || kind == MemoryKind::kManagedVariable;
+  }
   std::uint64_t end() const { return base + bytes; }
   // An address in it as kernels use it.
   std::uint64_t device_address(std::uint64_t address) const {

@@ -15,6 +15,8 @@ MemoryState::MemoryState(Session& session)
       pinned_window_(reserve_pinned_window()),
       pinned_(pinned_window_),
       mirror_(session, map_, pinned_.space(), pinned_window_),
+      managed_(session.devices().count()),
+      shared_(session, *this),
       host_calls_(session),
       transfers_(session, host_calls_) {
   for (const wire::Window& window : session.channel().welcome().windows) {
@@ -46,8 +48,12 @@ void MemoryState::on_lost() {
 
 void MemoryState::on_context_destroyed(ContextState& context) {
   for (const Memory& memory : map_.remove_owned_by(context.handle)) {
-    if (memory.mirrored) static_cast<void>(mirror_.end(memory));
+    if (memory.kind == MemoryKind::kManagedVariable) remove_managed_variable(memory);
+    if (memory.kind == MemoryKind::kOpened) shared_.on_forgotten(memory);
+    if (memory.kind == MemoryKind::kDevice) shared_.on_freed(memory.base);
     if (memory.on_device() && memory.kind != MemoryKind::kManaged) continue;
+    if (memory.mirrored) static_cast<void>(mirror_.end(memory));
+    if (memory.kind == MemoryKind::kManaged) managed_.remove(memory.base, memory.bytes);
     if (!memory.on_device()) {
       transfers_.forget_arrivals(memory.base, memory.bytes);
       if (!memory.mirrored) mirror_.drop_candidate();
@@ -64,6 +70,37 @@ void MemoryState::on_context_destroyed(ContextState& context) {
   });
   images.on_context_destroyed(context);
   transfers_.on_context_destroyed(context.handle);
+}
+
+CUresult MemoryState::add_managed_variable(std::uint64_t address, std::uint64_t bytes,
+                                           std::uint64_t owner, CUdevice device) {
+  const Lock lock(variables_mutex_);
+  if (const auto known = map_.find(address)) {
+    return known->kind == MemoryKind::kManagedVariable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!variable_pages_.map(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Memory memory;
+  memory.kind = MemoryKind::kManagedVariable;
+  memory.base = address;
+  memory.bytes = bytes;
+  memory.context = owner;
+  memory.device = device;
+  CUresult result = map_.add(memory) ? mirror_.begin(address) : CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) {
+    managed_.add(address, bytes);
+    return result;
+  }
+  static_cast<void>(map_.remove(address, MemoryKind::kManagedVariable));
+  variable_pages_.unmap(address, bytes);
+  return result;
+}
+
+void MemoryState::remove_managed_variable(const Memory& memory) {
+  const Lock lock(variables_mutex_);
+  // If the server has dropped it by itself, that is no fault.
+  static_cast<void>(mirror_.end(memory));
+  managed_.remove(memory.base, memory.bytes);
+  variable_pages_.unmap(memory.base, memory.bytes);
 }
 
 CUresult MemoryState::make_stream(ContextState& context, unsigned int flags, int priority,

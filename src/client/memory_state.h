@@ -17,7 +17,9 @@
 #include "client/images.h"
 #include "client/memory_map.h"
 #include "client/pinned_heap.h"
+#include "client/shared_memory.h"
 #include "client/transfers.h"
+#include "cuda/managed_ranges.h"
 #include "cuda/types.h"
 #include "wire/hello.h"
 
@@ -50,7 +52,10 @@ struct EventState {
   std::atomic<std::uint64_t> records{0};
   std::atomic<std::uint64_t> done{0};
 
-  bool known_done() const { return done.load() == records.load(); }
+  // Never of an event that other processes may record.
+  bool known_done() const {
+    return (flags & CU_EVENT_INTERPROCESS) == 0 && done.load() == records.load();
+  }
   void reset() {
     records = 0;
     done = 0;
@@ -97,6 +102,14 @@ class MemoryState {
   MemoryMap& map() { return map_; }
   PinnedHeap& pinned() { return pinned_; }
   HostMirror& mirror() { return mirror_; }
+  SharedMemory& shared() { return shared_; }
+  // What was said about managed memory.
+  cuda::ManagedRanges& managed() { return managed_; }
+  // Managed variables: memory here at the address that the server's driver chose for one, mirrored,
+  // and its end. `owner`: the context that it goes with; 0: it has none.
+  CUresult add_managed_variable(std::uint64_t address, std::uint64_t bytes, std::uint64_t owner,
+                                CUdevice device) EXCLUDES(variables_mutex_);
+  void remove_managed_variable(const Memory& memory) EXCLUDES(variables_mutex_);
   HostCallWorker& host_calls() { return host_calls_; }
   Transfers& transfers() { return transfers_; }
   // Null where the server cannot map memory for programs.
@@ -137,11 +150,15 @@ class MemoryState {
   const wire::Window pinned_window_;
   PinnedHeap pinned_;
   HostMirror mirror_;
+  cuda::ManagedRanges managed_;
+  SharedMemory shared_;
   HostCallWorker host_calls_;
   Transfers transfers_;
   std::unique_ptr<AddressSpace> reservable_;
   std::atomic<std::uint64_t> next_stream_id_{1};
   std::vector<CUmemoryPool> default_pools_;
+  Mutex variables_mutex_;
+  FixedPages variable_pages_ GUARDED_BY(variables_mutex_);
   mutable Mutex mutex_;
   std::vector<CUmemoryPool> current_pools_ GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::uint64_t> reservations_ GUARDED_BY(mutex_);

@@ -4,19 +4,28 @@
 
 namespace flyt::client {
 
-void note_global(const ContextState& context, CUdeviceptr address, std::size_t bytes) {
+CUresult note_global(const ContextState& context, const NewGlobal& global, bool of_library) {
+  MemoryState& state = session().memory();
+  if (global.managed) {
+    return state.add_managed_variable(global.address, global.bytes, of_library ? 0 : context.handle,
+                                      context.device);
+  }
   Memory memory;
   memory.kind = MemoryKind::kGlobal;
-  memory.base = address;
-  memory.bytes = bytes;
+  memory.base = global.address;
+  memory.bytes = global.bytes;
   memory.context = context.handle;
   memory.device = context.device;
-  session().memory().map().add(memory);
+  state.map().add(memory);
+  return CUDA_SUCCESS;
 }
 
 void forget_globals(const Globals& globals) {
+  MemoryState& state = session().memory();
   for (const auto& [name, global] : globals) {
-    session().memory().map().remove(global.first, MemoryKind::kGlobal);
+    const auto removed =
+        state.map().remove(global.first, MemoryKind::kGlobal, MemoryKind::kManagedVariable);
+    if (removed && removed->is_managed()) state.remove_managed_variable(*removed);
   }
 }
 

@@ -203,6 +203,27 @@ std::optional<Arena::Allocation> Arena::find(std::uint64_t address) const {
   return allocation;
 }
 
+std::optional<Block> Arena::block_around(std::uint64_t address, std::uint64_t bytes) const {
+  const Lock lock(mutex_);
+  auto after = allocations_.upper_bound(address);
+  if (after == allocations_.begin() || bytes == 0) return std::nullopt;
+  const Allocation& allocation = std::prev(after)->second;
+  const std::uint64_t offset = address - allocation.address;
+  if (offset >= allocation.bytes || bytes > allocation.bytes - offset) return std::nullopt;
+  const auto block = blocks_.find(allocation.block_address);
+  if (block == blocks_.end()) return std::nullopt;
+  return block->second.block;
+}
+
+std::vector<Block> Arena::blocks_of(CUdevice device) const {
+  const Lock lock(mutex_);
+  std::vector<Block> found;
+  for (const auto& [address, state] : blocks_) {
+    if (state.block.device == device) found.push_back(state.block);
+  }
+  return found;
+}
+
 std::vector<Arena::Allocation> Arena::drop_context(std::uint32_t context) {
   std::vector<Allocation> owned;
   std::vector<Allocation> lost;

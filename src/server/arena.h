@@ -97,6 +97,11 @@ class Arena {
 
   // The live allocation around an address.
   std::optional<Allocation> find(std::uint64_t address) const EXCLUDES(mutex_);
+  // The block that holds a part of one live allocation.
+  std::optional<Block> block_around(std::uint64_t address, std::uint64_t bytes) const
+      EXCLUDES(mutex_);
+  // All blocks of a device that are mapped.
+  std::vector<Block> blocks_of(CUdevice device) const EXCLUDES(mutex_);
   // A context whose work is done dies, and with it what it owns. Returns what else is lost: the
   // allocations of pools in blocks that the driver takes back by itself.
   std::vector<Allocation> drop_context(std::uint32_t context) EXCLUDES(mutex_);

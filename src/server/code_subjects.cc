@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/fatbin.h"
+#include "server/memory_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -72,7 +73,10 @@ void CodeSubjects::note_global(CodeOrigin& owner, std::uint32_t context, std::ui
 
 void CodeSubjects::forget_globals(CodeOrigin& owner) {
   const Lock lock(owner.mutex);
-  for (const CodeOrigin::Global& global : owner.globals) session_.regions().remove(global.address);
+  for (const CodeOrigin::Global& global : owner.globals) {
+    session_.memory().host_mirror.drop_adopted(global.address);
+    session_.regions().remove(global.address);
+  }
   owner.globals.clear();
 }
 

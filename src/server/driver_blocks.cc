@@ -1,15 +1,25 @@
 // DriverBlocks: physical memory from the CUDA driver, at fixed addresses where it can map.
 #include "server/driver_blocks.h"
 
+#include <vector>
+
 #include "server/usage_board.h"
 
 namespace flyt::server {
 
-CUmemAllocationProp device_memory(CUdevice device) {
+CUmemAllocationProp device_memory(const driver::Table& driver, CUdevice device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device;
+  int shareable = 0;
+  if (driver.cuDeviceGetAttribute != nullptr &&
+      driver.cuDeviceGetAttribute(&shareable,
+                                  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                                  device) == CUDA_SUCCESS &&
+      shareable != 0) {
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
   return properties;
 }
 
@@ -27,7 +37,7 @@ CUresult DriverBlocks::map(Block& block) {
 }
 
 CUresult DriverBlocks::map_at_address(Block& block) {
-  const CUmemAllocationProp properties = device_memory(block.device);
+  const CUmemAllocationProp properties = device_memory(driver_, block.device);
   CUresult result = driver_.cuMemCreate(&block.handle, block.bytes, &properties, 0);
   if (result != CUDA_SUCCESS) return result;
   result = driver_.cuMemMap(block.address, block.bytes, 0, block.handle, 0);
@@ -36,10 +46,36 @@ CUresult DriverBlocks::map_at_address(Block& block) {
     access.location = properties.location;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     result = driver_.cuMemSetAccess(block.address, block.bytes, &access, 1);
+    std::vector<CUdevice> accessors;
+    {
+      const Lock lock(mutex_);
+      for (const auto& [pair, count] : allowed_) {
+        if (pair.first == block.device && count > 0) accessors.push_back(pair.second);
+      }
+    }
+    for (const CUdevice accessor : accessors) {
+      if (result == CUDA_SUCCESS) result = grant(block, accessor, true);
+    }
     if (result != CUDA_SUCCESS) driver_.cuMemUnmap(block.address, block.bytes);
   }
   if (result != CUDA_SUCCESS) driver_.cuMemRelease(block.handle);
   return result;
+}
+
+bool DriverBlocks::allow(CUdevice owner, CUdevice accessor, bool allowed) {
+  if (!fixed_addresses()) return false;
+  const Lock lock(mutex_);
+  int& count = allowed_[{owner, accessor}];
+  count += allowed ? 1 : -1;
+  return allowed ? count == 1 : count == 0;
+}
+
+CUresult DriverBlocks::grant(const Block& block, CUdevice accessor, bool allowed) {
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = accessor;
+  access.flags = allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return driver_.cuMemSetAccess(block.address, block.bytes, &access, 1);
 }
 
 void DriverBlocks::unmap(const Block& block) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 
+#include "base/annotations.h"
 #include "driver/table.h"
 #include "server/arena.h"
 
@@ -21,14 +24,22 @@ class DriverBlocks final : public BlockSource {
   CUresult map(Block& block) override;
   void unmap(const Block& block) override;
 
+  // From now on new memory of `owner` may (or may not) be used by `accessor`; counted. True if that
+  // is a change, which memory that is there already has still to see: grant().
+  bool allow(CUdevice owner, CUdevice accessor, bool allowed) EXCLUDES(mutex_);
+  CUresult grant(const Block& block, CUdevice accessor, bool allowed);
+
  private:
   CUresult map_at_address(Block& block);
 
   const driver::Table& driver_;
   const AddressWindow window_;
+  Mutex mutex_;
+  std::map<std::pair<CUdevice, CUdevice>, int> allowed_ GUARDED_BY(mutex_);  // Owner, accessor.
 };
 
-// Physical memory of one device as cuMemCreate takes it.
-CUmemAllocationProp device_memory(CUdevice device);
+// Physical memory of one device as cuMemCreate takes it, such that other processes can have it too
+// if the driver can do that.
+CUmemAllocationProp device_memory(const driver::Table& driver, CUdevice device);
 
 }  // namespace flyt::server

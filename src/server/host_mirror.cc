@@ -18,10 +18,7 @@
 namespace flyt::server {
 namespace {
 
-constexpr std::uint64_t kPage = Pages::kPageBytes;
 constexpr std::uint64_t kAddressMax = std::uint64_t{1} << 47;
-
-std::uint64_t page_of(std::uint64_t address) { return address / kPage * kPage; }
 
 // Commands whose success says nothing about earlier work.
 bool tells_nothing(std::uint16_t op) {
@@ -41,10 +38,19 @@ bool tells_nothing(std::uint16_t op) {
 
 }  // namespace
 
+bool is_managed(const driver::Table& driver, CUdeviceptr address) {
+  int managed = 0;
+  return driver.cuPointerGetAttribute != nullptr &&
+         driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) ==
+             CUDA_SUCCESS &&
+         managed != 0;
+}
+
 HostMirror::~HostMirror() = default;
 
 CUresult HostMirror::admit(std::uint64_t address, std::uint64_t bytes) const {
-  if (bytes == 0 || bytes > kAddressMax || address >= kAddressMax - bytes || address < kPage) {
+  if (bytes == 0 || bytes > kAddressMax || address >= kAddressMax - bytes ||
+      address < Pages::kPageBytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (ranges_.size() >= kRangesMax || bytes > kBytesMax - bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -71,7 +77,7 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
   Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0, true,
               Pages::make(bytes)};
-  if (!range.shadow || !map_pages(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!range.shadow || !pages_.map(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = driver.cuMemHostRegister_v2(
       pointer_at(address), bytes,
       flags | CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
@@ -83,17 +89,17 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
     if (result != CUDA_SUCCESS) driver.cuMemHostUnregister(pointer_at(address));
   }
   if (result != CUDA_SUCCESS) {
-    unmap_pages(address, bytes);
+    pages_.unmap(address, bytes);
     return result;
   }
   insert(address, std::move(range));
   return CUDA_SUCCESS;
 }
 
-CUresult HostMirror::adopt(std::uint64_t address, std::uint64_t bytes, std::uint32_t context) {
+CUresult HostMirror::adopt(std::uint64_t address, std::uint64_t bytes) {
   const Lock lock(mutex_);
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
-  Range range{bytes, context, false, false, Pages::make(bytes)};
+  Range range{bytes, 0, false, false, Pages::make(bytes)};
   if (!range.shadow) return CUDA_ERROR_OUT_OF_MEMORY;
   insert(address, std::move(range));
   return CUDA_SUCCESS;
@@ -112,56 +118,19 @@ void HostMirror::erase(Ranges::iterator range) {
   if (range->second.ours) {
     session_.regions().remove(address);
     session_.driver().cuMemHostUnregister(pointer_at(address));
-    unmap_pages(address, bytes);
+    pages_.unmap(address, bytes);
   }
   bytes_ -= bytes;
   ranges_.erase(range);
   any_.store(!ranges_.empty(), std::memory_order_release);
 }
 
-// Ranges of bytes may share their first and last pages with neighbours.
-bool HostMirror::map_pages(std::uint64_t address, std::uint64_t bytes) {
-  const std::uint64_t first = page_of(address);
-  const std::uint64_t last = page_of(address + bytes - 1);
-  const std::uint64_t begin = edges_.contains(first) ? first + kPage : first;
-  const std::uint64_t end = edges_.contains(last) ? last : last + kPage;
-  if (begin < end) {
-    void* wanted = pointer_at(begin);
-    void* got = ::mmap(wanted, end - begin, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (got == MAP_FAILED) return false;
-    if (got != wanted) {
-      ::munmap(got, end - begin);
-      return false;
-    }
-  }
-  ++edges_[first];
-  if (last != first) ++edges_[last];
-  return true;
-}
-
-void HostMirror::unmap_pages(std::uint64_t address, std::uint64_t bytes) {
-  const std::uint64_t first = page_of(address);
-  const std::uint64_t last = page_of(address + bytes - 1);
-  const auto let_go = [&](std::uint64_t page) REQUIRES(mutex_) {
-    const auto edge = edges_.find(page);
-    if (--edge->second != 0) return false;
-    edges_.erase(edge);
-    return true;
-  };
-  const std::uint64_t begin = let_go(first) ? first : first + kPage;
-  const bool last_goes = last == first ? begin == first : let_go(last);
-  const std::uint64_t end = last_goes ? last + kPage : last;
-  if (begin < end) ::munmap(pointer_at(begin), end - begin);
-}
-
-CUresult HostMirror::unmap(std::uint64_t address) {
-  std::uint32_t context = 0;
+CUresult HostMirror::unmap(std::uint64_t address, std::uint32_t context) {
   {
     const Lock lock(mutex_);
     const auto found = ranges_.find(address);
     if (found == ranges_.end()) return CUDA_ERROR_INVALID_VALUE;
-    context = found->second.context;
+    if (found->second.context != 0) context = found->second.context;
   }
   CUresult result = session_.enter(context);
   if (result == CUDA_SUCCESS) result = session_.driver().cuCtxSynchronize();
@@ -212,11 +181,18 @@ void HostMirror::before_reply(std::uint16_t op) {
   if (any_.load(std::memory_order_acquire) && !tells_nothing(op)) send_changes();
 }
 
+void HostMirror::drop_adopted(std::uint64_t address) {
+  if (!any_.load(std::memory_order_acquire)) return;
+  const Lock lock(mutex_);
+  const auto found = ranges_.find(address);
+  if (found != ranges_.end() && !found->second.ours) erase(found);
+}
+
 void HostMirror::drop_context(std::uint32_t context) {
   const Lock lock(mutex_);
   for (auto at = ranges_.begin(); at != ranges_.end();) {
     const auto next = std::next(at);
-    if (at->second.context == context) erase(at);
+    if (at->second.ours && at->second.context == context) erase(at);
     at = next;
   }
 }

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/pages.h"
 #include "cuda/types.h"
+#include "driver/table.h"
 
 namespace flyt::server {
 
@@ -33,11 +34,11 @@ class HostMirror {
   // as of cuMemHostRegister. Fails where something of this process lies.
   CUresult map(std::uint64_t address, std::uint64_t bytes, unsigned int flags,
                std::uint32_t context) EXCLUDES(mutex_);
-  // Takes over memory that the driver has made and keeps: a managed variable.
-  CUresult adopt(std::uint64_t address, std::uint64_t bytes, std::uint32_t context)
-      EXCLUDES(mutex_);
-  // Waits for its context, sends what the GPU wrote, and forgets the range.
-  CUresult unmap(std::uint64_t address) EXCLUDES(mutex_);
+  // Takes over memory that the driver has made and keeps, a managed variable; until it goes.
+  CUresult adopt(std::uint64_t address, std::uint64_t bytes) EXCLUDES(mutex_);
+  void drop_adopted(std::uint64_t address) EXCLUDES(mutex_);
+  // Waits for its context, or else for this one, sends what the GPU wrote, and forgets the range.
+  CUresult unmap(std::uint64_t address, std::uint32_t context) EXCLUDES(mutex_);
   // What the client wrote. False if it is malformed or outside of all ranges.
   bool write(Bytes changes) EXCLUDES(mutex_);
 
@@ -52,7 +53,7 @@ class HostMirror {
  private:
   struct Range {
     std::uint64_t bytes = 0;
-    std::uint32_t context = 0;
+    std::uint32_t context = 0;  // 0: of none.
     bool read_only = false;
     bool ours = false;  // Not the driver's.
     Pages shadow;
@@ -63,16 +64,16 @@ class HostMirror {
   void insert(std::uint64_t address, Range range) REQUIRES(mutex_);
   void erase(Ranges::iterator range) REQUIRES(mutex_);
   void send_range(std::uint64_t address, Range& range) REQUIRES(mutex_);
-  bool map_pages(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
-  void unmap_pages(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
 
   Session& session_;
   std::atomic<bool> any_{false};
   Mutex mutex_;
   Ranges ranges_ GUARDED_BY(mutex_);  // By address.
   std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;
-  // First and last pages of ranges, which may be those of others too: how many have them.
-  std::map<std::uint64_t, std::uint32_t> edges_ GUARDED_BY(mutex_);
+  FixedPages pages_ GUARDED_BY(mutex_);
 };
+
+// Whether the driver says so of an address.
+bool is_managed(const driver::Table& driver, CUdeviceptr address);
 
 }  // namespace flyt::server

@@ -46,7 +46,9 @@ bool compiles(std::uint16_t op) {
 }  // namespace
 
 Session::Session(const SessionParts& parts)
-    : parts_(parts), main_thread_(std::this_thread::get_id()) {
+    : parts_(parts),
+      exchange_(parts.exchange_door, parts.user),
+      main_thread_(std::this_thread::get_id()) {
   contexts_ = std::make_unique<ContextSubjects>(*this);
   code_ = std::make_unique<CodeSubjects>(*this);
   memory_ = std::make_unique<MemorySubjects>(*this);

@@ -21,6 +21,7 @@
 #include "driver/table.h"
 #include "rpc/endpoint.h"
 #include "server/completion.h"
+#include "server/exchange.h"
 #include "server/handles.h"
 #include "server/regions.h"
 #include "server/request.h"
@@ -45,6 +46,8 @@ struct SessionParts {
   const Clock& clock = system_clock();
   std::vector<wire::Window> windows = {};  // Those told in the welcome.
   CodeStore* code_store = nullptr;         // Null where code is not kept.
+  int exchange_door = -1;                  // Where sessions share things; -1: nowhere.
+  std::uint32_t user = 0;                  // Whose session it is.
   PinnedBufferPool* received = nullptr;    // The endpoint's pool, if it is of this kind.
 };
 
@@ -77,6 +80,7 @@ class Session final : public rpc::CommandHandler {
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }
+  Exchange& exchange() { return exchange_; }
   Completions& completions() { return completions_; }  // Main thread only.
   ContextSubjects& contexts() { return *contexts_; }
   CodeSubjects& code() { return *code_; }
@@ -128,6 +132,7 @@ class Session final : public rpc::CommandHandler {
   void reclaim();
 
   SessionParts parts_;
+  Exchange exchange_;
   Handles handles_;
   Regions regions_;
   std::vector<std::function<void()>> flushes_;

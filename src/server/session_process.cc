@@ -205,6 +205,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    .log = log,
                    .windows = greeted->windows,
                    .code_store = store.get(),
+                   .exchange_door = options.exchange_door,
+                   .user = hello.user_id,
                    .received = &pool});
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});

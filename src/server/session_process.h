@@ -24,6 +24,7 @@ struct SessionOptions {
   std::shared_ptr<UsageBoard> board;         // May be null: then nobody is told.
   std::size_t slot = UsageBoard::kNoSlot;    // This session's place on it.
   CodeStoreOptions code_store;
+  int exchange_door = -1;  // Of the server's exchange; -1: there is none.
 };
 
 // A driver that has been loaded and initialised in this process.

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "server/exchange.h"
 #include "server/handoff.h"
 #include "server/nvml/monitor_process.h"
 #include "wire/monitor.h"
@@ -70,6 +71,22 @@ Status Supervisor::check_driver() {
   return {};
 }
 
+// Without one, sessions cannot share anything; all else works.
+void Supervisor::start_exchange() {
+  auto door = make_door();
+  const pid_t pid = door ? ::fork() : -1;
+  if (pid < 0) return log_.error("no exchange", {{"why", system_error("fork", errno).message}});
+  if (pid == 0) {
+    door->outside.close();
+    become_child();
+    run_exchange(std::move(door->inside));
+    ::_exit(EXIT_SUCCESS);
+  }
+  children_.emplace(pid, Child{ChildKind::kExchange, {}});
+  exchange_door_ = std::move(door->outside);
+  options_.session.exchange_door = exchange_door_.get();
+}
+
 Status Supervisor::start_listening() {
   for (const std::string& text : options_.urls) {
     const auto url = transport::parse_url(text);
@@ -92,6 +109,7 @@ Status Supervisor::run() {
   auto board = UsageBoard::create(options_.sessions_max + options_.warm);
   if (!board) return std::move(board).error();
   options_.session.board = std::move(board).value();
+  start_exchange();
   if (Status status = start_listening(); !status) return status;
   keep_warm();
   if (options_.ready_fd >= 0) write_all(options_.ready_fd, "ready\n");

@@ -40,7 +40,7 @@ class Supervisor {
   Status run();
 
  private:
-  enum class ChildKind : std::uint8_t { kSession, kWarm };
+  enum class ChildKind : std::uint8_t { kSession, kWarm, kExchange };
   struct Child {
     ChildKind kind = ChildKind::kSession;
     Fd channel;  // To a warm child that waits for its client.
@@ -49,6 +49,7 @@ class Supervisor {
 
   Status check_driver();
   Status start_listening();
+  void start_exchange();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
   void let_in();
@@ -73,6 +74,7 @@ class Supervisor {
   Lobby lobby_;
   std::map<pid_t, Child> children_;
   Fd signals_;
+  Fd exchange_door_;  // Inherited by all sessions' processes.
   bool stopping_ = false;
   Instant stop_at_{};
   unsigned warm_failures_ = 0;

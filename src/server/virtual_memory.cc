@@ -25,7 +25,7 @@ CUresult VirtualMemory::create(std::uint64_t allocation, std::uint64_t bytes, CU
   const Lock lock(mutex_);
   if (allocations_.size() == kAllocationsMax) return CUDA_ERROR_OUT_OF_MEMORY;
   if (allocations_.contains(allocation)) return CUDA_ERROR_INVALID_HANDLE;
-  const CUmemAllocationProp properties = device_memory(device);
+  const CUmemAllocationProp properties = device_memory(driver_, device);
   Allocation made{0, bytes, device};
   const CUresult result = driver_.cuMemCreate(&made.native, bytes, &properties, 0);
   if (result != CUDA_SUCCESS) return result;
@@ -33,6 +33,25 @@ CUresult VirtualMemory::create(std::uint64_t allocation, std::uint64_t bytes, CU
   block_id = next_block_id_++;
   allocations_.emplace(allocation, made);
   return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::adopt(std::uint64_t allocation, CUmemGenericAllocationHandle native,
+                              std::uint64_t bytes, CUdevice device, std::uint64_t& block_id) {
+  const Lock lock(mutex_);
+  CUresult result = CUDA_SUCCESS;
+  if (!supported()) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (!wire::Handle{allocation}.valid_as(wire::HandleKind::kMemAllocation) ||
+      allocations_.contains(allocation)) {
+    result = CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (allocations_.size() == kAllocationsMax) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) {
+    driver_.cuMemRelease(native);
+    return result;
+  }
+  block_id = next_block_id_++;
+  allocations_.emplace(allocation, Allocation{native, bytes, device});
+  return result;
 }
 
 CUresult VirtualMemory::release(std::uint64_t allocation) {

@@ -29,6 +29,17 @@ class VirtualMemory {
   // `allocation`: the client's handle. bytes must be a multiple of 2 MiB.
   CUresult create(std::uint64_t allocation, std::uint64_t bytes, CUdevice device,
                   std::uint64_t& block_id) EXCLUDES(mutex_);
+  // Takes over memory that the driver has imported, and drops it if that cannot be.
+  CUresult adopt(std::uint64_t allocation, CUmemGenericAllocationHandle native, std::uint64_t bytes,
+                 CUdevice device, std::uint64_t& block_id) EXCLUDES(mutex_);
+  // Calls visit(the driver's handle, bytes, device) while the allocation stays.
+  template <class Visit>
+  CUresult use(std::uint64_t allocation, Visit&& visit) EXCLUDES(mutex_) {
+    const Lock lock(mutex_);
+    const auto found = allocations_.find(allocation);
+    if (found == allocations_.end()) return CUDA_ERROR_INVALID_VALUE;
+    return visit(found->second.native, found->second.bytes, found->second.device);
+  }
   CUresult release(std::uint64_t allocation) EXCLUDES(mutex_);
   // Maps the whole of an allocation.
   CUresult map(std::uint64_t address, std::uint64_t bytes, std::uint64_t allocation)

@@ -38,7 +38,8 @@ std::optional<Resolved> resolve(const Regions& regions, const Box& box, const Ex
     if (side == Side::kHost && region->is_host()) return Resolved{};
     return std::nullopt;
   }
-  return Resolved{region->is_host() ? Kind::kPinned : Kind::kDevice, region->sync_memops};
+  return Resolved{region->is_host() || region->managed ? Kind::kPinned : Kind::kDevice,
+                  region->sync_memops};
 }
 
 // An array stays while a copy keeps it, so there is nothing to look up.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "softgpu/capture.h"
+#include "softgpu/memory/managed_memory.h"
 
 namespace flyt::softgpu {
 
@@ -65,15 +66,23 @@ void Driver::end_context(Context& context) {
   for (const Region& region : regions_->select([handle](const Region& candidate) {
          return candidate.context == handle &&
                 (candidate.kind == RegionKind::kDevice || candidate.kind == RegionKind::kHost ||
-                 candidate.kind == RegionKind::kRegistered);
+                 candidate.kind == RegionKind::kRegistered ||
+                 candidate.kind == RegionKind::kManaged);
        })) {
     if (!regions_->remove(region.base, region.kind)) continue;
     if (region.kind == RegionKind::kDevice) {
       device(region.device)->memory().release(region.base, region.size);
     } else if (region.kind == RegionKind::kHost) {
       ::munmap(pointer_at(region.base), region.size);
+    } else if (region.kind == RegionKind::kManaged) {
+      end_managed(region);
     }
   }
+}
+
+void Driver::end_managed(const Region& region) {
+  managed().remove(region.base, region.size);
+  unmap_managed(region.base, region.size);
 }
 
 void Driver::trim_pools(Device& device) {
@@ -124,7 +133,7 @@ CUresult Driver::library_module(Context& context, Library& library,
   std::uint64_t& handle = library.modules()[context.handle()];
   if (handle != 0) *module = modules_.find(handle);
   if (handle != 0 && *module != nullptr) return CUDA_SUCCESS;
-  *module = Module::load(library.program(), context, *regions_);
+  *module = Module::load(library.program(), context, *regions_, &library.managed());
   if (*module == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   (*module)->set_of_library();
   handle = modules_.add(*module);

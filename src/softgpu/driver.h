@@ -52,6 +52,8 @@ class Driver {
   cuda::DriverLog& driver_log() { return driver_log_; }
   cuda::AsyncCallbacks& async_callbacks() { return async_callbacks_; }
 
+  cuda::ManagedRanges& managed() { return regions_->managed(); }
+
   HandleTable<Context>& contexts() { return contexts_; }
   HandleTable<Stream>& streams() { return streams_; }
   HandleTable<Event>& events() { return events_; }
@@ -91,6 +93,8 @@ class Driver {
   std::optional<std::uint64_t> allocate(Device& device, std::uint64_t bytes);
   // Charges the device likewise.
   bool charge(Device& device, std::uint64_t bytes);
+  // Gives back memory of cuMemAllocManaged that the regions no longer know.
+  void end_managed(const Region& region);
   // Adds a region of the device's own memory, for it to read and write.
   void add_region(RegionKind kind, Context& context, std::uint64_t base, std::uint64_t size);
 

@@ -8,6 +8,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "softgpu/shared_event.h"
 #include "softgpu/timeline.h"
 
 namespace flyt::softgpu {
@@ -23,7 +24,11 @@ struct EventCapture;
 // Safe from any thread.
 class Event {
  public:
-  Event(std::uint64_t context, unsigned flags) : context_(context), flags_(flags) {}
+  // `shared`: of an event that several processes use, else null.
+  Event(std::uint64_t context, unsigned flags, std::shared_ptr<SharedEvent> shared = nullptr)
+      : context_(context), flags_(flags), shared_(std::move(shared)) {}
+
+  const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
 
   std::uint64_t context() const { return context_; }
   bool timed() const { return (flags_ & CU_EVENT_DISABLE_TIMING) == 0; }
@@ -52,6 +57,7 @@ class Event {
  private:
   const std::uint64_t context_;  // Handle.
   const unsigned flags_;
+  const std::shared_ptr<SharedEvent> shared_;
   mutable Mutex mutex_;
   std::shared_ptr<Recording> recording_ GUARDED_BY(mutex_);
   std::shared_ptr<const EventCapture> capture_ GUARDED_BY(mutex_);

@@ -42,7 +42,8 @@ Module::Module(Program program, Context& context, Regions& regions)
       regions_(regions),
       context_(context.handle()) {}
 
-std::shared_ptr<Module> Module::load(Program program, Context& context, Regions& regions) {
+std::shared_ptr<Module> Module::load(Program program, Context& context, Regions& regions,
+                                     ManagedVariables* managed) {
   struct Made : Module {
     Made(Program program, Context& context, Regions& regions)
         : Module(std::move(program), context, regions) {}
@@ -50,26 +51,19 @@ std::shared_ptr<Module> Module::load(Program program, Context& context, Regions&
   auto module = std::make_shared<Made>(std::move(program), context, regions);
   const auto& variables = module->program_.module().variables();
   module->addresses_.assign(variables.size(), 0);
+  module->managed_.resize(variables.size());
+  const bool made_before = managed != nullptr && !managed->empty();
+  if (managed != nullptr) managed->resize(variables.size());
   for (std::size_t i = 0; i < variables.size(); ++i) {
-    const ptx::Variable& variable = variables[i];
-    if (!ptx::Image::takes_memory(variable)) continue;
-    const auto address = module->device_.memory().allocate(variable_bytes(variable));
-    if (!address) return nullptr;
-    module->addresses_[i] = *address;
-    std::memset(pointer_at(*address), 0, variable_bytes(variable));
-    Region region;
-    region.kind = RegionKind::kModule;
-    region.base = *address;
-    region.size = variable_bytes(variable);
-    region.device = module->device_.number();
-    region.context = module->context_;
-    region.readers = device_set(region.device);
-    region.writers = region.readers;
-    regions.add(region);
+    if (ptx::Image::takes_memory(variables[i]) && !module->place(i, managed)) {
+      // The next module must not take variables without initial values for made.
+      if (managed != nullptr && !made_before) managed->clear();
+      return nullptr;
+    }
   }
   module->image_ = ptx::Image::load(module->program_.code, module->addresses_);
   for (std::size_t i = 0; i < variables.size(); ++i) {
-    if (module->addresses_[i] == 0) continue;
+    if (module->addresses_[i] == 0 || (variables[i].managed && made_before)) continue;
     const auto bytes = module->image_->initial_bytes(static_cast<std::uint32_t>(i));
     const std::size_t size = std::min<std::size_t>(bytes.size(), variable_bytes(variables[i]));
     if (size != 0) std::memcpy(pointer_at(module->addresses_[i]), bytes.data(), size);
@@ -77,10 +71,39 @@ std::shared_ptr<Module> Module::load(Program program, Context& context, Regions&
   return module;
 }
 
+bool Module::place(std::size_t index, ManagedVariables* shared) {
+  const ptx::Variable& variable = program_.module().variables()[index];
+  if (variable.managed) {
+    std::shared_ptr<ManagedVariable> made = shared != nullptr ? (*shared)[index] : nullptr;
+    if (made == nullptr) {
+      made =
+          std::make_shared<ManagedVariable>(regions_, variable_bytes(variable), device_.number());
+    }
+    if (shared != nullptr) (*shared)[index] = made;
+    addresses_[index] = made->address();
+    managed_[index] = std::move(made);
+    return addresses_[index] != 0;
+  }
+  const auto address = device_.memory().allocate(variable_bytes(variable));
+  if (!address) return false;
+  addresses_[index] = *address;
+  std::memset(pointer_at(*address), 0, variable_bytes(variable));
+  Region region;
+  region.kind = RegionKind::kModule;
+  region.base = *address;
+  region.size = variable_bytes(variable);
+  region.device = device_.number();
+  region.context = context_;
+  region.readers = device_set(region.device);
+  region.writers = region.readers;
+  regions_.add(region);
+  return true;
+}
+
 Module::~Module() {
   const auto& variables = program_.module().variables();
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
-    if (addresses_[i] == 0) continue;
+    if (addresses_[i] == 0 || managed_[i] != nullptr) continue;
     regions_.remove(addresses_[i], RegionKind::kModule);
     device_.memory().release(addresses_[i], variable_bytes(variables[i]));
   }
@@ -90,7 +113,8 @@ std::optional<Module::Variable> Module::variable(std::string_view name) const {
   const auto index = program_.module().find_variable(name);
   if (!index || addresses_[*index] == 0) return std::nullopt;
   if (program_.module().variables()[*index].opaque != ptx::Opaque::kNone) return std::nullopt;
-  return Variable{addresses_[*index], program_.module().variables()[*index].size};
+  return Variable{addresses_[*index], program_.module().variables()[*index].size,
+                  managed_[*index] != nullptr};
 }
 
 std::vector<std::uint64_t> Module::functions() const {

@@ -9,6 +9,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "softgpu/memory/managed_memory.h"
 #include "softgpu/memory/regions.h"
 #include "softgpu/program.h"
 
@@ -76,7 +77,11 @@ class Function {
 class Module {
  public:
   // Null where the device has no memory left for the variables.
-  static std::shared_ptr<Module> load(Program program, Context& context, Regions& regions);
+  // `managed`: a library's managed variables, which are the same in all its modules; the first
+  // module makes them. Null: the module has its own.
+  using ManagedVariables = std::vector<std::shared_ptr<ManagedVariable>>;
+  static std::shared_ptr<Module> load(Program program, Context& context, Regions& regions,
+                                      ManagedVariables* managed);
   ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
@@ -94,6 +99,7 @@ class Module {
   struct Variable {
     std::uint64_t address = 0;
     std::uint64_t size = 0;
+    bool managed = false;
   };
   std::optional<Variable> variable(std::string_view name) const;
 
@@ -118,6 +124,8 @@ class Module {
 
  private:
   Module(Program program, Context& context, Regions& regions);
+  // Gives a variable memory; false where there is none.
+  bool place(std::size_t index, ManagedVariables* shared);
 
   Program program_;
   Device& device_;
@@ -126,6 +134,7 @@ class Module {
   std::uint64_t handle_ = 0;
   bool of_library_ = false;
   std::vector<std::uint64_t> addresses_;  // By variable; 0: none.
+  ManagedVariables managed_;              // By variable; null: it is not.
   std::shared_ptr<const ptx::Image> image_;
   mutable Mutex mutex_;
   std::map<std::uint32_t, std::uint64_t> functions_ GUARDED_BY(mutex_);
@@ -144,6 +153,7 @@ class Library {
   std::map<std::uint64_t, std::uint64_t>& modules() REQUIRES(mutex_) { return modules_; }
   // Kernel handles by kernel number.
   std::map<std::uint32_t, std::uint64_t>& kernels() REQUIRES(mutex_) { return kernels_; }
+  Module::ManagedVariables& managed() REQUIRES(mutex_) { return managed_; }
 
  private:
   const Program program_;
@@ -151,6 +161,7 @@ class Library {
   Mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> modules_ GUARDED_BY(mutex_);
   std::map<std::uint32_t, std::uint64_t> kernels_ GUARDED_BY(mutex_);
+  Module::ManagedVariables managed_ GUARDED_BY(mutex_);
 };
 
 // A kernel of a Library. Safe from any thread.

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "tests/conformance/driver.h"
+#include "tests/conformance/peer_process.h"
 #include "tests/conformance/supervisor.h"
 #include "tests/support/server_process.h"
 
@@ -80,6 +81,7 @@ std::string notable(const std::string& log) {
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  if (flyt::conformance::is_peer()) return flyt::conformance::serve_as_peer();
   if (flyt::conformance::is_worker()) return flyt::conformance::work();
   Options options;
   if (!parse(argc, argv, options)) return 2;

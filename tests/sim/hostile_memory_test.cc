@@ -42,6 +42,7 @@ class HostileMemory : public HostileTest {
       ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
       return CUDA_ERROR_UNKNOWN;
     }
+    answered_ = heard.payload;
     Reader reader(heard.payload);
     return static_cast<CUresult>(wire::decode_reply_prefix(reader).result);
   }
@@ -63,8 +64,65 @@ class HostileMemory : public HostileTest {
     EXPECT_TRUE(ending.in_order) << ending.reason;
   }
 
+  // A handle for memory of this session.
+  std::vector<std::byte> shared_memory() {
+    EXPECT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = 4096}));
+    commands::MemAlloc::Reply allocated;
+    EXPECT_TRUE(wire::decode(fields(), allocated));
+    address_ = allocated.address;
+    EXPECT_EQ(CUDA_SUCCESS, ask(commands::ShareMemory{.address = address_, .bytes = 4096}));
+    commands::ShareMemory::Reply shared;
+    EXPECT_TRUE(wire::decode(fields(), shared));
+    return {shared.handle.begin(), shared.handle.end()};
+  }
+  CUresult open(Bytes handle) {
+    const std::uint64_t allocation =
+        wire::Handle::make(wire::HandleKind::kMemAllocation, 1, ++opened_).value;
+    return ask(commands::OpenShared{.allocation = allocation, .handle = handle});
+  }
+  Bytes fields() const { return Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)); }
+
   std::unique_ptr<Peer> peer_;
+  std::uint64_t address_ = 0;
+  std::uint32_t opened_ = 0;
+  std::vector<std::byte> answered_;
 };
+
+TEST_F(HostileMemory, IsOpenedByAHandleAndByNothingLikeIt) {
+  const std::vector<std::byte> handle = shared_memory();
+  ASSERT_EQ(64u, handle.size());
+  EXPECT_EQ(CUDA_SUCCESS, open(handle));
+  // Each byte of the token, of the kind, and of what stands before it.
+  for (std::size_t i = 0; i < 32; ++i) {
+    std::vector<std::byte> forged = handle;
+    forged[i] ^= std::byte{0x10};
+    EXPECT_NE(CUDA_SUCCESS, open(forged)) << i;
+  }
+  for (std::size_t size = 0; size < handle.size(); ++size) {
+    EXPECT_NE(CUDA_SUCCESS, open(Bytes(handle).first(size))) << size;
+  }
+  const CUevent event =
+      static_cast<CUevent>(pointer_at(wire::Handle::make(wire::HandleKind::kEvent, 1, 1).value));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::OpenEvent{.event = event, .handle = handle}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileMemory, IsNotOpenedByAHandleThatWasWithdrawn) {
+  const std::vector<std::byte> handle = shared_memory();
+  send(commands::Unshare{.handle = handle});
+  EXPECT_NE(CUDA_SUCCESS, open(handle));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileMemory, IsSharedOnlyWhereItIsTheSessionsOwn) {
+  static_cast<void>(shared_memory());
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::ShareMemory{.address = address_, .bytes = 4097}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::ShareMemory{.address = address_ + 4096, .bytes = 1}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::ShareMemory{.address = 0x400000, .bytes = 16}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::ShareMemory{.address = ~0ULL, .bytes = ~0ULL}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::ShareAllocation{.allocation = 77}));
+  EXPECT_TRUE(peer_->alive());
+}
 
 TEST_F(HostileMemory, IsMappedOnlyWhereNothingIs) {
   EXPECT_EQ(CUDA_SUCCESS, map(kAddress + 100, 10'000));

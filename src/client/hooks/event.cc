@@ -18,7 +18,8 @@ CUresult completion(CUevent event, Ask&& ask_server) {
   const ContextScope scope(state.context);
   // Records that come after this line are another question.
   const std::uint64_t records = state.records.load();
-  if (state.done.load() == records) return session().take_posted_error();
+  const bool shared = (state.flags & CU_EVENT_INTERPROCESS) != 0;
+  if (!shared && state.done.load() == records) return session().take_posted_error();
   const CUresult result = ask_server();
   if (result == CUDA_SUCCESS) state.done.store(records);
   return result;
@@ -69,6 +70,10 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
       post(commands::EventRecord{.event = hEvent, .stream = hStream, .flags = flags});
   // Only now: a query sent before it that counts it already would take the event for done.
   state.records.fetch_add(1);
+  if (result == CUDA_SUCCESS && (state.flags & CU_EVENT_INTERPROCESS) != 0) {
+    // Another process may wait for it as soon as this returns, so the server must have it by then.
+    static_cast<void>(ask(commands::EventQuery{.event = hEvent}));
+  }
   return result;
 }
 

@@ -138,6 +138,18 @@ CUresult new_function(KernelState& kernel, std::uint64_t& out) {
   return CUDA_SUCCESS;
 }
 
+// Before the library goes, which takes its managed variables with it.
+void forget_managed(CUlibrary library) {
+  MemoryState& state = session().memory();
+  for (const Memory& memory : state.map().within(0, ~std::uint64_t{0})) {
+    if (memory.kind != MemoryKind::kManagedVariable || memory.allocation != address_of(library)) {
+      continue;
+    }
+    const auto removed = state.map().remove(memory.base, MemoryKind::kManagedVariable);
+    if (removed) state.remove_managed_variable(*removed);
+  }
+}
+
 }  // namespace
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
@@ -174,6 +186,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
   for (const std::uint64_t handle : modules) {
     if (const ModuleState* module = code.modules.find(handle)) forget_globals(module->globals);
   }
+  forget_managed(library);
   const CUresult result = ask(commands::UnloadLibrary{.library = library});
   // Only now: other threads' new objects get the handles of those that the server has let go.
   {
@@ -282,19 +295,31 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   ModuleState* state = session().code().modules.find(address_of(module));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   using Reply = commands::GetLibraryGlobal::Reply;
-  return find_global<Reply>(state->globals, context(), name, dptr, bytes, [&](Reply& reply) {
+  return find_global<Reply>(state->globals, context(), true, name, dptr, bytes, [&](Reply& reply) {
     return ask(commands::GetLibraryGlobal{.library = library, .name = name}, reply);
   });
 }
 
+// Works without a context, which the runtime library has none of yet when it asks.
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                              const char* name) {
+  if (const CUresult no = enter(Needs::kInit); no != CUDA_SUCCESS) return no;
   if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult no = check(library); no != CUDA_SUCCESS) return no;
   if (std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
-  const CUresult result = ask(commands::FindManaged{.library = library, .name = name});
+  commands::FindManaged::Reply found;
+  CUresult result = ask(commands::FindManaged{.library = library, .name = name}, found);
   if (result != CUDA_SUCCESS) return result;
-  return refused("cuLibraryGetManaged", "managed memory is not remoted yet");
+  const ContextState* current = thread_state().current_state;
+  MemoryState& memory = session().memory();
+  result = memory.add_managed_variable(found.address, found.size, 0,
+                                       current == nullptr ? 0 : current->device);
+  if (result != CUDA_SUCCESS) return result;
+  memory.map().update(found.address,
+                      [&](Memory& variable) { variable.allocation = address_of(library); });
+  if (dptr != nullptr) *dptr = found.address;
+  if (bytes != nullptr) *bytes = found.size;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {

@@ -67,8 +67,16 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 // keeps the memory until the GPU has passed what may still use it, as a native free would wait.
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
-  if (!session().memory().map().remove(dptr, MemoryKind::kDevice, MemoryKind::kPool)) {
-    return CUDA_ERROR_INVALID_VALUE;
+  MemoryState& state = session().memory();
+  const auto removed =
+      state.map().remove(dptr, MemoryKind::kDevice, MemoryKind::kPool, MemoryKind::kManaged);
+  if (!removed) return CUDA_ERROR_INVALID_VALUE;
+  state.shared().on_freed(removed->base);
+  if (removed->is_managed()) {
+    const CUresult result = state.mirror().end(*removed);
+    state.managed().remove(removed->base, removed->bytes);
+    state.pinned().free(pointer_at(removed->base), removed->bytes);
+    return result;
   }
   return post(commands::MemFree{.address = dptr});
 }

@@ -177,7 +177,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   using Reply = commands::GetGlobal::Reply;
   return find_global<Reply>(
-      module->globals, *module->context, name, dptr, bytes,
+      module->globals, *module->context, module->library != 0, name, dptr, bytes,
       [&](Reply& reply) { return ask(commands::GetGlobal{.module = hmod, .name = name}, reply); });
 }
 

@@ -53,28 +53,4 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) 
   return box(pCopy, hStream, Waiting::kStream);
 }
 
-CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
-  if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (const CUdevice device : {dev, peerDev}) {
-    if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
-  }
-  // Kernels of one device do not reach another one's memory yet; copies between them work.
-  *canAccessPeer = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
-                                 CUdevice dstDevice) {
-  if (value == nullptr || attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
-      attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (const CUdevice device : {srcDevice, dstDevice}) {
-    if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
-  }
-  if (srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
-  *value = 0;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace flyt::client::hooks

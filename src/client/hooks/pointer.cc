@@ -31,6 +31,12 @@ Mapping mapping_of(const Memory& memory) {
   return {base, end - base};
 }
 
+std::uint64_t handle_types(const Memory& memory) {
+  const AllocationState* allocation = session().memory().allocations.find(memory.allocation);
+  if (memory.kind != MemoryKind::kMapped || allocation == nullptr) return 0;
+  return static_cast<std::uint64_t>(allocation->properties.requestedHandleTypes);
+}
+
 // Attributes of a range that CUDA knows. `address` is the one that was asked for.
 CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_attribute attribute,
                       void* data) {
@@ -44,10 +50,13 @@ CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_att
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return tell<unsigned int>(data, device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return tell(data, address);
+      return tell(data, memory.device_address(address));
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      tell<std::uint64_t>(data, device ? 0 : address);
-      return device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      if (device && !memory.is_managed()) {
+        tell<std::uint64_t>(data, 0);
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      return tell(data, address);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       tell<std::uint64_t>(data, 0);
       return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -64,7 +73,7 @@ CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_att
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return tell<unsigned int>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return tell<std::uint64_t>(data, 0);
+      return tell<std::uint64_t>(data, handle_types(memory));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return tell<unsigned int>(data, memory.access);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -76,8 +85,10 @@ CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_att
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return tell(data, memory.block_id != 0 ? memory.block_id : memory.buffer_id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    // Neither other processes nor other devices of this machine reach the memory.
+      return tell<unsigned int>(data, memory.is_managed() ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return tell<unsigned int>(data, memory.kind == MemoryKind::kDevice ? 1 : 0);
+    // Other devices of this machine do not reach the memory.
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return tell<unsigned int>(data, 0);

@@ -1,6 +1,7 @@
 // Virtual memory management: reserve, create, map.
 #include "client/hooks_vmm.h"
 
+#include <cstring>
 #include <vector>
 
 #include "client/call.h"
@@ -102,8 +103,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const CUresult result = check_properties(prop); result != CUDA_SUCCESS) return result;
-  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-    return refused("cuMemCreate", "memory is not shared between processes yet");
+  if ((prop->requestedHandleTypes & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) {
+    return refused("cuMemCreate", "memory is shared by file descriptors only");
   }
   MemoryState& memory = session().memory();
   const auto made = memory.allocations.make();
@@ -182,6 +183,31 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   if (const CUresult result = check_device(location->id); result != CUDA_SUCCESS) return result;
   *flags = location->id == memory->device ? memory->access : 0;
   return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags) {
+  const AllocationState* state = find(handle);
+  if (shareableHandle == nullptr || state == nullptr || flags != 0 ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      (state->properties.requestedHandleTypes & handleType) == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Fd file;
+  const CUresult result = session().memory().shared().export_file(handle, file);
+  if (result != CUDA_SUCCESS) return result;
+  const int number = file.release();
+  std::memcpy(shareableHandle, &number, sizeof number);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  if (handle == nullptr || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return session().memory().shared().import_file(static_cast<int>(address_of(osHandle)), *handle);
 }
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,

@@ -33,8 +33,10 @@ CUresult renew(Request& request, const Handles::Entry& entry, CUevent& event) {
 
 CUresult event_create(Request& request, const commands::EventCreate& command) {
   CUevent event = nullptr;
-  // Nothing is shared between processes here, and the driver wants such events without timing.
-  const unsigned int flags = command.flags & ~static_cast<unsigned int>(CU_EVENT_INTERPROCESS);
+  unsigned int flags = command.flags;
+  if (request.driver().cuIpcGetEventHandle == nullptr) {
+    flags &= ~static_cast<unsigned int>(CU_EVENT_INTERPROCESS);
+  }
   const CUresult result = request.driver().cuEventCreate(&event, flags);
   if (result != CUDA_SUCCESS) return result;
   auto owner = std::make_shared<EventOwner>(request.driver(), request.context(), event, flags);
@@ -59,7 +61,10 @@ CUresult event_record(Request& request, const commands::EventRecord& command) {
       request.session().handles().entry(wire::HandleKind::kEvent, address_of(command.event));
   if (!entry || !request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   auto event = static_cast<CUevent>(entry.native);
-  if (entry.attachment.use_count() > kOwnersWithoutWaits) {
+  const auto& owner = static_cast<const EventOwner&>(*entry.attachment);
+  // Other processes know a shared one by what it is.
+  const bool shared = (owner.flags() & CU_EVENT_INTERPROCESS) != 0;
+  if (!shared && entry.attachment.use_count() > kOwnersWithoutWaits) {
     if (const CUresult result = renew(request, entry, event); result != CUDA_SUCCESS) return result;
   }
   request.session().memory().depths.count(request.context(), stream);

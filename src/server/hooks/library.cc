@@ -8,6 +8,7 @@
 #include "server/code_subjects.h"
 #include "server/code_taking.h"
 #include "server/function_facts.h"
+#include "server/memory_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -52,6 +53,13 @@ void collect_kernel_attributes(const driver::Table& driver, CUkernel kernel, CUd
   collect_attributes(facts, [&](int* value, CUfunction_attribute attribute) {
     return driver.cuKernelGetAttribute(value, attribute, kernel, device);
   });
+}
+
+// A library's variables are of one context each, managed ones of none.
+void note_global(Request& request, const Handles::Entry& library, bool managed,
+                 std::uint64_t address, std::uint64_t size) {
+  auto& origin = static_cast<CodeOrigin&>(*library.attachment);
+  request.session().code().note_global(origin, managed ? 0 : request.context(), address, size);
 }
 
 }  // namespace
@@ -180,18 +188,25 @@ CUresult get_library_global(Request& request, const commands::GetLibraryGlobal& 
   if (result != CUDA_SUCCESS) return result;
   reply.address = address;
   reply.size = size;
-  auto& origin = static_cast<CodeOrigin&>(*library.attachment);
-  request.session().code().note_global(origin, request.context(), address, size);
+  reply.managed = is_managed(request.driver(), address);
+  note_global(request, library, reply.managed, address, size);
   return result;
 }
 
-CUresult find_managed(Request& request, const commands::FindManaged& command) {
-  CUlibrary library = command.library;
-  if (!request.resolve(library)) return CUDA_ERROR_INVALID_HANDLE;
+CUresult find_managed(Request& request, const commands::FindManaged& command,
+                      commands::FindManaged::Reply& reply) {
+  const Handles::Entry library =
+      request.session().handles().entry(wire::HandleKind::kLibrary, address_of(command.library));
+  if (!library) return CUDA_ERROR_INVALID_HANDLE;
   CUdeviceptr address = 0;
   std::size_t size = 0;
-  return request.driver().cuLibraryGetManaged(&address, &size, library,
-                                              std::string(command.name).c_str());
+  const CUresult result = request.driver().cuLibraryGetManaged(
+      &address, &size, static_cast<CUlibrary>(library.native), std::string(command.name).c_str());
+  if (result != CUDA_SUCCESS) return result;
+  reply.address = address;
+  reply.size = size;
+  note_global(request, library, true, address, size);
+  return result;
 }
 
 void get_kernel_function(Request request, const commands::GetKernelFunction& command) {

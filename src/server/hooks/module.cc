@@ -9,6 +9,7 @@
 #include "server/code_subjects.h"
 #include "server/code_taking.h"
 #include "server/function_facts.h"
+#include "server/memory_subjects.h"
 #include "server/session.h"
 #include "wire/code.h"
 
@@ -152,6 +153,7 @@ CUresult get_global(Request& request, const commands::GetGlobal& command,
   if (result != CUDA_SUCCESS) return result;
   reply.address = address;
   reply.size = size;
+  reply.managed = is_managed(request.driver(), address);
   auto& origin = static_cast<CodeOrigin&>(*module.attachment);
   request.session().code().note_global(origin, request.context(), address, size);
   return result;

@@ -13,7 +13,7 @@ CUresult map_host(Request& request, const commands::MapHost& command) {
 }
 
 CUresult unmap_host(Request& request, const commands::UnmapHost& command) {
-  return request.session().memory().host_mirror.unmap(command.address);
+  return request.session().memory().host_mirror.unmap(command.address, request.context());
 }
 
 CUresult write_host(Request& request, const commands::WriteHost& command) {

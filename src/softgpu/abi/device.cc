@@ -25,6 +25,29 @@ std::string pci_name(const Device& device) {
   return std::string("0000:") + kDigits[bus >> 4 & 15] + kDigits[bus & 15] + ":00.0";
 }
 
+// What a processor does to memory of its own, all devices do to each other's.
+unsigned atomic_capabilities(CUatomicOperation operation) {
+  constexpr unsigned kSizes = CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+  constexpr unsigned kWhole =
+      CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_REDUCTION;
+  switch (operation) {
+    case CU_ATOMIC_OPERATION_INTEGER_INCREMENT:
+    case CU_ATOMIC_OPERATION_INTEGER_DECREMENT:
+      return CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_REDUCTION |
+             CU_ATOMIC_CAPABILITY_SCALAR_32;
+    case CU_ATOMIC_OPERATION_EXCHANGE:
+    case CU_ATOMIC_OPERATION_CAS:
+      return CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED | kSizes;
+    case CU_ATOMIC_OPERATION_FLOAT_ADD:
+      return CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_REDUCTION | kSizes;
+    case CU_ATOMIC_OPERATION_FLOAT_MIN:
+    case CU_ATOMIC_OPERATION_FLOAT_MAX:
+      return 0;
+    default:
+      return kWhole | kSizes;
+  }
+}
+
 }  // namespace
 }  // namespace flyt::softgpu
 
@@ -177,6 +200,25 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
       return CUDA_ERROR_INVALID_DEVICE;
     }
     *canAccessPeer = dev == peerDev ? 0 : 1;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
+                                          const CUatomicOperation* operations, unsigned int count,
+                                          CUdevice srcDevice, CUdevice dstDevice) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (capabilities == nullptr || operations == nullptr || count == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (driver.device(srcDevice) == nullptr || driver.device(dstDevice) == nullptr ||
+        srcDevice == dstDevice) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      if (operations[i] >= CU_ATOMIC_OPERATION_MAX) return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (unsigned i = 0; i < count; ++i) capabilities[i] = atomic_capabilities(operations[i]);
     return CUDA_SUCCESS;
   });
 }

@@ -24,8 +24,15 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
       return capture_record(driver, *stream.stream, hEvent, event, external);
     }
     auto recording = std::make_shared<Recording>();
-    recording->ticket = stream.submit(Operation{
-        [recording](CUresult) { recording->reached_ns.store(system_clock().now().ns); }, {}, true});
+    const auto shared = event->shared();
+    const std::uint64_t number = shared == nullptr ? 0 : shared->begin();
+    recording->ticket =
+        stream.submit(Operation{[recording, shared, number](CUresult) {
+                                  recording->reached_ns.store(system_clock().now().ns);
+                                  if (shared != nullptr) shared->complete(number);
+                                },
+                                {},
+                                true});
     event->set_recording(std::move(recording));
     return CUDA_SUCCESS;
   });
@@ -62,8 +69,13 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    *phEvent =
-        to_handle<CUevent>(driver.events().add(std::make_shared<Event>(context.handle(), Flags)));
+    std::shared_ptr<SharedEvent> shared;
+    if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
+      shared = SharedEvent::make();
+      if (shared == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *phEvent = to_handle<CUevent>(
+        driver.events().add(std::make_shared<Event>(context.handle(), Flags, std::move(shared))));
     return CUDA_SUCCESS;
   });
 }
@@ -78,6 +90,8 @@ CUresult cuEventQuery(CUevent hEvent) {
   return with_event(hEvent, [](Driver& driver, Context& context, const Event& event) {
     const auto recording = event.recording();
     if (recording != nullptr && !recording->ticket.reached()) return CUDA_ERROR_NOT_READY;
+    const auto& shared = event.shared();
+    if (shared != nullptr && !shared->reached(shared->last())) return CUDA_ERROR_NOT_READY;
     driver.output().flush();
     return context.fate()->error();
   });
@@ -86,6 +100,7 @@ CUresult cuEventQuery(CUevent hEvent) {
 CUresult cuEventSynchronize(CUevent hEvent) {
   return with_event(hEvent, [](Driver& driver, Context& context, const Event& event) {
     if (const auto recording = event.recording()) recording->ticket.wait();
+    if (event.shared() != nullptr) await(*event.shared(), event.shared()->last(), *context.fate());
     driver.synchronised();
     return context.fate()->error();
   });

@@ -75,6 +75,53 @@ void set_everywhere(Driver& driver, Kernel& kernel, const Device& device,
   }
 }
 
+// The first device's primary context is alive and current while one exists.
+class HeldPrimary {
+ public:
+  HeldPrimary() {
+    if (cuDevicePrimaryCtxRetain(&context_, 0) != CUDA_SUCCESS) return;
+    held_ = true;
+    cuCtxPushCurrent_v2(context_);
+  }
+  ~HeldPrimary() {
+    if (!held_) return;
+    CUcontext popped = nullptr;
+    cuCtxPopCurrent_v2(&popped);
+    cuDevicePrimaryCtxRelease_v2(0);
+  }
+  HeldPrimary(const HeldPrimary&) = delete;
+  HeldPrimary& operator=(const HeldPrimary&) = delete;
+
+ private:
+  CUcontext context_ = nullptr;
+  bool held_ = false;
+};
+
+// A variable of the library's module in the current context.
+CUresult find_variable(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name,
+                       bool managed) {
+  return with_library(library, [&](Driver& driver, const auto& found) -> CUresult {
+    if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    std::shared_ptr<Context> context;
+    CUresult bad = current_context(driver, context);
+    if (bad != CUDA_SUCCESS && managed) {
+      // Any will do: managed variables are the same in all, and outlive it.
+      const HeldPrimary primary;
+      bad = current_context(driver, context);
+      return bad == CUDA_SUCCESS ? find_variable(dptr, bytes, library, name, true) : bad;
+    }
+    if (bad != CUDA_SUCCESS) return bad;
+    std::shared_ptr<Module> module;
+    bad = driver.library_module(*context, *found, &module);
+    if (bad != CUDA_SUCCESS) return bad;
+    const auto variable = module->variable(name);
+    if (!variable || (managed && !variable->managed)) return CUDA_ERROR_NOT_FOUND;
+    if (dptr != nullptr) *dptr = variable->address;
+    if (bytes != nullptr) *bytes = variable->size;
+    return CUDA_SUCCESS;
+  });
+}
+
 }  // namespace
 }  // namespace flyt::softgpu
 
@@ -165,26 +212,12 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 }
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
-  return with_library(library, [&](Driver& driver, const auto& found) -> CUresult {
-    std::shared_ptr<Context> context;
-    if (const CUresult bad = current_context(driver, context); bad != CUDA_SUCCESS) return bad;
-    if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-    std::shared_ptr<Module> module;
-    if (const CUresult bad = driver.library_module(*context, *found, &module);
-        bad != CUDA_SUCCESS) {
-      return bad;
-    }
-    const auto variable = module->variable(name);
-    if (!variable) return CUDA_ERROR_NOT_FOUND;
-    if (dptr != nullptr) *dptr = variable->address;
-    if (bytes != nullptr) *bytes = variable->size;
-    return CUDA_SUCCESS;
-  });
+  return find_variable(dptr, bytes, library, name, false);
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary library, const char*) {
-  // There are no managed variables.
-  return with_library(library, [](Driver&, const auto&) { return CUDA_ERROR_NOT_FOUND; });
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                             const char* name) {
+  return find_variable(dptr, bytes, library, name, true);
 }
 
 CUresult cuLibraryGetUnifiedFunction(void**, CUlibrary library, const char*) {

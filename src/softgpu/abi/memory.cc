@@ -78,7 +78,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
       return driver.release_graph_memory(dptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     const bool ours = region && region->base == dptr &&
-                      (region->kind == RegionKind::kDevice || region->kind == RegionKind::kPool);
+                      (region->kind == RegionKind::kDevice || region->kind == RegionKind::kPool ||
+                       region->kind == RegionKind::kManaged);
     if (!ours || region->freed) return CUDA_ERROR_INVALID_VALUE;
     if (const auto context = driver.contexts().find(region->context)) context->synchronize();
     if (current != nullptr) current->synchronize();
@@ -86,6 +87,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     if (!region) return CUDA_ERROR_INVALID_VALUE;
     if (region->kind == RegionKind::kDevice) {
       driver.device(region->device)->memory().release(region->base, region->size);
+    } else if (region->kind == RegionKind::kManaged) {
+      driver.end_managed(*region);
     } else if (const auto pool = driver.pools().find(region->pool)) {
       pool->release(*region);
     }

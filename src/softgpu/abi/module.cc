@@ -19,7 +19,7 @@ CUresult load(CUmodule* out, const void* image, unsigned options, CUjit_option* 
         load_program(image, context.device().settings().capability, log, program);
     jit.write(log);
     if (result != CUDA_SUCCESS) return result;
-    const auto module = Module::load(std::move(program), context, driver.regions());
+    const auto module = Module::load(std::move(program), context, driver.regions(), nullptr);
     if (module == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     module->set_handle(driver.modules().add(module));
     *out = to_handle<CUmodule>(module->handle());

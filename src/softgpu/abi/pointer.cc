@@ -46,7 +46,7 @@ CUresult answer(const Region& region, int device, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return put(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!region.is_host()) {
+      if (!region.is_host() && !region.managed) {
         put(data, std::uint64_t{0});
         return CUDA_ERROR_INVALID_VALUE;
       }
@@ -59,11 +59,12 @@ CUresult answer(const Region& region, int device, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return put(data, region.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return put(data, 0);
+      return put(data, region.managed ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put(data, region.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put(data, region.kind == RegionKind::kDevice ? 1 : 0);
+      // What cuMemAlloc gives is this process's own.
+      return put(data, 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put(data, region.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

@@ -99,6 +99,17 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
       return capture_wait(driver, stream.stream, stream.stream == stream.context->legacy(), hEvent,
                           event, Flags != 0);
     }
+    if (const auto shared = event->shared()) {
+      // Another process may have recorded it, so its counters are what counts.
+      const std::uint64_t number = shared->last();
+      if (shared->reached(number)) return CUDA_SUCCESS;
+      stream.submit(Operation{[shared, number, fate = stream.context->fate()](CUresult) {
+                                await(*shared, number, *fate);
+                              },
+                              {},
+                              true});
+      return CUDA_SUCCESS;
+    }
     const auto recording = event->recording();
     if (recording == nullptr || recording->ticket.reached()) return CUDA_SUCCESS;
     stream.submit(Operation{[](CUresult) {}, {recording->ticket}, true});
@@ -164,12 +175,6 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
     });
     return CUDA_SUCCESS;
   });
-}
-
-CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int) {
-  // There is no managed memory that could be attached.
-  return with_stream(
-      hStream, [](Driver&, Context&, const StreamOfCall&) { return CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {

@@ -7,6 +7,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "cuda/managed_ranges.h"
 #include "softgpu/interpreter/memory_map.h"
 
 namespace flyt::softgpu {
@@ -19,6 +20,7 @@ enum class RegionKind : std::uint8_t {
   kHost,        // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister
   kGraph,       // Of an allocation node.
+  kManaged,     // cuMemAllocManaged
 };
 
 // A set of device numbers (kDevicesMax = 64).
@@ -37,7 +39,8 @@ struct Region {
   std::uint64_t pool = 0;        // Handle.
   std::uint64_t allocation = 0;  // Handle, of kMapped.
   bool sync_memops = false;
-  bool freed = false;  // Of a pool: a stream will give it back.
+  bool managed = false;  // The program's too: kManaged, and managed variables.
+  bool freed = false;    // Of a pool: a stream will give it back.
   DeviceSet readers = 0;
   DeviceSet writers = 0;
 
@@ -50,7 +53,8 @@ struct Region {
 class Regions {
  public:
   // `maps[i]` is device i's.
-  explicit Regions(std::vector<ptx::MemoryMap*> maps) : maps_(std::move(maps)) {
+  explicit Regions(std::vector<ptx::MemoryMap*> maps)
+      : maps_(std::move(maps)), managed_(static_cast<int>(maps_.size())) {
     peers_.resize(maps_.size());
   }
 
@@ -85,6 +89,9 @@ class Regions {
   // regions count as one, others do not.
   bool covers(std::uint64_t address, std::uint64_t size, bool write) const;
 
+  // What was said about managed memory.
+  cuda::ManagedRanges& managed() { return managed_; }
+
   // From now on `device` may, or may not, touch the allocations of `peer`.
   void set_peer(int device, int peer, bool enabled);
 
@@ -99,6 +106,7 @@ class Regions {
   std::vector<DeviceSet> peers_;  // By device: whose memory it may touch.
   std::map<std::uint64_t, Region> regions_;
   std::uint64_t next_id_ = 0;
+  cuda::ManagedRanges managed_;  // Has a lock of its own.
 };
 
 }  // namespace flyt::softgpu

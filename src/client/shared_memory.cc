@@ -1,0 +1,229 @@
+// SharedMemory: memory that this process has given to others, and what it has opened of theirs.
+#include "client/shared_memory.h"
+
+#include <poll.h>
+#include <sys/socket.h>  // lint: allow(sockets): one that is never connected stands for memory
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "client/call.h"
+#include "client/memory_state.h"
+#include "commands/context.h"
+#include "commands/ipc.h"
+#include "commands/vmm.h"
+
+namespace flyt::client {
+namespace {
+
+constexpr std::uint64_t kGranularity = 2 * kMiB;
+
+bool take_handle(Bytes bytes, SharedHandle& handle) {
+  if (bytes.size() != handle.size()) return false;
+  std::memcpy(handle.data(), bytes.data(), handle.size());
+  return true;
+}
+
+}  // namespace
+
+CUresult SharedMemory::share(const Memory& memory, SharedHandle& handle) {
+  const Lock lock(mutex_);
+  const auto known = shared_.find(memory.base);
+  if (known != shared_.end()) {
+    handle = known->second;
+    return CUDA_SUCCESS;
+  }
+  commands::ShareMemory::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = session_.ask(
+      commands::ShareMemory{.address = memory.base, .bytes = memory.bytes}, reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  if (!take_handle(reply.handle, handle)) return CUDA_ERROR_UNKNOWN;
+  shared_.emplace(memory.base, handle);
+  return CUDA_SUCCESS;
+}
+
+void SharedMemory::on_freed(std::uint64_t base) {
+  const Lock lock(mutex_);
+  const auto found = shared_.find(base);
+  if (found == shared_.end()) return;
+  static_cast<void>(session_.post(commands::Unshare{.handle = found->second}));
+  shared_.erase(found);
+}
+
+CUresult SharedMemory::ask_for(const SharedHandle& handle, Block& block) {
+  const auto made = memory_.allocations.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  commands::OpenShared::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = session_.ask(
+      commands::OpenShared{.allocation = made.handle, .handle = handle}, reply, answer);
+  if (result != CUDA_SUCCESS) {
+    memory_.allocations.discard(made.handle);
+    return result;
+  }
+  block = {made.handle, reply.bytes, reply.offset, reply.size, reply.device, reply.block_id};
+  made.state->bytes = reply.bytes;
+  made.state->block_id = reply.block_id;
+  made.state->properties = {};
+  made.state->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  made.state->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  made.state->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, reply.device};
+  made.state->references = 1;
+  memory_.allocations.publish(made.handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult SharedMemory::map_block(const Block& block, std::uint64_t base) {
+  commands::VmmMap::Reply reply;
+  rpc::Reply answer;
+  CUresult result = session_.ask(
+      commands::VmmMap{.address = base, .bytes = block.bytes, .allocation = block.allocation},
+      reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  commands::VmmSetAccess access{.address = base,
+                                .bytes = block.bytes,
+                                .device = block.device,
+                                .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  commands::VmmSetAccess::Reply access_reply;
+  result = session_.ask(access, access_reply, answer);
+  if (result == CUDA_SUCCESS && context().device != block.device) {
+    access.device = context().device;
+    result = session_.ask(access, access_reply, answer);
+  }
+  if (result == CUDA_SUCCESS) return result;
+  commands::VmmUnmap::Reply unmap_reply;
+  static_cast<void>(
+      session_.ask(commands::VmmUnmap{.address = base, .bytes = block.bytes}, unmap_reply, answer));
+  return result;
+}
+
+CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
+  const Lock lock(mutex_);
+  for (auto& [base, opened] : opened_) {
+    if (opened.handle != handle) continue;
+    ++opened.count;
+    address = base;
+    return CUDA_SUCCESS;
+  }
+  if (memory_.reservable() == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  Block block;
+  CUresult result = ask_for(handle, block);
+  if (result != CUDA_SUCCESS) return result;
+  const bool sane = block.bytes != 0 && block.bytes % kGranularity == 0 && block.size != 0 &&
+                    block.offset < block.bytes && block.size <= block.bytes - block.offset &&
+                    check_device(block.device) == CUDA_SUCCESS;
+  Opened opened{block.allocation, 0, block.bytes, 1, handle};
+  if (sane) opened.block_base = memory_.reservable()->take(block.bytes, kGranularity, 0);
+  result = opened.block_base == 0 ? CUDA_ERROR_MAP_FAILED : map_block(block, opened.block_base);
+  Memory memory;
+  memory.kind = MemoryKind::kOpened;
+  memory.base = opened.block_base + block.offset;
+  memory.bytes = block.size;
+  memory.context = context().handle;
+  memory.device = block.device;
+  memory.mapping_base = opened.block_base;
+  memory.mapping_bytes = block.bytes;
+  memory.block_id = block.block_id;
+  if (result != CUDA_SUCCESS || !memory_.map().add(memory)) {
+    if (opened.block_base != 0) memory_.reservable()->give(opened.block_base, block.bytes);
+    commands::VmmRelease::Reply reply;
+    rpc::Reply answer;
+    memory_.allocations.drop(block.allocation);
+    static_cast<void>(
+        session_.ask(commands::VmmRelease{.allocation = block.allocation}, reply, answer));
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_MAP_FAILED;
+  }
+  address = memory.base;
+  opened_.emplace(memory.base, opened);
+  return CUDA_SUCCESS;
+}
+
+CUresult SharedMemory::close(CUdeviceptr address) {
+  const Lock lock(mutex_);
+  const auto found = opened_.find(address);
+  if (found == opened_.end()) return CUDA_ERROR_INVALID_VALUE;
+  if (--found->second.count != 0) return CUDA_SUCCESS;
+  static_cast<void>(memory_.map().remove(address, MemoryKind::kOpened));
+  unmap(found->second);
+  opened_.erase(found);
+  return CUDA_SUCCESS;
+}
+
+void SharedMemory::on_forgotten(const Memory& memory) {
+  const Lock lock(mutex_);
+  const auto found = opened_.find(memory.base);
+  if (found == opened_.end()) return;
+  unmap(found->second);
+  opened_.erase(found);
+}
+
+void SharedMemory::unmap(const Opened& opened) {
+  // A close waits for the work that may use the memory, as natively.
+  commands::VmmUnmap::Reply unmapped;
+  commands::VmmRelease::Reply released;
+  rpc::Reply answer;
+  commands::SynchronizeContext::Reply done;
+  const commands::SynchronizeContext everything{
+      .context = static_cast<CUcontext>(pointer_at(thread_state().current))};
+  static_cast<void>(session_.ask(everything, done, answer));
+  static_cast<void>(
+      session_.ask(commands::VmmUnmap{.address = opened.block_base, .bytes = opened.block_bytes},
+                   unmapped, answer));
+  memory_.allocations.drop(opened.allocation);
+  static_cast<void>(
+      session_.ask(commands::VmmRelease{.allocation = opened.allocation}, released, answer));
+  memory_.reservable()->give(opened.block_base, opened.block_bytes);
+}
+
+CUresult SharedMemory::export_file(std::uint64_t allocation, Fd& file) {
+  const Lock lock(mutex_);
+  drop_dead_files();
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  Exported exported{Fd(ends[0]), {}};
+  Fd theirs(ends[1]);
+  commands::ShareAllocation::Reply reply;
+  rpc::Reply answer;
+  const CUresult result =
+      session_.ask(commands::ShareAllocation{.allocation = allocation}, reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  if (!take_handle(reply.handle, exported.handle)) return CUDA_ERROR_UNKNOWN;
+  // It stays in the file for whoever looks.
+  if (::send(exported.ours.get(), exported.handle.data(), exported.handle.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(exported.handle.size())) {
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  exported_.push_back(std::move(exported));
+  file = std::move(theirs);
+  return CUDA_SUCCESS;
+}
+
+CUresult SharedMemory::import_file(int file, CUmemGenericAllocationHandle& handle) {
+  SharedHandle shared{};
+  if (::recv(file, shared.data(), shared.size(), MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC) !=
+      static_cast<ssize_t>(shared.size())) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Block block;
+  const CUresult result = ask_for(shared, block);
+  if (result == CUDA_SUCCESS) handle = block.allocation;
+  return result;
+}
+
+void SharedMemory::drop_dead_files() {
+  for (auto at = exported_.begin(); at != exported_.end();) {
+    pollfd ours{at->ours.get(), 0, 0};
+    if (::poll(&ours, 1, 0) == 1 && (ours.revents & (POLLHUP | POLLERR)) != 0) {
+      static_cast<void>(session_.post(commands::Unshare{.handle = at->handle}));
+      at = exported_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+}  // namespace flyt::client

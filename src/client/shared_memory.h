@@ -1,0 +1,83 @@
+// SharedMemory: memory that this process has given to others, and what it has opened of theirs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "base/fd.h"
+#include "client/memory_map.h"
+#include "cuda/types.h"
+
+namespace flyt::client {
+
+class ContextState;
+class MemoryState;
+class Session;
+
+// What programs pass on: only the server that made it knows what it stands for.
+using SharedHandle = std::array<std::byte, CU_IPC_HANDLE_SIZE>;
+
+// Safe from any thread.
+class SharedMemory {
+ public:
+  SharedMemory(Session& session, MemoryState& memory) : session_(session), memory_(memory) {}
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  // cuIpcGetMemHandle: the same handle each time, until the memory is freed.
+  CUresult share(const Memory& memory, SharedHandle& handle) EXCLUDES(mutex_);
+  void on_freed(std::uint64_t base) EXCLUDES(mutex_);
+  // cuIpcOpenMemHandle, in the current context: the same address each time, until it was closed as
+  // often.
+  CUresult open(const SharedHandle& handle, CUdeviceptr& address) EXCLUDES(mutex_);
+  CUresult close(CUdeviceptr address) EXCLUDES(mutex_);
+  // Closes what the map has forgotten with its context.
+  void on_forgotten(const Memory& memory) EXCLUDES(mutex_);
+
+  // An open file that stands for an allocation of cuMemCreate, in whatever process it is; the
+  // caller's. The server lets the allocation go when no process has the file any more.
+  CUresult export_file(std::uint64_t allocation, Fd& file) EXCLUDES(mutex_);
+  // The allocation that such a file stands for, as a new one of this process.
+  CUresult import_file(int file, CUmemGenericAllocationHandle& handle) EXCLUDES(mutex_);
+
+ private:
+  struct Opened {
+    std::uint64_t allocation = 0;
+    std::uint64_t block_base = 0;
+    std::uint64_t block_bytes = 0;
+    std::uint32_t count = 0;
+    SharedHandle handle{};
+  };
+  struct Exported {
+    Fd ours;
+    SharedHandle handle{};
+  };
+  // What the server tells of an allocation that it has opened.
+  struct Block {
+    std::uint64_t allocation = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t size = 0;
+    CUdevice device = 0;
+    std::uint64_t block_id = 0;
+  };
+
+  CUresult ask_for(const SharedHandle& handle, Block& block);
+  CUresult map_block(const Block& block, std::uint64_t base);
+  void unmap(const Opened& opened);
+  // Tells the server of files that nobody has any more.
+  void drop_dead_files() REQUIRES(mutex_);
+
+  Session& session_;
+  MemoryState& memory_;
+  Mutex mutex_;
+  std::map<std::uint64_t, SharedHandle> shared_ GUARDED_BY(mutex_);  // By address.
+  std::map<std::uint64_t, Opened> opened_ GUARDED_BY(mutex_);        // By address.
+  std::vector<Exported> exported_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::client

@@ -1,0 +1,286 @@
+// Exchange: what sessions of one server share, kept in a process of its own.
+#include "server/exchange.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>  // lint: allow(sockets): files go from process to process
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/random.h"
+
+namespace flyt::server {
+namespace {
+
+enum class Ask : std::uint32_t { kHello = 1, kShare = 2, kFind = 3, kWithdraw = 4, kAnswer = 5 };
+
+// One message, either direction; a file may go with it.
+struct Message {
+  Ask ask{};
+  std::uint32_t user = 0;  // kHello
+  std::uint32_t ok = 0;    // kAnswer
+  SharedKind kind{};
+  Token token{};
+  std::array<std::byte, SharedObject::kFactsBytes> facts{};
+};
+static_assert(sizeof(Message) == 128);
+
+// An exchange that does not answer for so long is gone.
+constexpr timeval kPatience{5, 0};
+constexpr std::size_t kFilesKept = 32;  // Of this process, beside what is shared.
+
+bool send_message(int socket, const Message& message, int file) {
+  iovec part{const_cast<Message*>(&message), sizeof message};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (file >= 0) {
+    header.msg_control = space.data();
+    header.msg_controllen = space.size();
+    cmsghdr* control = CMSG_FIRSTHDR(&header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(control), &file, sizeof file);
+  }
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof message);
+}
+
+// False at the end of the connection, and for anything that is no whole message.
+bool receive_message(int socket, Message& message, Fd& file) {
+  iovec part{&message, sizeof message};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = space.data();
+  header.msg_controllen = space.size();
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  for (cmsghdr* control = got < 0 ? nullptr : CMSG_FIRSTHDR(&header); control != nullptr;
+       control = CMSG_NXTHDR(&header, control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    int received = -1;
+    std::memcpy(&received, CMSG_DATA(control), sizeof received);
+    file = Fd(received);
+  }
+  return got == static_cast<ssize_t>(sizeof message) &&
+         (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+}
+
+Result<std::pair<Fd, Fd>> socket_pair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return system_error("socketpair", errno);
+  }
+  return std::pair(Fd(ends[0]), Fd(ends[1]));
+}
+
+// The process that keeps things. One thread.
+class Keeper {
+ public:
+  explicit Keeper(Fd door) : door_(std::move(door)) {}
+
+  void run() {
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+      files.rlim_cur = files.rlim_max;
+      static_cast<void>(::setrlimit(RLIMIT_NOFILE, &files));
+      files_max_ = files.rlim_cur;
+    }
+    while (door_.valid()) turn();
+  }
+
+ private:
+  struct Line {
+    Fd socket;
+    std::uint32_t user = 0;
+    bool greeted = false;
+    std::size_t objects = 0;
+  };
+  struct Kept {
+    SharedObject object;
+    int line = 0;
+    std::uint32_t user = 0;
+  };
+
+  void turn() {
+    std::vector<pollfd> wanted = {{door_.get(), POLLIN, 0}};
+    for (const auto& [socket, line] : lines_) wanted.push_back({socket, POLLIN, 0});
+    if (::poll(wanted.data(), wanted.size(), -1) < 0) return;
+    for (const pollfd& item : wanted) {
+      if (item.revents == 0) continue;
+      if (item.fd == door_.get()) {
+        admit();
+      } else {
+        serve(item.fd);
+      }
+    }
+  }
+
+  void admit() {
+    Message message;
+    Fd socket;
+    if (!receive_message(door_.get(), message, socket)) {
+      door_.close();
+      return;
+    }
+    if (!socket.valid() || lines_.size() + kept_.size() + kFilesKept > files_max_) return;
+    const int number = socket.get();
+    lines_[number].socket = std::move(socket);
+  }
+
+  void serve(int number) {
+    Line& line = lines_.at(number);
+    Message message;
+    Fd file;
+    if (!receive_message(number, message, file) || !answer(line, message, std::move(file))) {
+      std::erase_if(kept_, [number](const auto& entry) { return entry.second.line == number; });
+      lines_.erase(number);
+    }
+  }
+
+  // False: the session broke a rule.
+  bool answer(Line& line, const Message& message, Fd file) {
+    Message reply{.ask = Ask::kAnswer};
+    int reply_file = -1;
+    switch (message.ask) {
+      case Ask::kHello:
+        if (line.greeted) return false;
+        line.greeted = true;
+        line.user = message.user;
+        reply.ok = 1;
+        break;
+      case Ask::kShare:
+        reply.ok = line.greeted && keep(line, message, std::move(file), reply.token) ? 1 : 0;
+        break;
+      case Ask::kFind: {
+        const auto found = kept_.find(message.token);
+        if (!line.greeted || found == kept_.end() || found->second.user != line.user ||
+            found->second.object.kind != message.kind) {
+          break;
+        }
+        reply.ok = 1;
+        reply.kind = found->second.object.kind;
+        reply.facts = found->second.object.facts;
+        reply_file = found->second.object.file.get();
+        break;
+      }
+      case Ask::kWithdraw: {
+        const auto found = kept_.find(message.token);
+        if (found == kept_.end() || found->second.line != line.socket.get()) break;
+        kept_.erase(found);
+        --line.objects;
+        reply.ok = 1;
+        break;
+      }
+      case Ask::kAnswer:
+        return false;
+    }
+    return send_message(line.socket.get(), reply, reply_file);
+  }
+
+  bool keep(Line& line, const Message& message, Fd file, Token& token) {
+    const bool full = line.objects >= Exchange::kObjectsMax ||
+                      lines_.size() + kept_.size() + kFilesKept > files_max_;
+    if (full || (message.kind == SharedKind::kMemory) != file.valid()) return false;
+    random_bytes(token.data(), token.size());
+    Kept kept{{message.kind, message.facts, std::move(file)}, line.socket.get(), line.user};
+    if (!kept_.emplace(token, std::move(kept)).second) return false;
+    ++line.objects;
+    return true;
+  }
+
+  Fd door_;
+  std::size_t files_max_ = 1024;
+  std::map<int, Line> lines_;  // By socket.
+  std::map<Token, Kept> kept_;
+};
+
+}  // namespace
+
+Result<Door> make_door() {
+  auto ends = socket_pair();
+  if (!ends) return std::move(ends).error();
+  return Door{std::move(ends->first), std::move(ends->second)};
+}
+
+void run_exchange(Fd inside) { Keeper(std::move(inside)).run(); }
+
+Status Exchange::connect() {
+  if (line_.valid()) return {};
+  if (door_ < 0) return Error{ErrorCode::kUnsupported, "nothing is shared here"};
+  auto ends = socket_pair();
+  if (!ends) return std::move(ends).error();
+  static_cast<void>(
+      ::setsockopt(ends->first.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience));
+  Message hello{.ask = Ask::kHello, .user = user_};
+  Message reply;
+  Fd file;
+  if (!send_message(door_, hello, ends->second.get())) {
+    return system_error("sendmsg to the exchange", errno);
+  }
+  ends->second.close();
+  if (!send_message(ends->first.get(), hello, -1) ||
+      !receive_message(ends->first.get(), reply, file) || reply.ok == 0) {
+    return Error{ErrorCode::kLost, "the exchange does not answer"};
+  }
+  line_ = std::move(ends->first);
+  return {};
+}
+
+Result<Token> Exchange::share(const SharedObject& object) {
+  const Lock lock(mutex_);
+  if (Status status = connect(); !status) return std::move(status).error();
+  Message message{.ask = Ask::kShare, .kind = object.kind, .facts = object.facts};
+  Message reply;
+  Fd file;
+  if (!send_message(line_.get(), message, object.file.valid() ? object.file.get() : -1) ||
+      !receive_message(line_.get(), reply, file)) {
+    line_.close();
+    return Error{ErrorCode::kLost, "the exchange does not answer"};
+  }
+  if (reply.ok == 0) return Error{ErrorCode::kLimit, "the exchange takes no more"};
+  return reply.token;
+}
+
+Result<SharedObject> Exchange::find(const Token& token, SharedKind kind) {
+  const Lock lock(mutex_);
+  if (Status status = connect(); !status) return std::move(status).error();
+  Message message{.ask = Ask::kFind, .kind = kind, .token = token};
+  Message reply;
+  Fd file;
+  if (!send_message(line_.get(), message, -1) || !receive_message(line_.get(), reply, file)) {
+    line_.close();
+    return Error{ErrorCode::kLost, "the exchange does not answer"};
+  }
+  if (reply.ok == 0) return Error{ErrorCode::kInvalid, "no such shared object"};
+  return SharedObject{kind, reply.facts, std::move(file)};
+}
+
+void Exchange::withdraw(const Token& token) {
+  const Lock lock(mutex_);
+  if (!line_.valid()) return;
+  Message message{.ask = Ask::kWithdraw, .token = token};
+  Message reply;
+  Fd file;
+  if (!send_message(line_.get(), message, -1) || !receive_message(line_.get(), reply, file)) {
+    line_.close();
+  }
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,48 @@
+// Access between devices.
+#include "server/hooks_peer.h"
+
+#include "server/context_subjects.h"
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+// The driver knows of memory that it has placed itself; what we have mapped we open or close.
+CUresult set_access(Request& request, CUdevice owner, bool allowed) {
+  CUdevice accessor = 0;
+  const CUresult result = request.driver().cuCtxGetDevice(&accessor);
+  if (result != CUDA_SUCCESS) return result;
+  MemorySubjects& memory = request.session().memory();
+  if (!memory.blocks.allow(owner, accessor, allowed)) return CUDA_SUCCESS;
+  for (const Block& block : memory.arena.blocks_of(owner)) {
+    // One that goes meanwhile needs nothing.
+    static_cast<void>(memory.blocks.grant(block, accessor, allowed));
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult ctx_enable_peer_access(Request& request, const commands::CtxEnablePeerAccess& command) {
+  const Handles::Entry peer = request.session().handles().entry(wire::HandleKind::kContext,
+                                                                address_of(command.peerContext));
+  if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result =
+      request.driver().cuCtxEnablePeerAccess(static_cast<CUcontext>(peer.native), command.Flags);
+  if (result != CUDA_SUCCESS) return result;
+  return set_access(request, ContextSubjects::origin(peer).device, true);
+}
+
+CUresult ctx_disable_peer_access(Request& request, const commands::CtxDisablePeerAccess& command) {
+  const Handles::Entry peer = request.session().handles().entry(wire::HandleKind::kContext,
+                                                                address_of(command.peerContext));
+  if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result =
+      request.driver().cuCtxDisablePeerAccess(static_cast<CUcontext>(peer.native));
+  if (result != CUDA_SUCCESS) return result;
+  request.driver().cuCtxSynchronize();
+  return set_access(request, ContextSubjects::origin(peer).device, false);
+}
+
+}  // namespace flyt::server::hooks
