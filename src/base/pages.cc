@@ -22,15 +22,16 @@ Pages::~Pages() {
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
-bool FixedPages::map(std::uint64_t address, std::uint64_t bytes) {
+bool FixedPages::map(std::uint64_t address, std::uint64_t bytes, int file, std::uint64_t offset) {
   const std::uint64_t first = page_of(address);
   const std::uint64_t last = page_of(address + bytes - 1);
   const std::uint64_t begin = edges_.contains(first) ? first + Pages::kPageBytes : first;
   const std::uint64_t end = edges_.contains(last) ? last : last + Pages::kPageBytes;
   if (begin < end) {
     void* wanted = pointer_at(begin);
-    void* got = ::mmap(wanted, end - begin, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+    void* got = ::mmap(wanted, end - begin, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE, file,
+                       static_cast<off_t>(offset + (begin - first)));
     if (got == MAP_FAILED) return false;
     if (got != wanted) {
       ::munmap(got, end - begin);

@@ -37,8 +37,9 @@ class Pages {
 // last pages. Belongs to one owner, whose lock guards it; what is mapped stays when it ends.
 class FixedPages {
  public:
-  // Zeroed memory under [address, address + bytes), bytes > 0; false if something else lies there.
-  bool map(std::uint64_t address, std::uint64_t bytes);
+  // Zeroed memory under [address, address + bytes), bytes > 0, or what `file` holds from `offset`
+  // on; false if something else lies there.
+  bool map(std::uint64_t address, std::uint64_t bytes, int file = -1, std::uint64_t offset = 0);
   // What map() was given.
   void unmap(std::uint64_t address, std::uint64_t bytes);
 

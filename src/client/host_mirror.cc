@@ -35,6 +35,7 @@ bool names_its_memory(std::uint16_t op) {
   switch (op) {
     case commands::MapHost::kOp:
     case commands::MapManaged::kOp:
+    case commands::ShareHost::kOp:
     case commands::UnmapHost::kOp:
     case commands::WriteHost::kOp:
     case commands::EventCreate::kOp:

@@ -52,7 +52,8 @@ struct Memory {
   std::uint64_t reserved_bytes = 0;
   std::uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   bool sync_memops = false;
-  // Kernels reach it, at device_base, by a mirror on the server (HostMirror).
+  // Kernels reach it, at device_base: the server has mapped the very memory (PinnedHeap::shared()),
+  // or keeps a mirror of it (HostMirror).
   bool mirrored = false;
   std::uint64_t device_base = 0;
 

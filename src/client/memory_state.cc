@@ -13,7 +13,7 @@ namespace flyt::client {
 MemoryState::MemoryState(Session& session)
     : session_(session),
       pinned_window_(reserve_pinned_window()),
-      pinned_(pinned_window_),
+      pinned_(pinned_window_, session.channel().shared_file()),
       mirror_(session, map_, pinned_.space(), pinned_window_),
       managed_(session.devices().count()),
       shared_(session, *this),

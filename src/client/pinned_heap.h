@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "client/address_space.h"
+#include "transport/transport.h"
 
 namespace flyt::client {
 
@@ -11,8 +12,15 @@ namespace flyt::client {
 // thread.
 class PinnedHeap {
  public:
-  explicit PinnedHeap(const wire::Window& window)
-      : windowed_(window.bytes != 0), space_(window.base, window.bytes) {}
+  // `shared_file`: what the server shares with us (transport::Connection::shared_file()), or -1.
+  PinnedHeap(const wire::Window& window, int shared_file)
+      : window_(window),
+        file_(window.bytes <= transport::kSharedFileBytes ? shared_file : -1),
+        space_(window.base, window.bytes) {}
+
+  // All memory is that of the shared file, at offset_of() its address.
+  bool shared() const { return file_ >= 0 && windowed(); }
+  std::uint64_t offset_of(std::uint64_t address) const { return address - window_.base; }
 
   // Zeroed; null if there is none.
   void* allocate(std::uint64_t bytes);
@@ -22,7 +30,10 @@ class PinnedHeap {
   AddressSpace& space() { return space_; }
 
  private:
-  const bool windowed_;
+  bool windowed() const { return window_.bytes != 0; }
+
+  const wire::Window window_;
+  const int file_;
   AddressSpace space_;
 };
 

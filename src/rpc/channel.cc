@@ -261,6 +261,8 @@ void Channel::abandon_after_fork() {
   core_->connection_->abandon();
 }
 
+int Channel::shared_file() const { return core_->connection_->shared_file(); }
+
 bool Channel::lost() const { return core_->loss_.lost(); }
 
 Error Channel::error() const { return core_->loss_.error(); }

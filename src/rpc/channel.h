@@ -251,6 +251,9 @@ class Channel {
   // in the parent. The object must not be destroyed in the child, only forgotten.
   void abandon_after_fork();
 
+  // transport::Connection::shared_file().
+  int shared_file() const;
+
   bool lost() const;
   // Why the session was lost; only meaningful if lost().
   Error error() const;

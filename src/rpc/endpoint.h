@@ -129,6 +129,8 @@ class Endpoint {
   std::uint64_t last_sequence() const { return last_sequence_.load(std::memory_order_relaxed); }
 
   std::string peer() const { return connection_->peer(); }
+  // transport::Connection::shared_file().
+  int shared_file() const { return connection_->shared_file(); }
 
  private:
   // Main thread only.

@@ -13,6 +13,7 @@
 #include "commands/module.h"
 #include "commands/pinned.h"
 #include "server/session.h"
+#include "transport/transport.h"
 #include "wire/memory_changes.h"
 
 namespace flyt::server {
@@ -24,6 +25,7 @@ constexpr std::uint64_t kAddressMax = std::uint64_t{1} << 47;
 bool tells_nothing(std::uint16_t op) {
   switch (op) {
     case commands::MapHost::kOp:
+    case commands::ShareHost::kOp:
     case commands::MemAlloc::kOp:
     case commands::MemInfo::kOp:
     case commands::TryLaunchKernel::kOp:
@@ -53,7 +55,7 @@ CUresult HostMirror::admit(std::uint64_t address, std::uint64_t bytes) const {
       address < Pages::kPageBytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (ranges_.size() >= kRangesMax || bytes > kBytesMax - bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (ranges_.size() >= kRangesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto next = ranges_.lower_bound(address);
   if (next != ranges_.end() && next->first < address + bytes) {
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -67,20 +69,42 @@ CUresult HostMirror::admit(std::uint64_t address, std::uint64_t bytes) const {
 
 CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned int flags,
                          std::uint32_t context) {
-  const driver::Table& driver = session_.driver();
-  if (driver.cuMemHostRegister_v2 == nullptr || driver.cuMemHostUnregister == nullptr ||
-      driver.cuMemHostGetDevicePointer_v2 == nullptr) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  if ((flags & ~unsigned{CU_MEMHOSTREGISTER_READ_ONLY}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(mutex_);
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
-  Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0, true,
-              Pages::make(bytes)};
+  if (bytes > kBytesMax - bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0,
+              true,  false,   Pages::make(bytes)};
   if (!range.shadow || !pages_.map(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = driver.cuMemHostRegister_v2(
-      pointer_at(address), bytes,
-      flags | CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  return let_gpu_use(address, std::move(range), flags);
+}
+
+CUresult HostMirror::share(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset,
+                           unsigned int flags, std::uint32_t context) {
+  const int file = session_.endpoint().shared_file();
+  if (file < 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (address % Pages::kPageBytes != 0 || offset % Pages::kPageBytes != 0 || offset > transport::kSharedFileBytes ||
+      bytes > transport::kSharedFileBytes - offset) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Lock lock(mutex_);
+  if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
+  Range range{bytes, context, false, true, true, {}};
+  if (!pages_.map(address, bytes, file, offset)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return let_gpu_use(address, std::move(range), flags);
+}
+
+// Registers what was mapped, or unmaps it.
+CUresult HostMirror::let_gpu_use(std::uint64_t address, Range range, unsigned int flags) {
+  const driver::Table& driver = session_.driver();
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & ~unsigned{CU_MEMHOSTREGISTER_READ_ONLY}) != 0) {
+    result = CUDA_ERROR_INVALID_VALUE;
+  } else if (driver.cuMemHostRegister_v2 != nullptr && driver.cuMemHostUnregister != nullptr &&
+             driver.cuMemHostGetDevicePointer_v2 != nullptr) {
+    result = driver.cuMemHostRegister_v2(
+        pointer_at(address), range.bytes,
+        flags | CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  }
   if (result == CUDA_SUCCESS) {
     CUdeviceptr device_address = 0;
     result = driver.cuMemHostGetDevicePointer_v2(&device_address, pointer_at(address), 0);
@@ -89,7 +113,7 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
     if (result != CUDA_SUCCESS) driver.cuMemHostUnregister(pointer_at(address));
   }
   if (result != CUDA_SUCCESS) {
-    pages_.unmap(address, bytes);
+    pages_.unmap(address, range.bytes);
     return result;
   }
   insert(address, std::move(range));
@@ -99,17 +123,18 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
 CUresult HostMirror::adopt(std::uint64_t address, std::uint64_t bytes) {
   const Lock lock(mutex_);
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
-  Range range{bytes, 0, false, false, Pages::make(bytes)};
+  if (bytes > kBytesMax - bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range{bytes, 0, false, false, false, Pages::make(bytes)};
   if (!range.shadow) return CUDA_ERROR_OUT_OF_MEMORY;
   insert(address, std::move(range));
   return CUDA_SUCCESS;
 }
 
 void HostMirror::insert(std::uint64_t address, Range range) {
-  bytes_ += range.bytes;
+  if (!range.shared) bytes_ += range.bytes;
   if (range.ours) session_.regions().add({address, range.bytes, Regions::Kind::kPinned});
   ranges_.emplace(address, std::move(range));
-  any_.store(true, std::memory_order_release);
+  any_.store(bytes_ != 0, std::memory_order_release);
 }
 
 void HostMirror::erase(Ranges::iterator range) {
@@ -120,9 +145,9 @@ void HostMirror::erase(Ranges::iterator range) {
     session_.driver().cuMemHostUnregister(pointer_at(address));
     pages_.unmap(address, bytes);
   }
-  bytes_ -= bytes;
+  if (!range->second.shared) bytes_ -= bytes;
   ranges_.erase(range);
-  any_.store(!ranges_.empty(), std::memory_order_release);
+  any_.store(bytes_ != 0, std::memory_order_release);
 }
 
 CUresult HostMirror::unmap(std::uint64_t address, std::uint32_t context) {
@@ -150,6 +175,7 @@ bool HostMirror::write(Bytes changes) {
     auto found = ranges_.upper_bound(change.address);
     if (found == ranges_.begin()) return false;
     --found;
+    if (found->second.shared) return false;
     const std::uint64_t offset = change.address - found->first;
     if (offset >= found->second.bytes || change.bytes > found->second.bytes - offset) return false;
     change.apply(static_cast<std::byte*>(pointer_at(change.address)));
@@ -159,7 +185,7 @@ bool HostMirror::write(Bytes changes) {
 }
 
 void HostMirror::send_range(std::uint64_t address, Range& range) {
-  if (range.read_only) return;
+  if (range.read_only || range.shared) return;
   wire::MemoryChanges changes;
   std::uint64_t at = 0;
   while (at < range.bytes) {

@@ -21,7 +21,7 @@ class Session;
 // from any thread.
 class HostMirror {
  public:
-  // What the ranges of a session may have in all, and how many they may be.
+  // What the mirrored ranges of a session may have in all, and how many ranges there may be.
   static constexpr std::uint64_t kBytesMax = 16 * kGiB;
   static constexpr std::size_t kRangesMax = 1 << 16;
 
@@ -34,6 +34,10 @@ class HostMirror {
   // as of cuMemHostRegister. Fails where something of this process lies.
   CUresult map(std::uint64_t address, std::uint64_t bytes, unsigned int flags,
                std::uint32_t context) EXCLUDES(mutex_);
+  // The same with the memory itself, in a session whose two sides share it: the part of the shared
+  // file that begins at `offset`. There is nothing to compare or send.
+  CUresult share(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset,
+                 unsigned int flags, std::uint32_t context) EXCLUDES(mutex_);
   // Takes over memory that the driver has made and keeps, a managed variable; until it goes.
   CUresult adopt(std::uint64_t address, std::uint64_t bytes) EXCLUDES(mutex_);
   void drop_adopted(std::uint64_t address) EXCLUDES(mutex_);
@@ -56,6 +60,7 @@ class HostMirror {
     std::uint32_t context = 0;  // 0: of none.
     bool read_only = false;
     bool ours = false;  // Not the driver's.
+    bool shared = false;
     Pages shadow;
   };
   using Ranges = std::map<std::uint64_t, Range>;
@@ -64,12 +69,13 @@ class HostMirror {
   void insert(std::uint64_t address, Range range) REQUIRES(mutex_);
   void erase(Ranges::iterator range) REQUIRES(mutex_);
   void send_range(std::uint64_t address, Range& range) REQUIRES(mutex_);
+  CUresult let_gpu_use(std::uint64_t address, Range range, unsigned int flags) REQUIRES(mutex_);
 
   Session& session_;
   std::atomic<bool> any_{false};
   Mutex mutex_;
-  Ranges ranges_ GUARDED_BY(mutex_);  // By address.
-  std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;
+  Ranges ranges_ GUARDED_BY(mutex_);            // By address.
+  std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;  // Of those that are not shared.
   FixedPages pages_ GUARDED_BY(mutex_);
 };
 

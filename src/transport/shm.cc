@@ -22,6 +22,7 @@ constexpr std::size_t kControlBytes = 4096;
 constexpr std::size_t kSegmentBytes = kControlBytes + 2 * kRingBytes;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::string_view kMemoryLabel = "rings";
+constexpr std::string_view kFileLabel = "host";
 constexpr std::string_view kBellLabel = "bell";
 
 struct Controls {
@@ -65,13 +66,23 @@ void silence(const Fd& bell) {
   [[maybe_unused]] const ssize_t got = ::read(bell.get(), &count, sizeof count);
 }
 
+// A memory file of fixed size.
+Result<Fd> make_memory(const char* name, std::uint64_t bytes) {
+  Fd memory(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.valid()) return flyt::system_error("making shared memory", errno);
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {
+    return flyt::system_error("sealing shared memory", errno);
+  }
+  return memory;
+}
+
 // Memory whose size can change would let the peer pull it away under our feet.
-Status check_memory(int fd) {
+Status check_memory(int fd, std::uint64_t bytes) {
   struct stat file {};
   if (::fstat(fd, &file) != 0) return flyt::system_error("shared memory", errno);
   const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (file.st_size != static_cast<off_t>(kSegmentBytes) || seals < 0 ||
-      (seals & F_SEAL_SHRINK) == 0) {
+  if (file.st_size != static_cast<off_t>(bytes) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return Error{ErrorCode::kInvalid, "the shared memory is not as agreed"};
   }
   return {};
@@ -109,6 +120,7 @@ class SharedConnection final : public Connection {
     socket_->abandon();
   }
   bool eager() const override { return true; }
+  int shared_file() const override { return abandoned_.load() ? -1 : rings_.file_.get(); }
   int fd() const override { return socket_->fd(); }
   std::string peer() const override { return "shared memory, " + socket_->peer(); }
 
@@ -247,12 +259,12 @@ ReadySet SharedConnection::wait(ReadySet wanted, Instant deadline, const Wakeup*
 
 Result<SharedRings> SharedRings::make() {
   SharedRings rings;
-  rings.memory_ = Fd(::memfd_create("flyt-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!rings.memory_.valid()) return flyt::system_error("making shared memory", errno);
-  if (::ftruncate(rings.memory_.get(), kSegmentBytes) != 0 ||
-      ::fcntl(rings.memory_.get(), F_ADD_SEALS, kSeals) != 0) {
-    return flyt::system_error("sealing shared memory", errno);
-  }
+  auto memory = make_memory("flyt-rings", kSegmentBytes);
+  if (!memory) return std::move(memory).error();
+  rings.memory_ = std::move(*memory);
+  auto file = make_memory("flyt-host", kSharedFileBytes);
+  if (!file) return std::move(file).error();
+  rings.file_ = std::move(*file);
   for (Fd& bell : rings.bells_) {
     bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell.valid()) return flyt::system_error("eventfd", errno);
@@ -272,6 +284,7 @@ Result<std::unique_ptr<Connection>> offer_rings(std::unique_ptr<Connection> sock
   auto segment = Segment::map(rings.memory_.get());
   if (!segment) return std::move(segment).error();
   Status sent = send_fd(socket->fd(), rings.memory_.get(), kMemoryLabel);
+  if (sent) sent = send_fd(socket->fd(), rings.file_.get(), kFileLabel);
   for (const Fd& bell : rings.bells_) {
     if (sent) sent = send_fd(socket->fd(), bell.get(), kBellLabel);
   }
@@ -303,12 +316,17 @@ Result<std::unique_ptr<Connection>> take_rings(std::unique_ptr<Connection> socke
   auto memory = take_fd(*socket, kMemoryLabel, deadline);
   if (!memory) return std::move(memory).error();
   rings.memory_ = std::move(*memory);
+  auto file = take_fd(*socket, kFileLabel, deadline);
+  if (!file) return std::move(file).error();
+  rings.file_ = std::move(*file);
   for (Fd& bell : rings.bells_) {
     auto taken = take_fd(*socket, kBellLabel, deadline);
     if (!taken) return std::move(taken).error();
     bell = std::move(*taken);
   }
-  if (Status fit = check_memory(rings.memory_.get()); !fit) return std::move(fit).error();
+  Status fit = check_memory(rings.memory_.get(), kSegmentBytes);
+  if (fit) fit = check_memory(rings.file_.get(), kSharedFileBytes);
+  if (!fit) return std::move(fit).error();
   auto segment = Segment::map(rings.memory_.get());
   if (!segment) return std::move(segment).error();
   return std::unique_ptr<Connection>(std::make_unique<SharedConnection>(

@@ -12,7 +12,7 @@
 
 namespace flyt::transport {
 
-// The memory and bells of one connection, before they are handed over.
+// The memory, shared file and bells of one connection, before they are handed over.
 class SharedRings {
  public:
   static Result<SharedRings> make();
@@ -30,6 +30,7 @@ class SharedRings {
 
   enum Bell : std::uint8_t { kServerReads, kServerWrites, kClientReads, kClientWrites, kBells };
   Fd memory_;
+  Fd file_;
   Fd bells_[kBells];
 };
 

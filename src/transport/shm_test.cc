@@ -148,6 +148,7 @@ TEST(ShmHandover, MemoryThatCouldShrinkIsRefused) {
   const Fd memory(::memfd_create("test", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memory.get(), 4096 + 4 * kMiB), 0);
   ASSERT_TRUE(send_fd(half.server->fd(), memory.get(), "rings").ok());
+  ASSERT_TRUE(send_fd(half.server->fd(), memory.get(), "host").ok());
   for (int i = 0; i < 4; ++i) {
     ASSERT_TRUE(send_fd(half.server->fd(), memory.get(), "bell").ok());
   }

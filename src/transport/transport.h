@@ -84,6 +84,10 @@ class Connection {
   // whoever has them.
   virtual bool eager() const { return false; }
 
+  // A sparse file of kSharedFileBytes that both sides have, none can shrink, and each maps parts of
+  // as it likes; -1 if there is none.
+  virtual int shared_file() const { return -1; }
+
   // The socket behind it, for passing on or for a system call that only sockets have; -1 if none.
   virtual int fd() const = 0;
 
@@ -92,6 +96,9 @@ class Connection {
 };
 
 inline constexpr std::size_t kPiecesMax = 64;
+
+// What Connection::shared_file() has room for.
+inline constexpr std::uint64_t kSharedFileBytes = 1024 * kGiB;
 
 // Waits for peers. accept() belongs to one thread; shut_down() is safe from any.
 class Listener {

@@ -8,6 +8,7 @@
 
 #include "client/call.h"
 #include "client/memory_state.h"
+#include "commands/pinned.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -51,6 +52,19 @@ CUresult add_for_kernels(const Memory& memory, unsigned int flags, unsigned int 
   return result;
 }
 
+// Kernels and copies use the very memory: the server has mapped it, too.
+CUresult share(Memory memory) {
+  MemoryState& state = session().memory();
+  const CUresult result = call(commands::ShareHost{.address = memory.base,
+                                                   .bytes = memory.bytes,
+                                                   .offset = state.pinned().offset_of(memory.base),
+                                                   .flags = 0});
+  if (result != CUDA_SUCCESS) return result;
+  memory.mirrored = true;
+  memory.device_base = memory.base;
+  return state.map().add(memory) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
 // Forgets it, with all that may still write there done.
 CUresult let_go(const Memory& memory) {
   MemoryState& state = session().memory();
@@ -91,9 +105,10 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   MemoryState& memory = session().memory();
   void* allocated = memory.pinned().allocate(bytesize);
   if (allocated == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result =
-      add_for_kernels(host_memory(MemoryKind::kPinned, allocated, bytesize, Flags), Flags,
-                      CU_MEMHOSTALLOC_DEVICEMAP);
+  const Memory fresh = host_memory(MemoryKind::kPinned, allocated, bytesize, Flags);
+  const CUresult result = memory.pinned().shared()
+                              ? share(fresh)
+                              : add_for_kernels(fresh, Flags, CU_MEMHOSTALLOC_DEVICEMAP);
   if (result != CUDA_SUCCESS) {
     memory.pinned().free(allocated, bytesize);
     return result;

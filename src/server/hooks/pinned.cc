@@ -12,6 +12,12 @@ CUresult map_host(Request& request, const commands::MapHost& command) {
                                                     request.context());
 }
 
+CUresult share_host(Request& request, const commands::ShareHost& command) {
+  if (request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  return request.session().memory().host_mirror.share(
+      command.address, command.bytes, command.offset, command.flags, request.context());
+}
+
 CUresult unmap_host(Request& request, const commands::UnmapHost& command) {
   return request.session().memory().host_mirror.unmap(command.address, request.context());
 }
