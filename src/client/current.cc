@@ -16,6 +16,7 @@
 #include "client/session.h"
 #include "client/settings.h"
 #include "client/trace.h"
+#include "rpc/futex.h"
 
 namespace flyt::client {
 namespace {
@@ -66,6 +67,7 @@ CUresult open_session() {
   options.url = std::string(url);
   options.connect_timeout = connect_timeout();
   options.log_level = level;
+  options.fence_patience = fence_patience(rpc::spin_on(4, kReplySpin));
   options.channel.reply_spin = kReplySpin;
   options.channel.observer = trace_observer();
   auto session = Session::open(options);

@@ -10,7 +10,7 @@
 
 namespace flyt::client {
 
-MemoryState::MemoryState(Session& session)
+MemoryState::MemoryState(Session& session, Duration fence_patience)
     : session_(session),
       pinned_window_(reserve_pinned_window()),
       pinned_(pinned_window_, session.channel().shared_file()),
@@ -18,6 +18,7 @@ MemoryState::MemoryState(Session& session)
       managed_(session.devices().count()),
       shared_(session, *this),
       host_calls_(session),
+      fences_(session, fence_patience),
       transfers_(session, host_calls_) {
   for (const wire::Window& window : session.channel().welcome().windows) {
     if (window.purpose == wire::WindowPurpose::kVmm) {
@@ -70,6 +71,7 @@ void MemoryState::on_context_destroyed(ContextState& context) {
   });
   images.on_context_destroyed(context);
   transfers_.on_context_destroyed(context.handle);
+  fences_.on_context_destroyed(context.handle);
 }
 
 CUresult MemoryState::add_managed_variable(std::uint64_t address, std::uint64_t bytes,

@@ -11,6 +11,7 @@
 #include "base/annotations.h"
 #include "client/address_space.h"
 #include "client/context.h"
+#include "client/fences.h"
 #include "client/handle_table.h"
 #include "client/host_call_worker.h"
 #include "client/host_mirror.h"
@@ -88,7 +89,8 @@ struct AllocationState {
 // Safe from any thread.
 class MemoryState {
  public:
-  explicit MemoryState(Session& session);
+  // `fence_patience`: as of Fences.
+  MemoryState(Session& session, Duration fence_patience);
   MemoryState(const MemoryState&) = delete;
   MemoryState& operator=(const MemoryState&) = delete;
 
@@ -112,6 +114,7 @@ class MemoryState {
   void remove_managed_variable(const Memory& memory) EXCLUDES(variables_mutex_);
   HostCallWorker& host_calls() { return host_calls_; }
   Transfers& transfers() { return transfers_; }
+  Fences& fences() { return fences_; }
   // Null where the server cannot map memory for programs.
   AddressSpace* reservable() { return reservable_.get(); }
 
@@ -153,6 +156,7 @@ class MemoryState {
   cuda::ManagedRanges managed_;
   SharedMemory shared_;
   HostCallWorker host_calls_;
+  Fences fences_;
   Transfers transfers_;
   std::unique_ptr<AddressSpace> reservable_;
   std::atomic<std::uint64_t> next_stream_id_{1};

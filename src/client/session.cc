@@ -154,7 +154,7 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
     code_->sending = options.code;
     code_->names_code.store(options.code.named);
   }
-  memory_ = std::make_unique<MemoryState>(*this);
+  memory_ = std::make_unique<MemoryState>(*this, options.fence_patience);
   mirror_ = &memory_->mirror();
   pushes_->set_memory(memory_.get());
   if (memory_->reservable() == nullptr) devices_.deny_virtual_memory();

@@ -8,6 +8,14 @@ namespace {
 
 constexpr std::int64_t kConnectTimeoutMs = 5000;
 
+// A number of the environment; negative where there is none.
+std::int64_t number(const char* name) {
+  const std::string_view text = environment(name);
+  std::int64_t value = -1;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  return parsed.ec == std::errc() ? value : -1;
+}
+
 }  // namespace
 
 std::string_view environment(const char* name) {
@@ -26,11 +34,13 @@ std::string_view server_url(const Log& log) {
 }
 
 Duration connect_timeout() {
-  const std::string_view text = environment("FLYT_CONNECT_TIMEOUT_MS");
-  std::int64_t ms = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), ms);
-  if (parsed.ec != std::errc() || ms <= 0) ms = kConnectTimeoutMs;
-  return std::chrono::milliseconds(ms);
+  const std::int64_t ms = number("FLYT_CONNECT_TIMEOUT_MS");
+  return std::chrono::milliseconds(ms > 0 ? ms : kConnectTimeoutMs);
+}
+
+Duration fence_patience(Duration wished) {
+  const std::int64_t us = number("FLYT_FENCE_US");
+  return us >= 0 ? std::chrono::microseconds(us) : wished;
 }
 
 LogLevel log_level() { return log_level_of(environment("FLYT_LOG"), LogLevel::kWarn); }

@@ -17,6 +17,9 @@ std::string_view server_url(const Log& log);
 // FLYT_CONNECT_TIMEOUT_MS: for connecting and the hello together.
 Duration connect_timeout();
 
+// FLYT_FENCE_US: how long a wait looks at a word of its own (client/fences.h).
+Duration fence_patience(Duration wished);
+
 // FLYT_LOG.
 LogLevel log_level();
 

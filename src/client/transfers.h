@@ -76,6 +76,7 @@ class Transfers {
   // Sends the bytes as they will be when the stream comes to this place.
   CUresult capture_later(const BoxCopy& copy, CUstream stream);
   CUresult post_to_host(const BoxCopy& copy, CUstream stream) EXCLUDES(mutex_);
+  bool result_to_host(const BoxCopy& copy, CUstream stream, CUresult& result);
   CUresult wait_to_host(const BoxCopy& copy, CUstream stream);
 
   Session& session_;

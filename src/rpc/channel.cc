@@ -261,6 +261,10 @@ void Channel::abandon_after_fork() {
   core_->connection_->abandon();
 }
 
+bool Channel::noticed() const { return lost() || core_->connection_->notice(); }
+
+void Channel::count_wait() { core_->calls_.fetch_add(1, std::memory_order_relaxed); }
+
 int Channel::shared_file() const { return core_->connection_->shared_file(); }
 
 bool Channel::lost() const { return core_->loss_.lost(); }

@@ -251,6 +251,12 @@ class Channel {
   // in the parent. The object must not be destroyed in the child, only forgotten.
   void abandon_after_fork();
 
+  // transport::Connection::notice(). Set before the server does anything that comes after what it
+  // has to tell.
+  bool noticed() const;
+  // A wait that needed no reply, for the counters.
+  void count_wait();
+
   // transport::Connection::shared_file().
   int shared_file() const;
 

@@ -290,6 +290,7 @@ void Endpoint::reply(std::uint64_t sequence, std::uint32_t result, Bytes fields)
     const Lock lock(state_mutex_);
     prefix.posted_error = std::exchange(failed_result_, 0);
     prefix.posted_error_sequence = std::exchange(failed_sequence_, 0);
+    if (prefix.posted_error != 0 && !demands_replies_) connection_->set_notice(false);
   }
   std::array<std::byte, sizeof prefix> prefix_bytes;
   Writer writer(prefix_bytes);
@@ -304,6 +305,13 @@ void Endpoint::post_failed(std::uint64_t sequence, std::uint32_t result) {
   if (failed_result_ != 0 && failed_sequence_ <= sequence) return;
   failed_result_ = result;
   failed_sequence_ = sequence;
+  connection_->set_notice(true);
+}
+
+void Endpoint::demand_replies() {
+  const Lock lock(state_mutex_);
+  demands_replies_ = true;
+  connection_->set_notice(true);
 }
 
 void Endpoint::deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data) {

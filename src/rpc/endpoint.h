@@ -94,6 +94,10 @@ class Endpoint {
   // Notes that a posted command failed; the next reply tells.
   void post_failed(std::uint64_t sequence, std::uint32_t result);
 
+  // From now on the client waits for replies, whatever else tells it that work is done: something
+  // may have to reach it first (transport::Connection::notice()).
+  void demand_replies();
+
   // Sends data for a delivery that the client announced, in several frames if it is long, straight
   // from `data`, which may be overwritten when it returns. The offsets of one delivery rise without
   // gaps from 0, so its pieces belong to one thread at a time; one of no bytes is sent, too. What
@@ -197,6 +201,7 @@ class Endpoint {
   Error error_ GUARDED_BY(state_mutex_);
   std::uint64_t failed_sequence_ GUARDED_BY(state_mutex_) = 0;
   std::uint32_t failed_result_ GUARDED_BY(state_mutex_) = 0;
+  bool demands_replies_ GUARDED_BY(state_mutex_) = false;
 };
 
 }  // namespace flyt::rpc

@@ -91,6 +91,7 @@ void CodeSubjects::note_code(Bytes image) {
   // What is packed is not unpacked to look: it may print.
   if (packed || text_of(image).find("vprintf") != std::string_view::npos) {
     may_print_.store(true, std::memory_order_relaxed);
+    session_.endpoint().demand_replies();
   }
 }
 

@@ -28,6 +28,7 @@ constexpr std::string_view kBellLabel = "bell";
 struct Controls {
   RingControl to_server;
   RingControl to_client;
+  alignas(64) std::atomic<std::uint32_t> notice;
 };
 static_assert(sizeof(Controls) <= kControlBytes);
 
@@ -121,6 +122,8 @@ class SharedConnection final : public Connection {
   }
   bool eager() const override { return true; }
   int shared_file() const override { return abandoned_.load() ? -1 : rings_.file_.get(); }
+  void set_notice(bool on) override { segment_.controls().notice.store(on ? 1 : 0); }
+  bool notice() const override { return segment_.controls().notice.load() != 0; }
   int fd() const override { return socket_->fd(); }
   std::string peer() const override { return "shared memory, " + socket_->peer(); }
 

@@ -88,6 +88,12 @@ class Connection {
   // as it likes; -1 if there is none.
   virtual int shared_file() const { return -1; }
 
+  // One bit from the server's side to the client's, which costs neither a message: the server sets
+  // it while it has something to tell with its next reply. Without shared memory there is none, and
+  // it is always set.
+  virtual void set_notice(bool /*on*/) {}
+  virtual bool notice() const { return true; }
+
   // The socket behind it, for passing on or for a system call that only sockets have; -1 if none.
   virtual int fd() const = 0;
 

@@ -152,7 +152,7 @@ CUresult cuStreamQuery(CUstream hStream) {
 
 CUresult cuStreamSynchronize(CUstream hStream) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
-  return call(commands::StreamSynchronize{.stream = hStream});
+  return synchronize(session(), hStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
