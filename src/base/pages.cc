@@ -30,8 +30,8 @@ bool FixedPages::map(std::uint64_t address, std::uint64_t bytes, int file, std::
   if (begin < end) {
     void* wanted = pointer_at(begin);
     const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-    void* got = ::mmap(wanted, end - begin, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE, file,
-                       static_cast<off_t>(offset + (begin - first)));
+    void* got = ::mmap(wanted, end - begin, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE,
+                       file, static_cast<off_t>(offset + (begin - first)));
     if (got == MAP_FAILED) return false;
     if (got != wanted) {
       ::munmap(got, end - begin);

@@ -27,7 +27,7 @@ struct SessionOptions {
   std::string url;             // As FLYT_SERVER.
   Duration connect_timeout{};  // Covers connecting and the hello.
   LogLevel log_level = LogLevel::kWarn;
-  CodeSending code;  // open() of a URL sets it as the URL says.
+  CodeSending code;           // open() of a URL sets it as the URL says.
   Duration fence_patience{};  // As of Fences: how long a wait looks at a word of its own.
   rpc::ChannelOptions channel;
 };

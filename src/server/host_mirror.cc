@@ -82,8 +82,8 @@ CUresult HostMirror::share(std::uint64_t address, std::uint64_t bytes, std::uint
                            unsigned int flags, std::uint32_t context) {
   const int file = session_.endpoint().shared_file();
   if (file < 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (address % Pages::kPageBytes != 0 || offset % Pages::kPageBytes != 0 || offset > transport::kSharedFileBytes ||
-      bytes > transport::kSharedFileBytes - offset) {
+  if (address % Pages::kPageBytes != 0 || offset % Pages::kPageBytes != 0 ||
+      offset > transport::kSharedFileBytes || bytes > transport::kSharedFileBytes - offset) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Lock lock(mutex_);
