@@ -78,7 +78,7 @@ void Supervisor::start_exchange() {
   if (pid < 0) return log_.error("no exchange", {{"why", system_error("fork", errno).message}});
   if (pid == 0) {
     door->outside.close();
-    become_child();
+    become_child(UsageBoard::kNoSlot);
     run_exchange(std::move(door->inside));
     ::_exit(EXIT_SUCCESS);
   }

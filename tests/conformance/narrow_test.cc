@@ -55,7 +55,7 @@ struct NarrowCalls {
   }
 };
 
-const NarrowCalls& narrow() {
+const NarrowCalls& narrow_calls() {
   static const NarrowCalls calls;
   return calls;
 }
@@ -67,7 +67,7 @@ constexpr std::uint64_t kNarrowMax = std::numeric_limits<unsigned int>::max();
 TEST_F(NarrowTest, AnAllocationIsUsableOrRefused) {
   constexpr unsigned int kBytes = 4096;
   CUdeviceptr_v1 memory = 0;
-  const CUresult result = narrow().cuMemAlloc(&memory, kBytes);
+  const CUresult result = narrow_calls().cuMemAlloc(&memory, kBytes);
   if (result != CUDA_SUCCESS) {
     CU_IS(CUDA_ERROR_OUT_OF_MEMORY, result);
     return;
@@ -75,25 +75,25 @@ TEST_F(NarrowTest, AnAllocationIsUsableOrRefused) {
   std::vector<std::uint32_t> in(kBytes / 4);
   std::vector<std::uint32_t> out(kBytes / 4);
   std::iota(in.begin(), in.end(), 1u);
-  CU_OK(narrow().cuMemsetD32(memory, 9, kBytes / 4));
-  CU_OK(narrow().cuMemcpyHtoD(memory, in.data(), kBytes / 2));
-  CU_OK(narrow().cuMemcpyDtoH(out.data(), memory, kBytes));
+  CU_OK(narrow_calls().cuMemsetD32(memory, 9, kBytes / 4));
+  CU_OK(narrow_calls().cuMemcpyHtoD(memory, in.data(), kBytes / 2));
+  CU_OK(narrow_calls().cuMemcpyDtoH(out.data(), memory, kBytes));
   EXPECT_EQ(0, std::memcmp(in.data(), out.data(), kBytes / 2));
   EXPECT_EQ(9u, out.back());
-  CU_OK(narrow().cuMemFree(memory));
+  CU_OK(narrow_calls().cuMemFree(memory));
 }
 
 TEST_F(NarrowTest, APitchedAllocationIsUsableOrRefused) {
   CUdeviceptr_v1 memory = 0;
   unsigned int pitch = 0;
-  const CUresult result = narrow().cuMemAllocPitch(&memory, &pitch, 100, 10, 4);
+  const CUresult result = narrow_calls().cuMemAllocPitch(&memory, &pitch, 100, 10, 4);
   if (result != CUDA_SUCCESS) {
     CU_IS(CUDA_ERROR_OUT_OF_MEMORY, result);
     return;
   }
   EXPECT_GE(pitch, 100u);
-  CU_OK(narrow().cuMemsetD2D8(memory, pitch, 1, 100, 10));
-  CU_OK(narrow().cuMemFree(memory));
+  CU_OK(narrow_calls().cuMemsetD2D8(memory, pitch, 1, 100, 10));
+  CU_OK(narrow_calls().cuMemFree(memory));
 }
 
 TEST_F(NarrowTest, NothingIsLostWhenAnAllocationIsRefused) {
@@ -104,8 +104,8 @@ TEST_F(NarrowTest, NothingIsLostWhenAnAllocationIsRefused) {
   CU_OK(cu().cuCtxSynchronize());
   CU_OK(cu().cuMemGetInfo_v2(&before, &total));
   for (int i = 0; i < 20; ++i) {
-    if (narrow().cuMemAlloc(&memory, 8u << 20) == CUDA_SUCCESS) {
-      CU_OK(narrow().cuMemFree(memory));
+    if (narrow_calls().cuMemAlloc(&memory, 8u << 20) == CUDA_SUCCESS) {
+      CU_OK(narrow_calls().cuMemFree(memory));
     }
   }
   const Unrecorded quiet;
@@ -119,13 +119,13 @@ TEST_F(NarrowTest, SizesAreToldInFullOrNotAtAll) {
   std::size_t wide = 0;
   unsigned int narrow = 0;
   CU_OK(cu().cuDeviceTotalMem_v2(&wide, device));
-  if (narrow().cuDeviceTotalMem(&narrow, device) == CUDA_SUCCESS && wide <= kNarrowMax) {
+  if (narrow_calls().cuDeviceTotalMem(&narrow, device) == CUDA_SUCCESS && wide <= kNarrowMax) {
     EXPECT_EQ(wide, narrow);
   }
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuDeviceTotalMem(nullptr, device));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuDeviceTotalMem(nullptr, device));
   unsigned int free = 0;
   unsigned int total = 0;
-  if (narrow().cuMemGetInfo(&free, &total) == CUDA_SUCCESS) {
+  if (narrow_calls().cuMemGetInfo(&free, &total) == CUDA_SUCCESS) {
     EXPECT_LE(free, total);
   }
 }
@@ -145,14 +145,14 @@ TEST_F(NarrowTest, CopiesBetweenHostRowsWork) {
   copy.dstPitch = 32;
   copy.WidthInBytes = 20;
   copy.Height = 6;
-  CU_OK(narrow().cuMemcpy2D(&copy));
+  CU_OK(narrow_calls().cuMemcpy2D(&copy));
   CU_OK(cu().cuCtxSynchronize());
   for (unsigned row = 0; row < 6; ++row) {
     EXPECT_EQ(0, std::memcmp(&out[row * 32], &in[(row + 1) * 64 + 5], 20)) << row;
   }
   std::fill(out.begin(), out.end(), std::uint8_t{0});
-  CU_OK(narrow().cuMemcpy2DUnaligned(&copy));
-  CU_OK(narrow().cuMemcpy2DAsync(&copy, nullptr));
+  CU_OK(narrow_calls().cuMemcpy2DUnaligned(&copy));
+  CU_OK(narrow_calls().cuMemcpy2DAsync(&copy, nullptr));
   CU_OK(cu().cuCtxSynchronize());
   EXPECT_EQ(0, std::memcmp(out.data(), &in[64 + 5], 20));
 }
@@ -173,35 +173,35 @@ TEST_F(NarrowTest, CopiesBetweenHostBoxesWork) {
   copy.WidthInBytes = 16;
   copy.Height = 4;
   copy.Depth = 3;
-  CU_OK(narrow().cuMemcpy3D(&copy));
+  CU_OK(narrow_calls().cuMemcpy3D(&copy));
   CU_OK(cu().cuCtxSynchronize());
   EXPECT_EQ(in, out);
   std::fill(out.begin(), out.end(), std::uint8_t{0});
-  CU_OK(narrow().cuMemcpy3DAsync(&copy, nullptr));
+  CU_OK(narrow_calls().cuMemcpy3DAsync(&copy, nullptr));
   CU_OK(cu().cuCtxSynchronize());
   EXPECT_EQ(in, out);
 }
 
 TEST_F(NarrowTest, PageLockedMemoryIsAllocated) {
   void* memory = nullptr;
-  CU_OK(narrow().cuMemAllocHost(&memory, 4096));
+  CU_OK(narrow_calls().cuMemAllocHost(&memory, 4096));
   std::memset(memory, 1, 4096);
   CU_OK(cu().cuMemFreeHost(memory));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemAllocHost(nullptr, 4096));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemAllocHost(nullptr, 4096));
 }
 
 TEST_F(NarrowTest, NullDescriptionsAreRefused) {
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemAlloc(nullptr, 16));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemcpy2D(nullptr));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemcpy3D(nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemAlloc(nullptr, 16));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemcpy2D(nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemcpy3D(nullptr));
 }
 
 TEST_F(NarrowTest, AnAddressOfNobodyIsRefused) {
   std::uint32_t word = 0;
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemcpyHtoD(16, &word, 4));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemcpyDtoH(&word, 16, 4));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemsetD8(16, 1, 4));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow().cuMemFree(16));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemcpyHtoD(16, &word, 4));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemcpyDtoH(&word, 16, 4));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemsetD8(16, 1, 4));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemFree(16));
 }
 
 }  // namespace

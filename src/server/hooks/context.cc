@@ -46,7 +46,7 @@ template <class Reply>
 void adopt(Request request, CUcontext client, CUcontext native, CUdevice device, bool primary) {
   auto attachment = std::make_shared<ContextOrigin>(device, primary);
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
-  own_usage().context_made(origin.device);
+  own_usage().context_made(device);
   request.session().memory().on_context_made(native);
   describe<Reply>(std::move(request), native);
 }
