@@ -256,7 +256,13 @@ void Endpoint::dispatch(CommandHandler& handler, const Command& command) {
   }
 }
 
+void Endpoint::hold_acknowledgements(bool held) {
+  acknowledgements_held_ = held;
+  if (!held && !closed()) acknowledge();
+}
+
 void Endpoint::acknowledge() {
+  if (acknowledgements_held_) return;
   const std::uint64_t sequence = next_sequence_ - 1;
   if (sequence - acked_sequence_ < limits_.commands_in_flight / 8 &&
       received_bytes_ - acked_bytes_ < limits_.bytes_in_flight / 8) {

@@ -108,6 +108,10 @@ class Endpoint {
   // At most wire::kMemoryChangesBytesMax bytes.
   void push_memory(Bytes changes);
 
+  // While held, nothing is acknowledged: commands are kept that are not executed yet, and the
+  // client must not send more than its credits. Main thread.
+  void hold_acknowledgements(bool held);
+
   // Ends the session with a reason that the client is told. Idempotent; the first reason stays.
   void end(wire::EndedCode code, std::string_view reason);
 
@@ -168,6 +172,7 @@ class Endpoint {
   std::uint64_t next_sequence_ = 1;
   std::uint64_t received_bytes_ = 0;  // Frame bytes of all commands handed to the handler.
   std::uint64_t acked_sequence_ = 0;
+  bool acknowledgements_held_ = false;
   std::uint64_t acked_bytes_ = 0;
 
   std::atomic<std::uint64_t> last_sequence_{0};

@@ -44,7 +44,12 @@ void Completions::block_on_worker(Completion completion) {
   auto shared = std::make_shared<Completion>(std::move(completion));
   blocked_.fetch_add(1);
   session_.workers().run([this, shared] {
-    CUresult result = session_.enter(shared->context);
+    CUresult result = CUDA_SUCCESS;
+    {
+      // The context is there while it is made current. Later block() sees to it.
+      const auto using_context = session_.use();
+      result = session_.enter(shared->context);
+    }
     if (result == CUDA_SUCCESS) result = shared->block();
     blocked_.fetch_sub(1);
     shared->finish(result);

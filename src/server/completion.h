@@ -19,7 +19,7 @@ struct Completion {
   std::uint32_t context = 0;  // Handle index; made current around poll, block and finish. 0: none.
   // CUDA_ERROR_NOT_READY while it is not done; never blocks. Empty: block() at once.
   std::function<CUresult()> poll;
-  // Waits until it is done; runs on a worker.
+  // Waits until it is done; runs on a worker, where the context may end at any time.
   std::function<CUresult()> block;
   // Called once with the outcome, on the thread that saw it: main or worker.
   std::function<void(CUresult)> finish;

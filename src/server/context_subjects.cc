@@ -28,8 +28,8 @@ CUstream ContextSubjects::thread_stream(std::uint32_t context, std::uint32_t thr
   return stream;
 }
 
-const ContextOrigin& ContextSubjects::origin(const Handles::Entry& entry) {
-  return static_cast<const ContextOrigin&>(*entry.attachment);
+ContextOrigin& ContextSubjects::origin(const Handles::Entry& entry) {
+  return static_cast<ContextOrigin&>(*entry.attachment);
 }
 
 bool ContextSubjects::has_primary(CUdevice device) const {
@@ -53,6 +53,9 @@ void ContextSubjects::let_go(const Handles::Entry& context) {
     std::erase_if(thread_streams_, [&](const auto& item) { return item.first.first == index; });
   }
   session_.memory().after_context_destroy(index);
+  // Its work is done, so that nobody waits for long.
+  const std::unique_lock lock(origin(context).waits);
+  origin(context).ended = true;
 }
 
 void ContextSubjects::count_retained(CUdevice device) {

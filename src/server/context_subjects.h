@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <shared_mutex>
 #include <utility>
 
 #include "base/annotations.h"
@@ -18,6 +19,10 @@ struct ContextOrigin : Attachment {
   ContextOrigin(CUdevice of, bool is_primary) : device(of), primary(is_primary) {}
   const CUdevice device;
   const bool primary;
+  // Waits for the context's work hold it shared, off the main thread; whoever lets the driver end
+  // the context holds it alone and sets `ended`: nobody is inside the driver then, or ever will be.
+  std::shared_mutex waits;
+  bool ended = false;  // Guarded by `waits`.
 };
 
 // Safe from any thread.
@@ -29,7 +34,7 @@ class ContextSubjects {
   CUstream thread_stream(std::uint32_t context, std::uint32_t thread) EXCLUDES(mutex_);
 
   // What an entry of the contexts' table is.
-  static const ContextOrigin& origin(const Handles::Entry& entry);
+  static ContextOrigin& origin(const Handles::Entry& entry);
   // Whether the client has a handle of a device's primary context.
   bool has_primary(CUdevice device) const;
 

@@ -57,6 +57,10 @@ std::string read_all(int fd) {
   }
 }
 
+void refuse_late(transport::Connection& connection) {
+  refuse(connection, wire::RefusalCode::kMalformed, kNoHello);
+}
+
 void refuse_full(transport::Connection& connection) {
   refuse(connection, wire::RefusalCode::kFull, "the server has no room for another session");
 }

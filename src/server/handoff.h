@@ -24,6 +24,8 @@ void write_all(int fd, std::string_view text);
 std::string read_all(int fd);
 
 // Tells a client why it gets no session.
+inline constexpr std::string_view kNoHello = "no complete hello came in time";
+void refuse_late(transport::Connection& connection);
 void refuse_full(transport::Connection& connection);
 void refuse_without_driver(transport::Connection& connection, std::string_view why);
 

@@ -27,7 +27,8 @@ MemorySubjects::MemorySubjects(Session& owner)
       deliveries(owner, events, staging),
       host_calls(owner),
       host_mirror(owner),
-      images(std::make_shared<Images>(owner)) {
+      images(std::make_shared<Images>(owner)),
+      depths(owner, events) {
   owner.before_replies([this] { deliveries.send_finished(); });
   staging.stock().on_shortage([this] { restock_later(staging.stock()); });
   if (PinnedBufferPool* pool = owner.received()) {

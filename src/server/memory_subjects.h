@@ -17,6 +17,7 @@
 #include "server/pinned_memory.h"
 #include "server/pools.h"
 #include "server/reaper.h"
+#include "server/stream_depths.h"
 #include "server/virtual_memory.h"
 #include "server/windows.h"
 
@@ -109,6 +110,7 @@ class MemorySubjects {
   HostCalls host_calls;
   HostMirror host_mirror;
   const std::shared_ptr<Images> images;
+  StreamDepths depths;
 
  private:
   // Has a worker register memory for a stock that runs short.

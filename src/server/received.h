@@ -16,6 +16,7 @@ inline constexpr std::size_t kCopiedBytesMax = 8 * kKiB;
 // Issues `copy(source)` for received bytes and keeps them as long as the GPU reads them.
 template <class Copy>
 CUresult from_received(Request& request, CUstream stream, Bytes data, Copy&& copy) {
+  request.session().memory().depths.count(request.context(), stream);
   if (data.size() <= kCopiedBytesMax) {
     std::array<std::byte, kCopiedBytesMax> unpinned;
     std::memcpy(unpinned.data(), data.data(), data.size());

@@ -4,6 +4,7 @@
 #include "commands/library.h"
 #include "commands/link.h"
 #include "commands/module.h"
+#include "commands/stream.h"
 #include "server/code_subjects.h"
 #include "server/context_subjects.h"
 #include "server/handlers.h"
@@ -62,7 +63,8 @@ std::string Session::run() {
   const Duration spin = std::thread::hardware_concurrency() >= kCoresToSpin ? kSpin : Duration{0};
   Instant spin_until{};
   while (true) {
-    const bool polling = look_after();
+    if (!put_off_.empty()) catch_up();
+    const bool polling = look_after() || !put_off_.empty();
     // After a while without commands nothing is left to look after.
     const Duration turn = quiet_turns > 50 ? kQuietTurn : kIdleTurn;
     const Instant now = clock().now();
@@ -110,18 +112,39 @@ Status Session::on_command(const rpc::Command& command) {
   }
   ++(row->waits ? counters_.waited : counters_.posted);
   Request request(*this, command);
-  if (row->slow) {
-    run_slow_command(std::move(request), row->run);
+  // That a host function has run is what the streams wait for.
+  if (command.header.op != commands::HostCallDone::kOp && must_put_off()) {
+    endpoint().hold_acknowledgements(true);
+    put_off_.emplace_back(row, std::move(request));
     return {};
   }
+  begin(std::move(request), *row);
+  return {};
+}
+
+void Session::begin(Request request, const HandlerRow& row) {
+  if (row.slow) return run_slow_command(std::move(request), row.run);
   const auto using_objects = use();
-  const CUresult entered = enter(command.header.context);
+  const CUresult entered = enter(request.context());
   if (entered != CUDA_SUCCESS) {
     request.reply(entered);
   } else {
-    row->run(std::move(request));
+    row.run(std::move(request));
   }
-  return {};
+}
+
+bool Session::must_put_off() {
+  return !put_off_.empty() || (memory_->depths.full() && memory_->host_calls.any());
+}
+
+void Session::catch_up() {
+  while (!put_off_.empty()) {
+    if (memory_->depths.full() && memory_->host_calls.any()) return;
+    auto [row, request] = std::move(put_off_.front());
+    put_off_.pop_front();
+    begin(std::move(request), *row);
+  }
+  endpoint().hold_acknowledgements(false);
 }
 
 void Session::run_slow_command(Request request, void (*run)(Request)) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,6 +33,8 @@ class MemorySubjects;    // Arena, streams, deliveries, ...: server/memory_subje
 class PinnedBufferPool;  // What the endpoint receives into: server/pinned_memory.h.
 class CodeSubjects;      // Uploads, modules, links: server/code_subjects.h.
 class ContextSubjects;   // Contexts and what hangs on them: server/context_subjects.h.
+
+struct HandlerRow;
 
 // What a session works with; all of it outlives the session.
 struct SessionParts {
@@ -114,6 +117,11 @@ class Session final : public rpc::CommandHandler {
  private:
   void run_slow_command(Request request, void (*run)(Request));
   bool look_after();  // True while waits are polled.
+  void begin(Request request, const HandlerRow& row);
+  // Commands are put off while a stream that waits for a host function of the client is as full as
+  // a driver may take: the next launch could wait, here, for a command that is not read yet.
+  bool must_put_off();
+  void catch_up();
   void reclaim();
 
   SessionParts parts_;
@@ -126,6 +134,7 @@ class Session final : public rpc::CommandHandler {
   std::shared_mutex lives_;  // Its readers overtake waiting writers, as glibc has it.
   Mutex endings_;
   SessionCounters counters_;
+  std::deque<std::pair<const HandlerRow*, Request>> put_off_;  // Main thread only.
   Completions completions_{*this};
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;

@@ -106,7 +106,9 @@ bool Supervisor::finished() const {
 Status Supervisor::wait_for_events() {
   std::vector<pollfd> wanted = {{signals_.get(), POLLIN, 0}};
   for (const auto& listener : listeners_) wanted.push_back({listener->fd(), POLLIN, 0});
-  int timeout_ms = -1;
+  const std::size_t listeners = wanted.size();
+  lobby_.add_to(wanted);
+  int timeout_ms = lobby_.timeout_ms();
   if (stopping_) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(stop_at_ - system_clock().now())
@@ -117,9 +119,11 @@ Status Supervisor::wait_for_events() {
     return system_error("poll", errno);
   }
   if (wanted[0].revents != 0) take_signals();
-  for (std::size_t i = 0; i < listeners_.size(); ++i) {
+  // Signals may have ended the listening; then wanted is longer than what is left.
+  for (std::size_t i = 0; i < listeners_.size() && i + 1 < listeners; ++i) {
     if (wanted[i + 1].revents != 0) accept_from(*listeners_[i]);
   }
+  if (lobby_.size() != 0) let_in();
   return {};
 }
 
@@ -135,6 +139,7 @@ void Supervisor::take_signals() {
     stop_at_ = at_once ? now : now + std::chrono::seconds(options_.drain_seconds);
     stopping_ = true;
     listeners_.clear();
+    lobby_.abandon();
     log_.info("stopping", {{"sessions", children_.size()}, {"at_once", at_once}});
   }
 }
@@ -142,15 +147,30 @@ void Supervisor::take_signals() {
 void Supervisor::accept_from(transport::Listener& listener) {
   auto connection = listener.accept(system_clock().now(), nullptr);
   if (!connection) return;
-  const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
-    return child.second.kind == ChildKind::kSession;
-  });
-  if (static_cast<unsigned>(sessions) >= options_.sessions_max) {
-    log_.warn("client refused", {{"peer", (*connection)->peer()}, {"reason", "too many sessions"}});
-    refuse_full(**connection);
-    return;
+  const auto out = lobby_.enter(std::move(connection).value(), !listener.url().socket_only);
+  if (out == nullptr) return;
+  log_.warn("client refused", {{"peer", out->peer()}, {"reason", "too many who say no hello"}});
+  refuse_full(*out);
+}
+
+// Whoever has said hello gets a process, if there is room.
+void Supervisor::let_in() {
+  Lobby::Leaving leaving = lobby_.leave();
+  for (const auto& late : leaving.late) {
+    log_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
+    refuse_late(*late);
   }
-  give_to_child(std::move(connection).value(), !listener.url().socket_only);
+  for (auto& [connection, share] : leaving.ready) {
+    const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
+      return child.second.kind == ChildKind::kSession;
+    });
+    if (static_cast<unsigned>(sessions) < options_.sessions_max) {
+      give_to_child(std::move(connection), share);
+      continue;
+    }
+    log_.warn("client refused", {{"peer", connection->peer()}, {"reason", "too many sessions"}});
+    refuse_full(*connection);
+  }
 }
 
 void Supervisor::give_to_child(std::unique_ptr<transport::Connection> connection, bool share) {
@@ -184,6 +204,7 @@ void Supervisor::become_child() {
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   // The parent's sockets must end with the parent.
   for (auto& listener : listeners_) close_in_child(*listener);
+  lobby_.abandon();
   for (auto& [pid, child] : children_) child.channel.close();
   signals_.close();
 }

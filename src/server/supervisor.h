@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "server/lobby.h"
 #include "server/session_process.h"
 #include "transport/transport.h"
 
@@ -49,6 +50,7 @@ class Supervisor {
   Status start_listening();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
+  void let_in();
   // `share`: the session may go on in shared memory.
   void give_to_child(std::unique_ptr<transport::Connection> connection, bool share);
   bool give_to_warm_child(int socket, bool share);
@@ -65,6 +67,7 @@ class Supervisor {
   SupervisorOptions options_;
   Log log_;
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
+  Lobby lobby_;
   std::map<pid_t, Child> children_;
   Fd signals_;
   bool stopping_ = false;

@@ -282,6 +282,7 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
       wait = true;
     }
   }
+  stream->await_room();
   const Ticket ticket =
       context->submit(*stream, [&regions, fate = context->fate(), request, source, staged,
                                 to_kind = to->kind, from_kind = from->kind] {
@@ -306,6 +307,7 @@ CUresult fill(Driver& driver, const std::shared_ptr<Context>& context,
   const auto to = resolve(regions, request.to, request.extent, Side::kDevice, true);
   if (!to) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capturing()) return capture_fill(driver, *stream, *context, request);
+  stream->await_room();
   const Ticket ticket =
       context->submit(*stream, [&regions, fate = context->fate(), request, kind = to->kind] {
         if (!still_there(regions, kind, request.to, request.extent, true)) {

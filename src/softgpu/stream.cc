@@ -4,6 +4,11 @@
 
 namespace flyt::softgpu {
 
+void Stream::await_room() {
+  const Lock lock(mutex_);
+  while (queue_.size() >= kWaitingMax) room_.wait(mutex_);
+}
+
 Ticket Stream::push(Operation operation) {
   Ticket ticket{timeline_, 0};
   bool start = false;
@@ -37,6 +42,7 @@ void Stream::drain() {
       operation = std::move(queue_.front());
       queue_.pop_front();
       done = pushed_ - queue_.size();
+      if (queue_.size() == kWaitingMax - 1) room_.notify_all();
     }
     for (const Ticket& ticket : operation.after) ticket.wait();
     const CUresult status = fate_->ended() ? CUDA_ERROR_CONTEXT_IS_DESTROYED : fate_->error();

@@ -64,6 +64,14 @@ class Stream : public std::enable_shared_from_this<Stream> {
         priority_(priority),
         id_(id) {}
 
+  // How many operations wait in a stream before whoever adds another waits too. (Threads that come
+  // at the same moment all pass.) A little more than what NVIDIA's driver takes of launches.
+  static constexpr std::size_t kWaitingMax = 2048;
+
+  // Waits until fewer than kWaitingMax operations wait. Not to be called with a lock held that
+  // operations take.
+  void await_room() EXCLUDES(mutex_);
+
   // The ticket of the operation. Operations must be pushed in an order without cycles: those in
   // `after` were pushed before.
   Ticket push(Operation operation);
@@ -104,6 +112,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::atomic<bool> capturing_{false};
 
   mutable Mutex mutex_;
+  Condition room_;
   std::deque<Operation> queue_ GUARDED_BY(mutex_);
   std::uint64_t pushed_ GUARDED_BY(mutex_) = 0;
   bool draining_ GUARDED_BY(mutex_) = false;

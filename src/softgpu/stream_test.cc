@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <thread>
 #include <vector>
 
 namespace flyt::softgpu {
@@ -28,6 +29,25 @@ TEST_F(StreamTest, RunsOperationsInTheirOrder) {
   one->last().wait();
   ASSERT_EQ(order.size(), 1000u);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[static_cast<std::size_t>(i)], i);
+  EXPECT_TRUE(one->idle());
+}
+
+TEST_F(StreamTest, WhoeverAddsToAFullStreamWaits) {
+  const auto one = stream();
+  std::atomic<bool> open{false};
+  std::atomic<bool> room{false};
+  one->push({[&open](CUresult) { open.wait(false); }, {}});
+  for (std::size_t i = 0; i <= Stream::kWaitingMax; ++i) one->push({[](CUresult) {}, {}});
+  std::thread adder([&] {
+    one->await_room();
+    room = true;
+    one->push({[](CUresult) {}, {}});
+  });
+  EXPECT_FALSE(room);
+  open = true;
+  open.notify_all();
+  adder.join();
+  one->last().wait();
   EXPECT_TRUE(one->idle());
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "transport/delayed.h"
+#include "transport/peek.h"
 #include "transport/socket.h"
 
 namespace flyt::transport {
@@ -125,6 +126,17 @@ Result<ConnectionPair> connection_pair() {
   Result<std::unique_ptr<Connection>> two = adopt(std::move(second));
   if (!two) return std::move(two).error();
   return ConnectionPair(std::move(*one), std::move(*two));
+}
+
+Result<std::size_t> peek(int fd, MutableBytes into) {
+  ssize_t there = -1;
+  do {
+    there = ::recv(fd, into.data(), into.size(), MSG_PEEK | MSG_DONTWAIT);
+  } while (there < 0 && errno == EINTR);
+  if (there > 0) return static_cast<std::size_t>(there);
+  if (there == 0) return Error{ErrorCode::kLost, "the peer has gone"};
+  if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+  return Error{ErrorCode::kLost, flyt::system_error("looking at a socket", errno).message};
 }
 
 Status send_fd(int channel, int fd, std::string_view text) {

@@ -92,6 +92,37 @@ void call_cuda(void* user) {
   answers->create = cu().cuEventCreate(&event, 0);
 }
 
+struct Until {
+  std::atomic<int> launched{0};
+  int enough = 0;
+  bool reached = false;
+};
+
+void wait_until(void* user) {
+  auto* until = static_cast<Until*>(user);
+  until->reached = eventually([&] { return until->launched.load() >= until->enough; });
+}
+
+// A driver takes about a thousand launches and then makes the caller wait; the function, which
+// they stand behind, must run to its end meanwhile.
+TEST_F(CallbackTest, FarMoreWorkThanADriverTakesMayStandBehindAHostFunction) {
+  constexpr int kLaunches = 6000;
+  const Stream stream;
+  const Module module(kBasicPtx);
+  const CUfunction store = module.function("store_value");
+  const DeviceMemory memory(4);
+  Until until;
+  until.enough = 600;
+  CU_OK(cu().cuLaunchHostFunc(stream, wait_until, &until));
+  for (std::uint32_t i = 1; i <= kLaunches; ++i) {
+    CU_OK(launch(store, 1, 1, stream, static_cast<CUdeviceptr>(memory), i));
+    ++until.launched;
+  }
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_TRUE(until.reached);
+  EXPECT_EQ(static_cast<std::uint32_t>(kLaunches), memory.read<std::uint32_t>()[0]);
+}
+
 TEST_F(CallbackTest, CudaCallsFromAHostFunctionAreNotPermitted) {
   const Stream stream;
   Answers answers;

@@ -1,9 +1,5 @@
 // Hellos and frames that break the protocol: refused or ended with a reason, nobody else notices.
-#include <sys/types.h>
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -40,25 +36,53 @@ TEST_F(HostileHello, GarbageIsHungUpOn) {
   }
 }
 
-// The parent's children have not loaded the driver themselves, so it is not in a fresh one.
-TEST_F(HostileHello, WhoSaysNothingStartsNoDriver) {
+TEST_F(HostileHello, WhoSaysNothingGetsNoProcess) {
   const auto before = server().children();
   const Peer silent = stranger();
-  std::vector<pid_t> now;
-  ASSERT_TRUE(tests::eventually(5, [&] {
-    now = server().children();
-    return now.size() > before.size();
-  }));
-  // In the time in which another one is served it would have been loaded.
+  Peer slow = stranger();
+  const auto bytes = wire::encode(wire::ClientHello{});
+  EXPECT_TRUE(slow.send(Bytes(bytes).first(bytes.size() - 1)).ok());
+  // In the time in which another one is served they would have been given theirs.
   Peer other = attacker();
   EXPECT_TRUE(other.alive());
-  std::erase_if(
-      now, [&](pid_t pid) { return std::find(before.begin(), before.end(), pid) != before.end(); });
-  ASSERT_FALSE(now.empty());
-  std::ifstream maps("/proc/" + std::to_string(now.front()) + "/maps");
-  const std::string text((std::istreambuf_iterator<char>(maps)), std::istreambuf_iterator<char>());
-  EXPECT_NE(text.find("flyt-server"), std::string::npos);
-  EXPECT_EQ(text.find("libflyt-softgpu"), std::string::npos);
+  EXPECT_EQ(before.size() + 1, server().children().size());
+  // A hello that comes in pieces is as good as another.
+  EXPECT_TRUE(slow.send(Bytes(bytes).last(1)).ok());
+  EXPECT_TRUE(slow.read_answer().ok());
+}
+
+// Each of them would once have had one of the sessions until its time was over.
+TEST_F(HostileHello, ManyWhoSayNothingKeepNobodyOut) {
+  tests::ServerProcess small;
+  tests::ServerOptions options;
+  options.program = tests::server_program();
+  options.arguments = {"--max-sessions", "2"};
+  const auto started = small.start(options);
+  ASSERT_TRUE(started.ok()) << started.error().message;
+  std::vector<Peer> silent;
+  for (int i = 0; i < 50; ++i) {
+    auto peer = Peer::connect(small.url());
+    ASSERT_TRUE(peer.ok()) << peer.error().message;
+    silent.push_back(std::move(*peer));
+  }
+  auto first = Peer::greeted(small.url());
+  ASSERT_TRUE(first.ok()) << first.error().message << small.log();
+  EXPECT_TRUE(first->alive());
+  auto second = Peer::greeted(small.url());
+  ASSERT_TRUE(second.ok()) << second.error().message << small.log();
+  EXPECT_TRUE(second->alive());
+  EXPECT_EQ(2u, small.children().size());
+}
+
+TEST_F(HostileHello, OneWhoOpensFarTooManyIsRefusedUntilItClosesThem) {
+  std::vector<Peer> silent;
+  for (int i = 0; i < 64; ++i) silent.push_back(stranger());
+  Peer late = stranger();
+  const auto answer = late.read_answer();
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(std::string::npos, answer.error().message.find("room")) << answer.error().message;
+  silent.clear();
+  EXPECT_TRUE(tests::eventually(60, [] { return Peer::greeted(server().url()).ok(); }));
 }
 
 TEST_F(HostileHello, AVersionNobodySpeaksIsRefusedWithAReason) {

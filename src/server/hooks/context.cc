@@ -42,8 +42,8 @@ void describe(Request request, CUcontext context) {
 
 // Puts a new context into the table and describes it; it is current on this thread.
 template <class Reply>
-void adopt(Request request, CUcontext client, CUcontext native, const ContextOrigin& origin) {
-  auto attachment = std::make_shared<ContextOrigin>(origin);
+void adopt(Request request, CUcontext client, CUcontext native, CUdevice device, bool primary) {
+  auto attachment = std::make_shared<ContextOrigin>(device, primary);
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
   request.session().memory().on_context_made(native);
   describe<Reply>(std::move(request), native);
@@ -94,7 +94,7 @@ void retain_primary(Request request, const commands::RetainPrimary& command) {
   request.session().contexts().count_retained(command.device);
   result = driver.cuCtxSetCurrent(native);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
-  adopt<Reply>(std::move(request), command.context, native, {command.device, true});
+  adopt<Reply>(std::move(request), command.context, native, command.device, true);
 }
 
 CUresult release_primary(Request& request, const commands::ReleasePrimary& command) {
@@ -135,7 +135,7 @@ void create_context(Request request, const commands::CreateContext& command) {
                               ? driver.cuCtxCreate_v2(&native, flags, command.device)
                               : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
-  adopt<Reply>(std::move(request), command.context, native, {command.device, false});
+  adopt<Reply>(std::move(request), command.context, native, command.device, false);
 }
 
 CUresult destroy_context(Request& request, const commands::DestroyContext& command) {
@@ -167,9 +167,10 @@ CUresult set_context_cache(Request& request, const commands::SetContextCache& co
 }
 
 void synchronize_context(Request request, const commands::SynchronizeContext& command) {
-  CUcontext native = command.context;
-  if (!request.resolve(native)) return request.reply(CUDA_ERROR_INVALID_CONTEXT);
   Session& session = request.session();
+  const Handles::Entry entry =
+      session.handles().entry(wire::HandleKind::kContext, address_of(command.context));
+  if (!entry) return request.reply(CUDA_ERROR_INVALID_CONTEXT);
   const driver::Table& driver = session.driver();
   const std::uint32_t index = wire::Handle{address_of(command.context)}.index();
   request.forget_payload();
@@ -187,7 +188,11 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
       return result == CUDA_SUCCESS ? driver.cuCtxSynchronize() : result;
     };
   }
-  wait.block = [&driver] { return driver.cuCtxSynchronize(); };
+  // Another of the client's threads may destroy the context meanwhile.
+  wait.block = [&driver, origin = std::static_pointer_cast<ContextOrigin>(entry.attachment)] {
+    const std::shared_lock lock(origin->waits);
+    return origin->ended ? CUDA_SUCCESS : driver.cuCtxSynchronize();
+  };
   wait.finish = [answer](CUresult result) { answer->reply(result); };
   session.completions().add(std::move(wait));
 }

@@ -19,6 +19,7 @@ CUresult host_job(Request& request, CUstream stream, const Box& box, std::uint64
   job.stream = stream;
   const auto handle = address_of(stream);
   if (!request.resolve(job.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  session.memory().depths.count(request.context(), job.stream);
   job.stream_owner = session.handles().entry(wire::HandleKind::kStream, handle).attachment;
   return session.memory().allowed(box) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -98,6 +99,7 @@ CUresult copy_on_device(Request& request, const commands::CopyOnDevice& command)
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (command.bytes == 0) return CUDA_SUCCESS;
+  request.session().memory().depths.count(request.context(), stream);
   const Regions& regions = request.session().regions();
   if (!regions.allowed(command.to, command.bytes) ||
       !regions.allowed(command.from, command.bytes)) {
@@ -114,8 +116,9 @@ CUresult copy_box_on_device(Request& request, const commands::CopyBoxOnDevice& c
   const Box from{command.from,  command.from_pitch, command.from_slice_pitch,
                  command.width, command.rows,       command.slices};
   if (to.empty()) return CUDA_SUCCESS;
-  const MemorySubjects& memory = request.session().memory();
+  MemorySubjects& memory = request.session().memory();
   if (!memory.allowed(to) || !memory.allowed(from)) return CUDA_ERROR_INVALID_VALUE;
+  memory.depths.count(request.context(), stream);
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcPitch = command.rows > 1 ? command.from_pitch : command.width;

@@ -62,6 +62,7 @@ CUresult event_record(Request& request, const commands::EventRecord& command) {
   if (entry.attachment.use_count() > kOwnersWithoutWaits) {
     if (const CUresult result = renew(request, entry, event); result != CUDA_SUCCESS) return result;
   }
+  request.session().memory().depths.count(request.context(), stream);
   return request.driver().cuEventRecord(event, stream);
 }
 

@@ -2,6 +2,8 @@
 #include "server/hooks_launch.h"
 
 #include "server/launch_attributes.h"
+#include "server/memory_subjects.h"
+#include "server/session.h"
 
 namespace flyt::server::hooks {
 namespace {
@@ -18,6 +20,7 @@ CUresult launch(Request& request, const Command& command) {
                                 CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   void** const parameters = bytes == 0 ? nullptr : extra.data();
   const driver::Table& driver = request.driver();
+  request.session().memory().depths.count(request.context(), stream);
   if (command.attributes.empty()) {
     return driver.cuLaunchKernel(function, command.grid_x, command.grid_y, command.grid_z,
                                  command.block_x, command.block_y, command.block_z,

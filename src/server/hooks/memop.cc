@@ -1,6 +1,7 @@
 // Stream operations that wait for or write words in memory.
 #include "server/hooks_memop.h"
 
+#include "server/memory_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -21,6 +22,7 @@ CUresult stream_mem_op(Request& request, const commands::StreamMemOp& command) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const driver::Table& driver = request.driver();
+  request.session().memory().depths.count(request.context(), stream);
   const auto narrow_value = static_cast<cuuint32_t>(command.value);
   if (waits && wide && driver.cuStreamWaitValue64_v2 != nullptr) {
     return driver.cuStreamWaitValue64_v2(stream, command.address, command.value, command.flags);

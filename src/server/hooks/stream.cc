@@ -42,6 +42,7 @@ CUresult stream_wait_event(Request& request, const commands::StreamWaitEvent& co
   CUstream stream = command.stream;
   CUevent event = command.event;
   if (!request.resolve(stream) || !request.resolve(event)) return CUDA_ERROR_INVALID_HANDLE;
+  request.session().memory().depths.count(request.context(), stream);
   return request.driver().cuStreamWaitEvent(stream, event, 0);
 }
 
@@ -80,6 +81,7 @@ CUresult host_call(Request& request, const commands::HostCall& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (command.kind > 1) return CUDA_ERROR_INVALID_VALUE;
+  request.session().memory().depths.count(request.context(), stream);
   return request.session().memory().host_calls.enqueue(
       stream, static_cast<HostCalls::Kind>(command.kind), command.token, request.sequence());
 }

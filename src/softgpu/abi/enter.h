@@ -42,9 +42,11 @@ struct StreamOfCall {
   std::shared_ptr<Context> context;
 
   Ticket submit(std::function<void()> run) const {
+    stream->await_room();
     return context->submit(*stream, std::move(run));
   }
   Ticket submit(Operation operation) const {
+    stream->await_room();
     return context->submit(*stream, std::move(operation));
   }
 };

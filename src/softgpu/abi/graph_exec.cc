@@ -111,6 +111,7 @@ CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
     if (!stream.stream->capturing()) {
+      stream.stream->await_room();
       return with_exec(hGraph, [&](Driver&, const std::shared_ptr<GraphExec>& exec) {
         return exec->launch(driver, stream.context, *stream.stream);
       });

@@ -1,0 +1,68 @@
+// Lobby: connections that have not said a whole hello yet. They cost the server a socket each, and
+// no process and no session, until they do; how many and how long is limited.
+#pragma once
+
+#include <poll.h>
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "transport/transport.h"
+
+namespace flyt::server {
+
+// Belongs to one thread.
+class Lobby {
+ public:
+  static constexpr std::size_t kWaitingMax = 512;
+  // Of one host, or of one process on this host.
+  static constexpr std::size_t kWaitingOfOneMax = 64;
+  // As long as a slow network may take to bring a few kilobytes.
+  static constexpr Duration kWaitMax = std::chrono::seconds(10);
+
+  explicit Lobby(const Clock& clock = system_clock()) : clock_(clock) {}
+
+  // Takes a connection in. Yields one that has to go for it, to be refused: the newcomer if its
+  // peer has too many here, or else, in a full lobby, whoever has waited longest.
+  // `share` is kept for who lets it in: the session may go on in shared memory.
+  std::unique_ptr<transport::Connection> enter(std::unique_ptr<transport::Connection> connection,
+                                               bool share);
+
+  // What to poll for.
+  void add_to(std::vector<pollfd>& wanted) const;
+  // When leave() should be called although nothing was readable; -1: never.
+  int timeout_ms() const;
+
+  struct Guest {
+    std::unique_ptr<transport::Connection> connection;
+    bool share = false;
+  };
+  struct Leaving {
+    // Whose hello has come, or what will never be one: reading it does not wait.
+    std::vector<Guest> ready;
+    // Who took too long.
+    std::vector<std::unique_ptr<transport::Connection>> late;
+  };
+  Leaving leave();
+
+  // In a child after a fork: the sockets are the parent's.
+  void abandon();
+  std::size_t size() const { return waiting_.size(); }
+
+ private:
+  struct Waiting {
+    std::unique_ptr<transport::Connection> connection;
+    std::string peer;  // Without the port.
+    Instant since;
+    bool share = false;
+    bool begun = false;  // A part of the hello is there, so that polling would not wait.
+  };
+
+  const Clock& clock_;
+  std::list<Waiting> waiting_;  // Longest waiting first.
+};
+
+}  // namespace flyt::server

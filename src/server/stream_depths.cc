@@ -1,0 +1,54 @@
+#include "server/stream_depths.h"
+
+#include <algorithm>
+
+#include "server/session.h"
+
+namespace flyt::server {
+namespace {
+
+// Streams come and go; those with little in them need not be remembered.
+constexpr std::size_t kStreamsMax = 1024;
+
+}  // namespace
+
+void StreamDepths::prune(Depth& depth) {
+  while (!depth.marks.empty() && depth.marks.front()->poll() != CUDA_ERROR_NOT_READY) {
+    depth.marks.pop_front();
+  }
+}
+
+void StreamDepths::count(std::uint32_t context, CUstream stream) {
+  Depth& depth = depths_[{context, stream}];
+  if (++depth.unmarked < kMarkEvery) return;
+  CUresult result = CUDA_SUCCESS;
+  auto mark = events_.record(context, stream, result);
+  if (mark == nullptr) {
+    // The stream is broken or gone, and so is what was in it.
+    depths_.erase({context, stream});
+    return;
+  }
+  depth.unmarked = 0;
+  depth.marks.push_back(std::move(mark));
+  prune(depth);
+  // What the driver has taken beyond that it has taken.
+  while (depth.marks.size() > 2 * kMarksMax) depth.marks.pop_front();
+  maybe_full_ = maybe_full_ || depth.marks.size() >= kMarksMax;
+  if (depths_.size() > kStreamsMax) {
+    std::erase_if(depths_, [](const auto& item) { return item.second.marks.empty(); });
+  }
+}
+
+bool StreamDepths::full() {
+  if (!maybe_full_) return false;
+  const auto using_contexts = session_.use();
+  maybe_full_ = std::any_of(depths_.begin(), depths_.end(), [this](auto& item) {
+    if (item.second.marks.size() < kMarksMax) return false;
+    session_.enter(item.first.first);
+    prune(item.second);
+    return item.second.marks.size() >= kMarksMax;
+  });
+  return maybe_full_;
+}
+
+}  // namespace flyt::server
