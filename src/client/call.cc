@@ -65,6 +65,7 @@ CUresult check_device(CUdevice device) {
 CUresult refused(const char* name, const char* reason) {
   if (Session* session = current_session()) {
     session->refusals().note(session->log(), name, reason);
+    session->code().driver_log.write(CU_LOG_LEVEL_ERROR, std::string(name) + ": " + reason);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -16,6 +16,9 @@
 #include "client/answer_cache.h"
 #include "client/handle_table.h"
 #include "client/jit_options.h"
+#include "cuda/async_callbacks.h"
+#include "cuda/core_dump.h"
+#include "cuda/driver_log.h"
 #include "cuda/types.h"
 
 namespace flyt::client {
@@ -191,6 +194,10 @@ struct CodeState {
   // Handles of uploads are used once and never looked up.
   std::atomic<std::uint32_t> uploads{0};
   std::mutex mutex;
+  // What programs ask about failures.
+  cuda::CoreDumpSettings core_dumps;
+  cuda::DriverLog driver_log;
+  cuda::AsyncCallbacks async_callbacks;
 
   std::uint64_t next_upload() {
     const std::uint32_t number = uploads.fetch_add(1, std::memory_order_relaxed);

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "base/annotations.h"
+#include "cuda/async_callbacks.h"
 #include "cuda/context_storage.h"
+#include "cuda/core_dump.h"
+#include "cuda/driver_log.h"
 #include "cuda/types.h"
 #include "softgpu/array.h"
 #include "softgpu/context.h"
@@ -44,6 +47,9 @@ class Driver {
   Regions& regions() { return *regions_; }
   Output& output() { return output_; }
   cuda::ContextStorage& storage() { return storage_; }
+  cuda::CoreDumpSettings& core_dumps() { return core_dumps_; }
+  cuda::DriverLog& driver_log() { return driver_log_; }
+  cuda::AsyncCallbacks& async_callbacks() { return async_callbacks_; }
 
   HandleTable<Context>& contexts() { return contexts_; }
   HandleTable<Stream>& streams() { return streams_; }
@@ -104,6 +110,9 @@ class Driver {
   std::unique_ptr<Regions> regions_;
   Output output_;
   cuda::ContextStorage storage_;
+  cuda::CoreDumpSettings core_dumps_;
+  cuda::DriverLog driver_log_;
+  cuda::AsyncCallbacks async_callbacks_;
 
   HandleTable<Context> contexts_{HandleKind::kContext};
   HandleTable<Stream> streams_{HandleKind::kStream};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/annotations.h"
+#include "cuda/error_text.h"
 #include "softgpu/capture.h"
 #include "softgpu/interpreter/grid.h"
 
@@ -149,7 +150,10 @@ void run(Driver& driver, Context& context, const Function& function, ptx::Launch
   work_together(driver, **grid, blocks);
   context.remove_grid(grid->get());
   const auto& fault = (*grid)->fault();
-  if (fault) context.fate()->fail(error_of(fault->kind));
+  if (!fault) return;
+  context.fate()->fail(error_of(fault->kind));
+  driver.driver_log().write(CU_LOG_LEVEL_ERROR, "kernel " + fault->kernel + ": " +
+                                                    cuda::error_name(error_of(fault->kind)));
 }
 
 CUresult check_cluster(const Function& function, LaunchRequest& request) {

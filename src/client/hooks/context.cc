@@ -38,6 +38,7 @@ void come_alive(ContextState& context, const Reply& reply, unsigned int flags) {
 // Before the server is told: nothing of the context may be used any more.
 void die(ContextState& context) {
   session().storage().end(handle_of(&context));
+  session().code().core_dumps.end(handle_of(&context));
   session().memory().on_context_destroyed(context);
   context.live.store(0);
   session().code().on_context_destroyed(context);

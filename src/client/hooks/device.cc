@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "client/call.h"
+#include "client/code_state.h"
 #include "commands/device.h"
+#include "cuda/host_link.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -172,6 +174,31 @@ CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   if (len <= static_cast<int>(device->pci_bus_id.size())) return CUDA_ERROR_INVALID_VALUE;
   copy_text(device->pci_bus_id, pciBusId, len);
   return CUDA_SUCCESS;
+}
+
+// The link to the host does no atomics: it is a network, and kernels do not reach host memory.
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
+                                           const CUatomicOperation* operations, unsigned int count,
+                                           CUdevice dev) {
+  if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
+  return cuda::no_atomics(capabilities, operations, count);
+}
+
+// What other devices wrote to this memory is visible already: none of them can.
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope) {
+  return cuda::flush_nothing(target, scope);
+}
+
+CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void*,
+                                           CUasyncCallbackHandle* callback) {
+  if (const CUresult no = check_device(device); no != CUDA_SUCCESS) return no;
+  return session().code().async_callbacks.add(device, callbackFunc, callback);
+}
+
+CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
+  if (const CUresult no = check_device(device); no != CUDA_SUCCESS) return no;
+  return session().code().async_callbacks.remove(device, callback);
 }
 
 }  // namespace flyt::client::hooks

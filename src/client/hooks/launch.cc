@@ -62,6 +62,10 @@ void count_records(const CUlaunchConfig& config) {
   }
 }
 
+bool is_default_stream(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 }  // namespace
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -103,6 +107,24 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
                           .shared_bytes = sharedMemBytes,
                           .stream = hStream};
   return launch(f, shape, kernelParams, nullptr, bytes_at(&cooperative, sizeof cooperative));
+}
+
+// One device is an ordinary cooperative launch; to several at once none of their drivers is asked.
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
+                                              unsigned int numDevices, unsigned int flags) {
+  constexpr unsigned int kFlags = 0x3;  // No synchronisation before, and none behind.
+  if (launchParamsList == nullptr || numDevices == 0 || (flags & ~kFlags) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (numDevices > 1) {
+    return refused("cuLaunchCooperativeKernelMultiDevice",
+                   "a kernel is launched on one device at a time");
+  }
+  const CUDA_LAUNCH_PARAMS& one = *launchParamsList;
+  if (is_default_stream(one.hStream)) return CUDA_ERROR_INVALID_VALUE;
+  return cuLaunchCooperativeKernel(one.function, one.gridDimX, one.gridDimY, one.gridDimZ,
+                                   one.blockDimX, one.blockDimY, one.blockDimZ, one.sharedMemBytes,
+                                   one.hStream, one.kernelParams);
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {

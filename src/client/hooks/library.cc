@@ -360,4 +360,11 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramO
   return CUDA_SUCCESS;
 }
 
+// Code has no unified functions: that takes a host that shares the GPU's page tables. NVIDIA's
+// driver on an ordinary host says this of any name.
+CUresult cuLibraryGetUnifiedFunction(void**, CUlibrary library, const char*) {
+  const CUresult no = check(library);
+  return no == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : no;
+}
+
 }  // namespace flyt::client::hooks

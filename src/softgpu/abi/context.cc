@@ -61,6 +61,7 @@ void reset_primary(Driver& driver, Device& device) {
   if (context == nullptr) return;
   driver.end_context(*context);
   driver.storage().end(to_handle<CUcontext>(context->handle()));
+  driver.core_dumps().end(to_handle<CUcontext>(context->handle()));
 }
 
 }  // namespace
@@ -185,6 +186,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
     if (context_stack().top() == from_handle(ctx)) context_stack().pop();
     driver.end_context(*context);
     driver.storage().end(ctx);
+    driver.core_dumps().end(ctx);
     return CUDA_SUCCESS;
   });
 }

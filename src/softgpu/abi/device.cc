@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "cuda/host_link.h"
 #include "softgpu/abi/enter.h"
 
 namespace flyt::softgpu {
@@ -200,6 +201,35 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
+                                           const CUatomicOperation* operations, unsigned int count,
+                                           CUdevice dev) {
+  return with_driver([&](Driver& driver) {
+    if (driver.device(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    return cuda::no_atomics(capabilities, operations, count);
+  });
+}
+
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope) {
+  return with_context([&](Driver&, Context&) { return cuda::flush_nothing(target, scope); });
+}
+
+CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void*,
+                                           CUasyncCallbackHandle* callback) {
+  return with_driver([&](Driver& driver) {
+    if (driver.device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    return driver.async_callbacks().add(device, callbackFunc, callback);
+  });
+}
+
+CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
+  return with_driver([&](Driver& driver) {
+    if (driver.device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    return driver.async_callbacks().remove(device, callback);
   });
 }
 

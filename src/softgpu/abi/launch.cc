@@ -67,6 +67,10 @@ CUresult launch_old(CUfunction handle, int width, int height, CUstream stream) {
   return launch(handle, std::move(request), stream, nullptr, nullptr, true);
 }
 
+bool is_default_stream(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 }  // namespace
 }  // namespace flyt::softgpu
 
@@ -114,6 +118,22 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
   request.shared_bytes = sharedMemBytes;
   request.cooperative = true;
   return launch(f, std::move(request), hStream, kernelParams, nullptr);
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
+                                              unsigned int numDevices, unsigned int flags) {
+  constexpr unsigned int kFlags = 0x3;  // No synchronisation before, and none behind.
+  const bool good = launchParamsList != nullptr && numDevices != 0 && (flags & ~kFlags) == 0 &&
+                    !is_default_stream(launchParamsList->hStream);
+  if (!good || numDevices > 1) {
+    return with_context([good](Driver&, Context&) {
+      return good ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    });
+  }
+  const CUDA_LAUNCH_PARAMS& one = *launchParamsList;
+  return cuLaunchCooperativeKernel(one.function, one.gridDimX, one.gridDimY, one.gridDimZ,
+                                   one.blockDimX, one.blockDimY, one.blockDimZ, one.sharedMemBytes,
+                                   one.hStream, one.kernelParams);
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
