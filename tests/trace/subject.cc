@@ -34,7 +34,7 @@ void work(int fills) {
   need(cuCtxSynchronize(), "cuCtxSynchronize");
   char host[4096];
   need(cuMemcpyDtoH_v2(host, memory, sizeof host), "cuMemcpyDtoH");
-  if (cuMemcpyDtoD(0, 0, 0) != CUDA_ERROR_NOT_SUPPORTED) std::exit(1);
+  if (cuCheckpointProcessUnlock(0, nullptr) != CUDA_ERROR_NOT_SUPPORTED) std::exit(1);
 }
 
 int threads() {

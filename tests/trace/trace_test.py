@@ -66,8 +66,8 @@ class Trace(unittest.TestCase):
         self.assertGreaterEqual(calls['cuMemcpyDtoH_v2']['bytes_received'], 4096 * times)
         self.assertEqual(calls['cuMemAlloc_v2']['waits'], times)
         self.assertFalse(calls['cuMemAlloc_v2']['sync_point'])
-        self.assertEqual(calls['cuMemcpyDtoD']['refused'], times)
-        self.assertEqual(calls['cuMemcpyDtoD']['failed'], times)
+        self.assertEqual(calls['cuCheckpointProcessUnlock']['refused'], times)
+        self.assertEqual(calls['cuCheckpointProcessUnlock']['failed'], times)
         self.assertEqual(process['totals']['own_waits'], 2 * times)
         self.check_sums(process)
 
