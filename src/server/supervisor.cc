@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -24,6 +25,7 @@ constexpr unsigned kWarmFailuresMax = 3;
 // What a warm process is told about its client: may the session go on in shared memory?
 constexpr std::string_view kMayShare = "client";
 constexpr std::string_view kSocketOnly = "client on its socket";
+constexpr const char* kExchangeName = "flyt-exchange";
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
 
 sigset_t handled_signals() {
@@ -74,7 +76,12 @@ Status Supervisor::check_driver() {
 // Without one, sessions cannot share anything; all else works.
 void Supervisor::start_exchange() {
   auto door = make_door();
+  // The child has its own name from the start, so that nobody takes it for a session's process.
+  std::array<char, 16> name{};
+  ::prctl(PR_GET_NAME, name.data());
+  ::prctl(PR_SET_NAME, kExchangeName);
   const pid_t pid = door ? ::fork() : -1;
+  if (pid != 0) ::prctl(PR_SET_NAME, name.data());
   if (pid < 0) return log_.error("no exchange", {{"why", system_error("fork", errno).message}});
   if (pid == 0) {
     door->outside.close();

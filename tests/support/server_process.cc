@@ -65,6 +65,13 @@ std::string own_folder() {
   return text.substr(0, text.rfind('/'));
 }
 
+std::string name_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
 }  // namespace
 
 bool eventually(double seconds, const std::function<bool()>& done) {
@@ -164,7 +171,7 @@ bool ServerProcess::logged(const std::string& text, double seconds) const {
 std::vector<pid_t> ServerProcess::children() const {
   std::vector<pid_t> found;
   for (const pid_t pid : all_processes()) {
-    if (state_of(pid).parent == pid_) found.push_back(pid);
+    if (state_of(pid).parent == pid_ && name_of(pid) != "flyt-exchange") found.push_back(pid);
   }
   return found;
 }
