@@ -193,7 +193,9 @@ Flow reduce_surface(Warp& warp, const Step& step, Mask lanes) {
   const std::uint32_t* rows = warp.rows(step.extra);
   return each_place(
       warp, step, lanes,
-      [&](unsigned lane, std::byte* place, const Surface&) {
+      [&](unsigned lane, std::byte* place, const Surface& surface) {
+        // Operands that are no whole texels have no atomic place, and change nothing.
+        if (surface.format.bytes() % sizeof(T) != 0) return;
         const T operand = get<T>(warp.row(Row{rows[kValue]}), lane);
         auto* word = static_cast<T*>(static_cast<void*>(place));
         T before = __atomic_load_n(word, __ATOMIC_RELAXED);
