@@ -375,7 +375,7 @@ CUresult Transfers::post_to_host(const BoxCopy& copy, CUstream stream) {
 
 // A small result comes by way of shared memory: the GPU writes it there, and nobody is woken.
 bool Transfers::result_to_host(const BoxCopy& copy, CUstream stream, CUresult& result) {
-  if (copy.rows != 1 || copy.slices != 1) return false;
+  if (copy.rows != 1 || copy.slices != 1 || is_array(copy.from)) return false;
   auto shared = session_.memory().fences().result(context(), copy.width);
   if (!shared) return false;
   result = session_.post(commands::CopyOnDevice{

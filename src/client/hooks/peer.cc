@@ -1,10 +1,13 @@
 // Access and copies between devices.
 #include "client/hooks_peer.h"
 
+#include <span>
+
 #include "client/box_copy.h"
 #include "client/call.h"
 #include "client/hooks_copy.h"
 #include "client/memory_state.h"
+#include "commands/peer.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -31,6 +34,26 @@ CUresult box(const CUDA_MEMCPY3D_PEER* description, CUstream stream, Waiting wai
 }
 
 }  // namespace
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
+                                          const CUatomicOperation* operations, unsigned int count,
+                                          CUdevice srcDevice, CUdevice dstDevice) {
+  using Command = commands::DeviceGetP2PAtomicCapabilities;
+  if (capabilities == nullptr || operations == nullptr || count == 0 ||
+      count > Command::kOperationsCountMax) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Command::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = ask(Command{.operations = wire::List<CUatomicOperation>(
+                                          std::span<const CUatomicOperation>(operations, count)),
+                                      .count = count,
+                                      .srcDevice = srcDevice,
+                                      .dstDevice = dstDevice},
+                              reply, answer);
+  if (result == CUDA_SUCCESS) reply.capabilities.copy_to({capabilities, count});
+  return result;
+}
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {
