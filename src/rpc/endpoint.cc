@@ -97,6 +97,7 @@ Received Endpoint::finish() {
 }
 
 void Endpoint::linger() {
+  telling_.wait(true, std::memory_order_acquire);
   if (!linger_.exchange(false)) return;
   const Instant deadline = clock_.now() + kLingerMax;
   std::array<std::byte, 4096> waste;
@@ -453,7 +454,14 @@ void Endpoint::violation(std::string reason) { end(wire::EndedCode::kProtocolVio
 
 void Endpoint::end(wire::EndedCode code, std::string_view reason) {
   reason = reason.substr(0, wire::kReasonBytesMax);
-  if (!note_closed(Error{ErrorCode::kInvalid, std::string(reason)}, false)) return;
+  if (!note_closed(Error{ErrorCode::kInvalid, std::string(reason)}, false, true)) return;
+  send_end(code, reason);
+  // The main thread may have seen that the session is closed, and waits for the frame to be out.
+  telling_.store(false, std::memory_order_release);
+  telling_.notify_all();
+}
+
+void Endpoint::send_end(wire::EndedCode code, std::string_view reason) {
   // A sender that waits for room gives up now that the session is closed.
   const Lock lock(send_mutex_);
   const wire::FrameHeader header{.payload_bytes = static_cast<std::uint32_t>(reason.size()),
@@ -472,9 +480,10 @@ void Endpoint::end(wire::EndedCode code, std::string_view reason) {
 }
 
 // The first reason stays; true if this is it.
-bool Endpoint::note_closed(Error error, bool in_order) {
+bool Endpoint::note_closed(Error error, bool in_order, bool telling) {
   const Lock lock(state_mutex_);
   if (closed()) return false;
+  telling_.store(telling, std::memory_order_release);
   error_ = std::move(error);
   in_order_.store(in_order, std::memory_order_release);
   closed_.store(true, std::memory_order_release);

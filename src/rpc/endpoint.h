@@ -161,7 +161,8 @@ class Endpoint {
 
   void violation(std::string reason);
   void close_with(Error error, bool in_order) EXCLUDES(state_mutex_);
-  bool note_closed(Error error, bool in_order) EXCLUDES(state_mutex_);
+  bool note_closed(Error error, bool in_order, bool telling = false) EXCLUDES(state_mutex_);
+  void send_end(wire::EndedCode code, std::string_view reason);
 
   const std::unique_ptr<transport::Connection> connection_;
   const wire::Limits limits_;
@@ -188,6 +189,7 @@ class Endpoint {
   std::atomic<bool> woken_{false};
   std::atomic<bool> replied_{false};  // Since the main thread read last.
   std::atomic<bool> linger_{false};   // `ended` was sent and the peer may still be sending.
+  std::atomic<bool> telling_{false};  // end() has closed the session and not told the peer yet.
 
   std::atomic<int> senders_waiting_{0};
   // What the socket did not take yet.

@@ -73,6 +73,20 @@ TEST_P(EndpointOver, RunsCommandsAndAnswersAPing) {
   EXPECT_EQ(server->notes, std::vector<std::string>{"abc"});
 }
 
+// The main thread sees that the session is closed before the frame that tells why is out.
+TEST_P(EndpointOver, TellsAnEndThatAnotherThreadMakesWhileCommandsCome) {
+  for (int round = 0; round < 5; ++round) {
+    SCOPED_TRACE(round);
+    if (round > 0) SetUp();
+    greet();
+    std::thread ender([this] { server->end("enough"); });
+    for (std::uint64_t i = 1; i <= 50; ++i) static_cast<void>(client->send(note(i)));
+    ender.join();
+    expect_end("enough");
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(EndpointOver, EndsASessionWithAGapInTheSequence) {
   greet();
   client->send(note(1));
