@@ -40,8 +40,8 @@ Fences::~Fences() = default;
 // What the server would have to do besides waiting keeps a wait from being a fence's.
 bool Fences::usable() const {
   MemoryState& memory = session_.memory();
-  return patience_.count() > 0 && memory.pinned().shared() && !memory.mirror().active() &&
-         !memory.transfers().host_writes_pending();
+  return patience_.count() > 0 && memory.pinned().shared() && !session_.channel().noticed() &&
+         !memory.mirror().active() && !memory.transfers().host_writes_pending();
 }
 
 Fences::Area* Fences::area_of(ContextState& context) {
