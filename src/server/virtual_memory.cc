@@ -49,6 +49,7 @@ CUresult VirtualMemory::adopt(std::uint64_t allocation, CUmemGenericAllocationHa
     driver_.cuMemRelease(native);
     return result;
   }
+  own_usage().took(device, bytes);
   block_id = next_block_id_++;
   allocations_.emplace(allocation, Allocation{native, bytes, device});
   return result;
