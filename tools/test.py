@@ -34,10 +34,14 @@ class Totals:
         else:
             self.failures.append(what)
 
-    def add_log(self, preset, log, failed_entries):
-        """Reads ctest's LastTest.log; failed_entries tells which entries failed, and why."""
+    def add_log(self, preset, log, failed_entries, skipped_entries=()):
+        """Reads ctest's LastTest.log; failed_entries tells which entries failed, and why;
+        skipped_entries, which said that they cannot run here."""
         parts = ENTRY.split(log)[1:]
         for name, text in zip(parts[0::2], parts[1::2]):
+            if name in skipped_entries:
+                self.skipped += 1
+                continue
             cases = GTEST_LINE.findall(text)
             # An entry that passed expects the failures it prints (conformance lists them).
             bad = [case for verdict, case in cases
@@ -83,12 +87,15 @@ def ctest(preset, name_filter, totals):
         command += ['-R', name_filter]
     started = time.monotonic()
     failed = {}
+    skipped = set()
     environment = dict(os.environ, GTEST_COLOR='no', CTEST_OUTPUT_ON_FAILURE='1')
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment, errors='replace') as process:
         for line in process.stdout:
             match = CTEST_LINE.match(line)
-            if match and match.group(2):
+            if match and match.group(3) == 'Skipped':
+                skipped.add(match.group(1))
+            elif match and match.group(2):
                 failed[match.group(1)] = match.group(3)
             if not line.startswith(('    Start ', 'Internal ctest', 'Test project')):
                 print(line, end='', flush=True)
@@ -97,7 +104,7 @@ def ctest(preset, name_filter, totals):
     if os.path.exists(log_path):
         with open(log_path, encoding='utf-8', errors='replace') as file:
             log = file.read()
-        totals.add_log(preset, log, failed)
+        totals.add_log(preset, log, failed, skipped)
         ran = len(ENTRY.findall(log))
     if process.returncode != 0 and not failed:
         totals.failures.append(f'{preset}: ctest ended with {process.returncode}')

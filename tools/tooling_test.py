@@ -51,6 +51,13 @@ class Totals(unittest.TestCase):
             self.assertEqual(test_tool.CTEST_LINE.match(line).group(2), failed, line)
 
 
+    def test_an_entry_that_cannot_run_here_is_no_failure(self):
+        totals = test_tool.Totals()
+        totals.add_log('dev', LOG, {'crashing_test': 'Exception'}, {'rpc_test'})
+        self.assertEqual(totals.skipped, 1)
+        self.assertEqual(totals.failures, ['dev: crashing_test: Exception'])
+
+
 class Logs(unittest.TestCase):
     def test_fields_with_and_without_quotes(self):
         line = 'time info server: session ended client_pid=7 device="A \\"b\\" c" x='
