@@ -9,6 +9,7 @@
 
 #include "base/annotations.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "client/handle_table.h"
 #include "cuda/types.h"
 
@@ -52,6 +53,17 @@ enum class HostCall : std::uint8_t {
   kCallback,  // cuStreamAddCallback: may only ask what is done.
 };
 
+class Session;
+
+// The stream that a thread saw done last: StreamSeenDone.
+struct SeenDone {
+  const Session* session = nullptr;
+  std::uint64_t context = 0;
+  CUstream stream = nullptr;
+  std::uint64_t newest = 0;  // rpc::Channel::newest() then.
+  Instant at;
+};
+
 // What one thread of the program has. Belongs to its thread.
 struct ThreadState {
   HostCall host_call = HostCall::kNone;
@@ -62,6 +74,7 @@ struct ThreadState {
   // Plain pointers: CUDA's libraries call in when thread-locals with destructors are gone already.
   StackedContext* below = nullptr;
   std::uint64_t current = 0;
+  SeenDone seen_done;
 };
 
 // The calling thread's.

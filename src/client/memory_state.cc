@@ -19,7 +19,7 @@ MemoryState::MemoryState(Session& session, Duration fence_patience)
       shared_(session, *this),
       host_calls_(session),
       fences_(session, fence_patience),
-      transfers_(session, host_calls_) {
+      transfers_(session, host_calls_, fence_patience) {
   for (const wire::Window& window : session.channel().welcome().windows) {
     if (window.purpose == wire::WindowPurpose::kVmm) {
       reservable_ = std::make_unique<AddressSpace>(window.base, window.bytes);

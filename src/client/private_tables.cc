@@ -1,6 +1,7 @@
 #include "client/private_tables.h"
 
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "client/call.h"
@@ -69,7 +70,8 @@ struct RemoteDriver {
   }
   static CUresult refused_slot(cuda::PrivateTable table, unsigned slot) {
     // Libraries try slots that they can do without, so this is no warning.
-    if (current_session() != nullptr) {
+    const std::string name = std::string(cuda::name_of(table)) + "." + std::to_string(slot);
+    if (current_session() != nullptr && session().refusals().first(name)) {
       session().log().info("private table slot not served",
                            {{"table", cuda::name_of(table)}, {"slot", slot}});
     }

@@ -1,4 +1,4 @@
-// Refusals: which refused calls the log has named already.
+// Refusals: which refused things the log has named already.
 #pragma once
 
 #include <set>
@@ -12,12 +12,15 @@ namespace flyt::client {
 // Safe from any thread.
 class Refusals {
  public:
+  // Whether this is the first time that it is asked about a name.
+  bool first(const std::string& name) {
+    const Lock lock(mutex_);
+    return named_.insert(name).second;
+  }
+
   // Logs a refused call, once a name.
   void note(const Log& log, const char* name, const char* reason) {
-    {
-      const Lock lock(mutex_);
-      if (!named_.insert(name).second) return;
-    }
+    if (!first(name)) return;
     log.warn("not supported", {{"call", name}, {"reason", reason}});
   }
 

@@ -12,9 +12,9 @@
 #include "client/call.h"
 #include "client/memory_state.h"
 #include "client/session.h"
+#include "client/stream_wait.h"
 #include "commands/array.h"
 #include "commands/copy.h"
-#include "commands/stream.h"
 
 namespace flyt::client {
 namespace {
@@ -115,22 +115,6 @@ Command array_to_host(const BoxCopy& copy, CUstream stream, std::uint64_t delive
 }
 
 }  // namespace
-
-namespace {
-
-CUresult ask_for_the_end(Session& session, CUstream stream) {
-  commands::StreamSynchronize::Reply reply;
-  rpc::Reply answer;
-  const CUresult result = session.ask(commands::StreamSynchronize{.stream = stream}, reply, answer);
-  return result == CUDA_SUCCESS ? session.take_posted_error() : result;
-}
-
-}  // namespace
-
-CUresult synchronize(Session& session, CUstream stream) {
-  if (session.memory().fences().done(context(), stream)) return session.take_posted_error();
-  return ask_for_the_end(session, stream);
-}
 
 CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
   if (copy.empty()) return CUDA_SUCCESS;
@@ -259,11 +243,14 @@ CUresult Transfers::capture(const BoxCopy& copy, CUstream stream) {
 
 CUresult Transfers::send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               CUstream stream) {
-  for (std::uint64_t at = 0; at < bytes; at += kChunkBytes) {
+  CUresult result = CUDA_SUCCESS;
+  const std::uint64_t staged =
+      bytes < Staging::kBytesMin ? 0 : staging_.to_device(to, from, bytes, stream, result);
+  if (result != CUDA_SUCCESS) return result;
+  for (std::uint64_t at = staged; at < bytes; at += kChunkBytes) {
     const std::uint64_t size = std::min(kChunkBytes, bytes - at);
-    const CUresult result =
-        post_with_data(session_, commands::CopyToDevice{.stream = stream, .address = to + at},
-                       bytes_at(pointer_at(from + at), size));
+    result = post_with_data(session_, commands::CopyToDevice{.stream = stream, .address = to + at},
+                            bytes_at(pointer_at(from + at), size));
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -390,8 +377,23 @@ bool Transfers::result_to_host(const BoxCopy& copy, CUstream stream, CUresult& r
 }
 
 CUresult Transfers::wait_to_host(const BoxCopy& copy, CUstream stream) {
-  CUresult shared = CUDA_SUCCESS;
-  if (result_to_host(copy, stream, shared)) return shared;
+  CUresult result = CUDA_SUCCESS;
+  if (result_to_host(copy, stream, result)) return result;
+  const bool plain = copy.rows == 1 && copy.slices == 1 && !is_array(copy.from);
+  if (!plain || copy.width < Staging::kBytesMin) return deliver_to_host(copy, stream);
+  const std::uint64_t staged =
+      staging_.to_host(copy.to.address, copy.from.address, copy.width, stream, result);
+  if (result != CUDA_SUCCESS) return result;
+  // Errors, host functions' results, printed text: whatever else a wait must bring.
+  if (staged == copy.width) return synchronize(session_, stream);
+  BoxCopy rest = copy;
+  rest.to.address += staged;
+  rest.from.address += staged;
+  rest.width -= staged;
+  return deliver_to_host(rest, stream);
+}
+
+CUresult Transfers::deliver_to_host(const BoxCopy& copy, CUstream stream) {
   const rpc::Delivery delivery =
       session_.channel().expect({pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch,
                                  copy.slices, copy.to.slice_pitch});
@@ -400,11 +402,13 @@ CUresult Transfers::wait_to_host(const BoxCopy& copy, CUstream stream) {
     rpc::Reply answer;
     return session_.ask(command, reply, answer);
   };
+  const StreamSeenDone seen(session_, stream);
   const CUresult result =
       is_array(copy.from)
           ? ask(array_to_host<commands::CopyArrayToHost>(copy, stream, delivery.id()))
           : ask(memory_to_host<commands::CopyToHost>(copy, stream, delivery.id()));
   if (result != CUDA_SUCCESS) return result;
+  seen.note();
   if (!delivery.complete()) {
     session_.channel().shut_down("a copy to the host was answered before its bytes came");
     return session_.health();
@@ -426,6 +430,7 @@ void Transfers::on_lost() {
 }
 
 void Transfers::on_context_destroyed(std::uint64_t context) {
+  staging_.on_context_destroyed(context);
   const Lock lock(later_mutex_);
   later_streams_.erase(context);
 }

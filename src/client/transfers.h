@@ -9,6 +9,7 @@
 #include "base/annotations.h"
 #include "client/box_copy.h"
 #include "client/host_call_worker.h"
+#include "client/staging.h"
 #include "cuda/types.h"
 #include "rpc/channel.h"
 
@@ -27,8 +28,9 @@ enum class Waiting : std::uint8_t {
 // current context.
 class Transfers {
  public:
-  Transfers(Session& session, HostCallWorker& host_calls)
-      : session_(session), host_calls_(host_calls) {}
+  // `patience`: as of Fences and Staging.
+  Transfers(Session& session, HostCallWorker& host_calls, Duration patience)
+      : session_(session), host_calls_(host_calls), staging_(session, patience) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
@@ -78,9 +80,11 @@ class Transfers {
   CUresult post_to_host(const BoxCopy& copy, CUstream stream) EXCLUDES(mutex_);
   bool result_to_host(const BoxCopy& copy, CUstream stream, CUresult& result);
   CUresult wait_to_host(const BoxCopy& copy, CUstream stream);
+  CUresult deliver_to_host(const BoxCopy& copy, CUstream stream);
 
   Session& session_;
   HostCallWorker& host_calls_;
+  Staging staging_;
   mutable Mutex mutex_;
   Condition arrived_;
   std::map<std::uint64_t, Range> arriving_ GUARDED_BY(mutex_);
@@ -89,8 +93,5 @@ class Transfers {
   Mutex later_mutex_;
   std::map<std::uint64_t, CUstream> later_streams_ GUARDED_BY(later_mutex_);
 };
-
-// Waits until everything in the stream up to now is done.
-CUresult synchronize(Session& session, CUstream stream);
 
 }  // namespace flyt::client

@@ -271,8 +271,12 @@ bool Channel::lost() const { return core_->loss_.lost(); }
 
 Error Channel::error() const { return core_->loss_.error(); }
 
+std::uint64_t Channel::newest() const {
+  return core_->ledger_.posted_sequence.load(std::memory_order_acquire);
+}
+
 ChannelCounters Channel::counters() const {
-  return {.commands = core_->ledger_.posted_sequence.load(std::memory_order_relaxed),
+  return {.commands = newest(),
           .calls = core_->calls_.load(std::memory_order_relaxed),
           .bytes_sent = core_->outbox_.bytes_sent(),
           .bytes_received = core_->inbox_.bytes_received(),

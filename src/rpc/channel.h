@@ -264,6 +264,8 @@ class Channel {
   // Why the session was lost; only meaningful if lost().
   Error error() const;
 
+  // The number of the newest command that any thread has sent.
+  std::uint64_t newest() const;
   ChannelCounters counters() const;
 
  private:

@@ -222,5 +222,29 @@ TEST_F(CopyTest, APageableCopyToTheHostIsDoneWhenItReturns) {
   EXPECT_EQ(std::vector<std::uint8_t>(4096, 0x5a), host);
 }
 
+// Large enough that a driver takes them in pieces, and several at a time.
+TEST_F(CopyTest, LargePageableCopiesOfSeveralThreadsDoNotMix) {
+  std::vector<std::thread> threads;
+  for (std::uint8_t number = 1; number <= 3; ++number) {
+    threads.emplace_back([number, this] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      const Stream stream;
+      const std::size_t bytes = (std::size_t{5} << 20) * number + number;
+      const DeviceMemory memory(bytes);
+      for (std::uint8_t round = 0; round < 3; ++round) {
+        auto sent = pattern(bytes, static_cast<std::uint8_t>(16 * round + number));
+        const auto kept = sent;
+        EXPECT_EQ(CUDA_SUCCESS, cu().cuMemcpyHtoDAsync_v2(memory, sent.data(), bytes, stream));
+        std::memset(sent.data(), 0, bytes);
+        EXPECT_EQ(CUDA_SUCCESS, cu().cuMemcpyDtoHAsync_v2(sent.data(), memory, bytes, stream));
+        EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+        EXPECT_TRUE(kept == sent) << "thread " << int{number} << ", round " << int{round};
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 }  // namespace flyt::conformance

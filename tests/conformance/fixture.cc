@@ -97,9 +97,9 @@ PinnedMemory::~PinnedMemory() {
   cu().cuMemFreeHost(memory_);
 }
 
-Stream::Stream(unsigned flags) {
+Stream::Stream(unsigned flags, int priority) {
   const Unrecorded quiet;
-  expect_ok(cu().cuStreamCreate(&stream_, flags), "cuStreamCreate");
+  expect_ok(cu().cuStreamCreateWithPriority(&stream_, flags, priority), "cuStreamCreate");
 }
 
 Stream::~Stream() {
@@ -141,7 +141,15 @@ CUdeviceptr Module::global(const char* name) const {
   return address;
 }
 
-Gate::Gate() : module_(kGatePtx), watch_(module_.function("watch")), word_(4), one_(4), own_() {
+// Greater than any; the driver takes its greatest.
+constexpr int kUrgent = -100;
+
+Gate::Gate()
+    : module_(kGatePtx),
+      watch_(module_.function("watch")),
+      word_(4),
+      one_(4),
+      own_(CU_STREAM_NON_BLOCKING, kUrgent) {
   *one_.as<std::uint32_t>() = 1;
   word_.fill(0);
 }

@@ -93,7 +93,7 @@ class PinnedMemory {
 
 class Stream {
  public:
-  explicit Stream(unsigned flags = CU_STREAM_NON_BLOCKING);
+  explicit Stream(unsigned flags = CU_STREAM_NON_BLOCKING, int priority = 0);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -140,7 +140,9 @@ CUresult launch(CUfunction function, unsigned blocks, unsigned threads, CUstream
 
 // Work on a stream that stays unfinished until open(): a kernel of one thread that watches a word
 // of device memory (and gives up by itself after a while, so that no test can wedge a device).
-// The word is written by a copy on a stream of the gate's own.
+// The word is written by a copy on a stream of the gate's own. A driver gives its streams a few
+// queues of the GPU in turn, and work in a queue waits for what is in front of it: only a stream of
+// another priority is sure to have another queue than the stream that stands.
 class Gate {
  public:
   Gate();

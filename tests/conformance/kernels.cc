@@ -22,7 +22,7 @@ AGAIN:
   nanosleep.u32 20000;
   mov.u64 %rd4, %globaltimer;
   sub.u64 %rd5, %rd4, %rd3;
-  setp.lt.u64 %p2, %rd5, 100000000000;
+  setp.lt.u64 %p2, %rd5, 60000000000;
   @%p2 bra AGAIN;
 DONE:
   ret;

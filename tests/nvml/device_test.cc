@@ -46,6 +46,21 @@ TEST_P(Devices, AreThoseThatCudaShows) {
   EXPECT_EQ(cuda.output(), lines + "end\n");
 }
 
+TEST_P(Devices, HaveEventSetsThatStayQuiet) {
+  nvmlEventSet_t set = nullptr;
+  ASSERT_EQ(nvml().nvmlEventSetCreate(&set), NVML_SUCCESS);
+  unsigned long long types = 1;
+  EXPECT_EQ(nvml().nvmlDeviceGetSupportedEventTypes(device(0), &types), NVML_SUCCESS);
+  EXPECT_EQ(types, 0U);
+  EXPECT_EQ(nvml().nvmlDeviceRegisterEvents(device(0), 8, set), NVML_ERROR_NOT_SUPPORTED);
+  nvmlEventData_t data{};
+  EXPECT_EQ(nvml().nvmlEventSetWait_v2(set, &data, 1), NVML_ERROR_TIMEOUT);
+  EXPECT_EQ(nvml().nvmlEventSetWait(set, nullptr, 1), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvml().nvmlEventSetFree(set), NVML_SUCCESS);
+  EXPECT_EQ(nvml().nvmlEventSetFree(set), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvml().nvmlEventSetWait_v2(set, &data, 1), NVML_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_P(Devices, AreFoundByIndexUuidAndPciAddress) {
   for (unsigned int i = 0; i < 2; ++i) {
     unsigned int index = 7;

@@ -6,6 +6,7 @@
 
 #include "client/call.h"
 #include "client/memory_state.h"
+#include "client/stream_wait.h"
 #include "commands/stream.h"
 #include "cuda/default_stream.h"
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "client/exchange.h"
+#include "client/nvml/event_sets.h"
 #include "client/refusals.h"
 #include "nvml/gpu.h"
 #include "rpc/channel.h"
@@ -52,6 +53,7 @@ class Monitor {
 
   const Log& log() const { return log_; }
   Refusals& refusals() { return refusals_; }
+  EventSets& event_sets() { return event_sets_; }
 
  private:
   class Pushes;
@@ -68,6 +70,7 @@ class Monitor {
   std::string nvml_version_;
   int cuda_version_ = 0;
   Refusals refusals_;
+  EventSets event_sets_;
 };
 
 }  // namespace flyt::client::nvml

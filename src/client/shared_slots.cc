@@ -1,0 +1,89 @@
+// SharedSlots: memory that the program, the server and the GPU share, handed out in slots.
+#include "client/shared_slots.h"
+
+#include "base/assert.h"
+#include "client/memory_state.h"
+#include "client/session.h"
+#include "commands/memop.h"
+#include "commands/pinned.h"
+
+namespace flyt::client {
+namespace {
+
+constexpr std::uint64_t kWordsBytes = SharedSlots::kWords * sizeof(std::uint64_t);
+
+}  // namespace
+
+std::atomic<std::uint64_t>& SharedSlots::Area::word(std::size_t index) const {
+  FLYT_ASSERT(index < kWords);
+  return static_cast<std::atomic<std::uint64_t>*>(pointer_at(base))[index];
+}
+
+std::uint64_t SharedSlots::area_bytes() const { return kWordsBytes + slots_ * slot_bytes_; }
+
+SharedSlots::Area* SharedSlots::make() {
+  void* memory = session_.memory().pinned().allocate(area_bytes());
+  if (memory == nullptr) return nullptr;
+  all_.push_back(std::make_unique<Area>(address_of(memory), slots_));
+  return all_.back().get();
+}
+
+SharedSlots::Area* SharedSlots::area_of(ContextState& context) {
+  const Lock lock(mutex_);
+  const auto [found, fresh] = areas_.try_emplace(context.handle, nullptr);
+  if (!fresh) return found->second;
+  const PinnedHeap& heap = session_.memory().pinned();
+  if (!heap.shared()) return nullptr;
+  if (spare_.empty()) {
+    Area* made = make();
+    if (made == nullptr) return nullptr;
+    spare_.push_back(made);
+  }
+  Area* area = spare_.back();
+  commands::ShareHost::Reply reply;
+  rpc::Reply answer;
+  const CUresult shared = session_.ask(commands::ShareHost{.address = area->base,
+                                                           .bytes = area_bytes(),
+                                                           .offset = heap.offset_of(area->base),
+                                                           .flags = 0},
+                                       reply, answer);
+  if (shared != CUDA_SUCCESS) return nullptr;
+  spare_.pop_back();
+  return found->second = area;
+}
+
+std::optional<SharedSlots::Slot> SharedSlots::take(ContextState& context) {
+  Area* area = area_of(context);
+  if (area == nullptr) return std::nullopt;
+  for (std::size_t i = 0; i < slots_; ++i) {
+    if (area->taken[i].load(std::memory_order_relaxed) || !Slot::reached(*area, i)) continue;
+    if (area->taken[i].exchange(true, std::memory_order_acquire)) continue;
+    // Another may have had it and given it back in between.
+    if (Slot::reached(*area, i)) return Slot(*area, i, area->base + kWordsBytes + i * slot_bytes_);
+    area->taken[i].store(false, std::memory_order_release);
+  }
+  return std::nullopt;
+}
+
+CUresult SharedSlots::Slot::mark(Session& session, CUstream stream) {
+  const std::uint64_t ticket = area_->tickets[number_].fetch_add(1) + 1;
+  return session.post(commands::StreamMemOp{.stream = stream,
+                                            .operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                                            .address = address_of(&area_->word(number_)),
+                                            .value = ticket,
+                                            .flags = 0});
+}
+
+// The server has let its side go with the context, and nothing of it runs any more.
+void SharedSlots::on_context_destroyed(std::uint64_t context) {
+  const Lock lock(mutex_);
+  const auto found = areas_.find(context);
+  if (found == areas_.end()) return;
+  if (Area* area = found->second; area != nullptr) {
+    for (std::size_t i = 0; i < slots_; ++i) area->word(i).store(area->tickets[i].load());
+    spare_.push_back(area);
+  }
+  areas_.erase(found);
+}
+
+}  // namespace flyt::client
