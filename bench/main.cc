@@ -3,6 +3,8 @@
 //   --json PATH              also writes the figures there
 //   --delay TIME             the server seems that far away, such as 1ms (?delay= of its URL)
 //   --quick                  fewer repeats, no copies above 16 MiB
+//   --worker WORK --library PATH   one part alone, of one library, as gpu_bench.py needs it:
+//                            probe, start, figures, rounds (worker.h); raw needs no library
 #include <errno.h>
 #include <stdio.h>
 #include <sys/utsname.h>
@@ -146,6 +148,24 @@ int measure(const Options& options) {
   return written ? 0 : fail(written.error());
 }
 
+// Raw sockets alone, as "name value" lines.
+int measure_raw() {
+  for (const SocketKind kind : {SocketKind::kUnix, SocketKind::kTcp}) {
+    const char* const name = kind == SocketKind::kUnix ? "unix" : "tcp";
+    auto figures = measure_raw_round_trip(kind);
+    if (!figures) return fail(figures.error());
+    if (kind == SocketKind::kTcp) {
+      auto streams = measure_raw_streams(kind);
+      if (!streams) return fail(streams.error());
+      figures->merge(*streams);
+    }
+    for (const auto& [figure, value] : *figures) {
+      std::printf("%s_%s %.4f\n", name, figure.c_str(), value);
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace flyt::bench
 
@@ -176,8 +196,10 @@ int main(int argc, char** argv) {
     }
   }
   if (work.empty()) return flyt::bench::measure(options);
-  const Work which = work == "probe"   ? Work::kProbe
-                     : work == "start" ? Work::kStart
-                                       : Work::kFigures;
+  if (work == "raw") return flyt::bench::measure_raw();
+  const Work which = work == "probe"    ? Work::kProbe
+                     : work == "start"  ? Work::kStart
+                     : work == "rounds" ? Work::kRounds
+                                        : Work::kFigures;
   return flyt::bench::run_worker(which, library, options.quick);
 }

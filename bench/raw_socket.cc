@@ -8,7 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "base/fd.h"
@@ -19,6 +24,7 @@ namespace {
 
 constexpr std::size_t kPing = 64;
 constexpr std::size_t kChunk = 256 << 10;
+constexpr std::size_t kBytesMax = std::end(kCopySizes)[-1];
 
 struct Pair {
   Fd near;
@@ -74,47 +80,103 @@ bool receive_all(int fd, char* data, std::size_t size) {
   return true;
 }
 
-// The peer: each request begins with its size; small ones are echoed, of others the end is told.
-[[noreturn]] void serve(int fd) {
-  std::vector<char> buffer(std::end(kCopySizes)[-1] + sizeof(std::uint64_t));
+// The peer: each request begins with its size, at most `bytes_max`; small ones are echoed, of
+// others the end is told.
+[[noreturn]] void serve(int fd, std::size_t bytes_max) {
+  std::vector<char> buffer(bytes_max + sizeof(std::uint64_t));
   while (true) {
     std::uint64_t size = 0;
     if (!receive_all(fd, reinterpret_cast<char*>(&size), sizeof(size))) ::_exit(0);
-    if (!receive_all(fd, buffer.data(), size)) ::_exit(0);
+    if (size > bytes_max || !receive_all(fd, buffer.data(), size)) ::_exit(0);
     const std::size_t answer = size + sizeof(size) == kPing ? kPing : 1;
     if (!send_all(fd, buffer.data(), answer)) ::_exit(0);
   }
 }
 
+// A connection with a forked process at its other end, which ends with it.
+class Link {
+ public:
+  static Result<std::unique_ptr<Link>> open(SocketKind kind, std::size_t bytes_max) {
+    auto made = kind == SocketKind::kUnix ? unix_pair() : tcp_pair();
+    if (!made) return made.error();
+    const pid_t peer = ::fork();
+    if (peer < 0) return system_error("fork", errno);
+    if (peer == 0) {
+      made->near.close();
+      serve(made->far.get(), bytes_max);
+    }
+    return std::make_unique<Link>(std::move(made->near), peer, bytes_max);
+  }
+
+  Link(Fd fd, pid_t peer, std::size_t bytes_max)
+      : fd_(std::move(fd)), peer_(peer), buffer_(bytes_max + sizeof(std::uint64_t)) {}
+  // A later peer has a copy of this connection too: only shutting it down ends it.
+  ~Link() {
+    ::shutdown(fd_.get(), SHUT_RDWR);
+    ::waitpid(peer_, nullptr, 0);
+  }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  // Sends that many bytes behind their size; the answer is awaited.
+  bool exchange(std::uint64_t size, std::size_t answer) {
+    std::copy_n(reinterpret_cast<const char*>(&size), sizeof(size), buffer_.data());
+    return send_all(fd_.get(), buffer_.data(), size + sizeof(size)) &&
+           receive_all(fd_.get(), buffer_.data(), answer);
+  }
+
+  double round_trip_us() {
+    return median_us(30, 100, [&] { return exchange(kPing - sizeof(std::uint64_t), kPing); });
+  }
+
+ private:
+  Fd fd_;
+  pid_t peer_;
+  std::vector<char> buffer_;
+};
+
 }  // namespace
 
 Result<Figures> measure_raw_socket(SocketKind kind) {
-  auto made = kind == SocketKind::kUnix ? unix_pair() : tcp_pair();
-  if (!made) return made.error();
-  Pair pair = std::move(*made);
-  const pid_t peer = ::fork();
-  if (peer == 0) {
-    pair.near.close();
-    serve(pair.far.get());
-  }
-  pair.far.close();
-  const int fd = pair.near.get();
-  std::vector<char> buffer(std::end(kCopySizes)[-1] + sizeof(std::uint64_t));
-  // The bytes that follow the size; the answer is awaited.
-  const auto exchange = [&](std::uint64_t size, std::size_t answer) {
-    std::copy_n(reinterpret_cast<const char*>(&size), sizeof(size), buffer.data());
-    return send_all(fd, buffer.data(), size + sizeof(size)) &&
-           receive_all(fd, buffer.data(), answer);
-  };
+  auto link = Link::open(kind, kBytesMax);
+  if (!link) return link.error();
   Figures figures;
-  figures["rtt_us"] =
-      median_us(30, 100, [&] { return exchange(kPing - sizeof(std::uint64_t), kPing); });
+  figures["rtt_us"] = (*link)->round_trip_us();
   for (const std::size_t size : kCopySizes) {
     const int repeats = size <= (1 << 20) ? 20 : 3;
-    figures[bulk_name(size)] = median_us(repeats, 1, [&] { return exchange(size, 1); });
+    figures[bulk_name(size)] = median_us(repeats, 1, [&] { return (*link)->exchange(size, 1); });
   }
-  pair.near.close();
-  ::waitpid(peer, nullptr, 0);
+  return figures;
+}
+
+Result<Figures> measure_raw_round_trip(SocketKind kind) {
+  auto link = Link::open(kind, kPing);
+  if (!link) return link.error();
+  return Figures{{"rtt_us", (*link)->round_trip_us()}};
+}
+
+Result<Figures> measure_raw_streams(SocketKind kind) {
+  Figures figures;
+  for (const std::size_t count : kStreamCounts) {
+    const std::size_t part = kBytesMax / count;
+    std::vector<std::unique_ptr<Link>> links;
+    for (std::size_t i = 0; i < count; ++i) {
+      auto link = Link::open(kind, part);
+      if (!link) return link.error();
+      links.push_back(std::move(*link));
+    }
+    figures["streams_" + std::to_string(count) + "_us"] = median_us(3, 1, [&] {
+      std::atomic<bool> good{true};
+      std::vector<std::thread> threads;
+      for (const auto& link : links) {
+        threads.emplace_back([&good, &link, part] {
+          if (!link->exchange(part, 1)) good = false;
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      return good.load();
+    });
+  }
   return figures;
 }
 

@@ -12,4 +12,12 @@ enum class SocketKind { kUnix, kTcp };
 // and write) and bulk_name(n) for every copy size.
 Result<Figures> measure_raw_socket(SocketKind kind);
 
+// What one round of a comparison has beside it: "rtt_us" alone of the above.
+Result<Figures> measure_raw_round_trip(SocketKind kind);
+
+// "streams_N_us": 256 MiB in equal parts over N connections at once, each with a forked peer and a
+// thread of its own; for N of kStreamCounts.
+inline constexpr std::size_t kStreamCounts[] = {1, 2, 4, 8};
+Result<Figures> measure_raw_streams(SocketKind kind);
+
 }  // namespace flyt::bench

@@ -1,6 +1,8 @@
 // Stopwatch: medians of repeated work.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <vector>
@@ -17,6 +19,13 @@ class Stopwatch {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin_ = Clock::now();
 };
+
+// Processor time of this process so far, all its threads together.
+inline double process_cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
 
 inline double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());

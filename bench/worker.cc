@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
+#include <optional>
 #include <vector>
 
 #include "bench/figures.h"
@@ -45,40 +47,75 @@ class Session {
   CUcontext context_ = nullptr;
 };
 
-void measure_launches(const Session& session, bool quick) {
-  const tests::CudaLibrary& cu = session.cu;
-  CUmodule module = nullptr;
-  CUfunction empty = nullptr;
-  CUstream stream = nullptr;
-  Session::need(cu.cuModuleLoadData(&module, kEmptyKernel), "cuModuleLoadData");
-  Session::need(cu.cuModuleGetFunction(&empty, module, "empty"), "cuModuleGetFunction");
-  Session::need(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  const auto launch = [&] {
-    return cu.cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr) == CUDA_SUCCESS;
-  };
-  const auto wait = [&] { return cu.cuStreamSynchronize(stream) == CUDA_SUCCESS; };
-  // Bursts that the server has finished before the next begins.
-  std::vector<double> bursts;
-  for (int burst = 0; burst < (quick ? 20 : 100); ++burst) {
-    const Stopwatch watch;
-    for (int i = 0; i < 100; ++i) launch();
-    bursts.push_back(watch.us() * 1000 / 100);
-    wait();
+// An empty kernel, and a stream to launch it in.
+class Launcher {
+ public:
+  explicit Launcher(const Session& session) : cu_(session.cu) {
+    Session::need(cu_.cuModuleLoadData(&module_, kEmptyKernel), "cuModuleLoadData");
+    Session::need(cu_.cuModuleGetFunction(&empty_, module_, "empty"), "cuModuleGetFunction");
+    Session::need(cu_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   }
-  print("post_ns", median_of(bursts));
-  const int many = quick ? 5000 : 50000;
+  ~Launcher() {
+    Session::need(cu_.cuStreamDestroy_v2(stream_), "cuStreamDestroy");
+    Session::need(cu_.cuModuleUnload(module_), "cuModuleUnload");
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  bool launch() const {
+    return cu_.cuLaunchKernel(empty_, 1, 1, 1, 1, 1, 1, 0, stream_, nullptr, nullptr) ==
+           CUDA_SUCCESS;
+  }
+  bool wait() const { return cu_.cuStreamSynchronize(stream_) == CUDA_SUCCESS; }
+  bool ask() const {
+    std::size_t available = 0;
+    std::size_t total = 0;
+    return cu_.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS;
+  }
+
+ private:
+  const tests::CudaLibrary& cu_;
+  CUmodule module_ = nullptr;
+  CUfunction empty_ = nullptr;
+  CUstream stream_ = nullptr;
+};
+
+// Bursts that the server has finished before the next begins: time of the calls, and processor time
+// of this process, all its threads together.
+void measure_bursts(const Launcher& launcher, int bursts) {
+  constexpr int kBurst = 100;
+  std::vector<double> wall;
+  std::vector<double> processor;
+  for (int burst = 0; burst < bursts; ++burst) {
+    const double before = process_cpu_ns();
+    const Stopwatch watch;
+    for (int i = 0; i < kBurst; ++i) launcher.launch();
+    wall.push_back(watch.us() * 1000 / kBurst);
+    processor.push_back((process_cpu_ns() - before) / kBurst);
+    launcher.wait();
+  }
+  print("post_ns", median_of(wall));
+  print("post_cpu_ns", median_of(processor));
+}
+
+void measure_sustained(const Launcher& launcher, int many) {
   const Stopwatch watch;
-  for (int i = 0; i < many; ++i) launch();
-  wait();
+  for (int i = 0; i < many; ++i) launcher.launch();
+  launcher.wait();
   print("launches_per_s", many / watch.us() * 1e6);
-  print("launch_sync_us", median_us(20, quick ? 20 : 100, [&] { return launch() && wait(); }));
-  std::size_t available = 0;
-  std::size_t total = 0;
-  print("wait_us", median_us(20, quick ? 20 : 100, [&] {
-          return cu.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS;
-        }));
-  Session::need(cu.cuStreamDestroy_v2(stream), "cuStreamDestroy");
-  Session::need(cu.cuModuleUnload(module), "cuModuleUnload");
+}
+
+void measure_waits(const Launcher& launcher, int count) {
+  print("launch_sync_us",
+        median_us(20, count, [&] { return launcher.launch() && launcher.wait(); }));
+  print("wait_us", median_us(20, count, [&] { return launcher.ask(); }));
+}
+
+void measure_launches(const Session& session, bool quick) {
+  const Launcher launcher(session);
+  measure_bursts(launcher, quick ? 20 : 100);
+  measure_sustained(launcher, quick ? 5000 : 50000);
+  measure_waits(launcher, quick ? 20 : 100);
 }
 
 void measure_copies(const Session& session, std::size_t size, bool pinned, char* host) {
@@ -114,6 +151,72 @@ void measure_all_copies(const Session& session, bool quick) {
   }
 }
 
+// Copies of the largest size with buffers that stay: pageable and page-locked, each way.
+class CopyRounds {
+ public:
+  explicit CopyRounds(const Session& session) : cu_(session.cu), pageable_(kBytes, 1) {
+    Session::need(cu_.cuMemAlloc_v2(&device_, kBytes), "cuMemAlloc");
+    Session::need(cu_.cuMemHostAlloc(&pinned_, kBytes, 0), "cuMemHostAlloc");
+    std::memset(pinned_, 1, kBytes);
+    for (const bool pinned : {false, true}) copy(true, pinned), copy(false, pinned);
+  }
+  ~CopyRounds() {
+    Session::need(cu_.cuMemFreeHost(pinned_), "cuMemFreeHost");
+    Session::need(cu_.cuMemFree_v2(device_), "cuMemFree");
+  }
+  CopyRounds(const CopyRounds&) = delete;
+  CopyRounds& operator=(const CopyRounds&) = delete;
+
+  void measure() {
+    for (const bool pinned : {false, true}) {
+      for (const bool to_device : {true, false}) {
+        std::vector<double> times;
+        for (int i = 0; i < 3; ++i) times.push_back(copy(to_device, pinned));
+        print(copy_name(to_device, pinned, kBytes), median_of(times));
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t kBytes = std::end(kCopySizes)[-1];
+
+  double copy(bool to_device, bool pinned) {
+    void* const host = pinned ? pinned_ : pageable_.data();
+    const Stopwatch watch;
+    Session::need(to_device ? cu_.cuMemcpyHtoD_v2(device_, host, kBytes)
+                            : cu_.cuMemcpyDtoH_v2(host, device_, kBytes),
+                  "cuMemcpy");
+    Session::need(cu_.cuCtxSynchronize(), "cuCtxSynchronize");
+    return watch.us();
+  }
+
+  const tests::CudaLibrary& cu_;
+  std::vector<char> pageable_;
+  void* pinned_ = nullptr;
+  CUdeviceptr device_ = 0;
+};
+
+// Few repeats: another process, of another transport, is to have its turn soon.
+void run_rounds(const Session& session) {
+  const Launcher launcher(session);
+  std::optional<CopyRounds> copies;
+  std::string asked;
+  while (std::getline(std::cin, asked)) {
+    bool known = true;
+    if (asked == "launches") {
+      measure_bursts(launcher, 40);
+      measure_sustained(launcher, 20000);
+      measure_waits(launcher, 15);
+    } else if (asked == "copies") {
+      if (!copies) copies.emplace(session);
+      copies->measure();
+    } else {
+      known = false;
+    }
+    print("done", known ? 1 : 0);
+  }
+}
+
 }  // namespace
 
 int run_worker(Work work, const std::string& library, bool quick) {
@@ -131,6 +234,7 @@ int run_worker(Work work, const std::string& library, bool quick) {
     measure_launches(session, quick);
     measure_all_copies(session, quick);
   }
+  if (work == Work::kRounds) run_rounds(session);
   Session::need(table->cuMemFree_v2(first), "cuMemFree");
   return 0;
 }

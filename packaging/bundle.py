@@ -29,7 +29,8 @@ SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
            ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
            ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
-           ('tests/gpu/*', 'tests/gpu'),
+           ('tests/gpu/*', 'tests/gpu'), ('bench/gpu_bench.py', 'bench'),
+           ('bench/gpu_report.py', 'bench'), ('bench/gpu_workloads.py', 'bench'),
            ('tests/conformance/compare_transcripts.py', 'tests/conformance'), ('docs/*.md', 'docs')]
 FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists')]
 
@@ -94,7 +95,7 @@ def problems(bundle):
                 yield from elf_problems(path, os.path.relpath(path, bundle))
     for needed in ('dev', 'bin/flyt', 'bin/flyt-server', 'lib/libflyt-softgpu.so',
                    'lib/client/libcuda.so.1', 'lib/client/libnvidia-ml.so.1',
-                   'tests/flyt_conformance', 'tests/gpu/run.py'):
+                   'tests/flyt_conformance', 'tests/gpu/run.py', 'bench/gpu_bench.py'):
         if not os.path.exists(os.path.join(bundle, needed)):
             yield f'{needed} is missing'
 

@@ -2,7 +2,7 @@
 _flyt_dev() {
   local word="${COMP_WORDS[COMP_CWORD]}" command="${COMP_WORDS[1]:-}" words=""
   if ((COMP_CWORD == 1)); then
-    words="setup build test lint fmt demo bench gpu-test fuzz sim bundle where completion help"
+    words="setup build test lint fmt demo bench gpu-test gpu-bench fuzz sim bundle where completion help"
   else
     case "$command" in
       setup) words="--tidy --fuzz --help" ;;
@@ -12,6 +12,7 @@ _flyt_dev() {
       fmt) words="--check --help" ;;
       demo) words="--driver --url --keep-log --help" ;;
       gpu-test) words="--out --only --minutes --frameworks --help" ;;
+      gpu-bench) words="--out --only --transports --repeat --quick --minutes --driver --help" ;;
       fuzz) words="--minutes --target --replay --help" ;;
       sim) words="--seeds --first --help" ;;
       where) words="$(sed -n 's/.*[ *]\(cu[A-Z][A-Za-z0-9_]*\)(.*/\1/p' api/cuda/*.api 2>/dev/null)" ;;

@@ -80,6 +80,9 @@ class Server:
     def alive(self):
         return self._process.poll() is None
 
+    def pid(self):
+        return self._process.pid
+
     def log(self):
         with open(self.log_path, encoding='utf-8', errors='replace') as file:
             return file.read()
