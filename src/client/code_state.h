@@ -79,6 +79,18 @@ struct FunctionFacts {
   // Counts changes of attributes, so that answers from before one are not used after it.
   std::atomic<std::uint64_t> version{0};
 
+  // Whether setting an attribute to this value would change nothing. Libraries do that before each
+  // launch. What can only be read is for the driver to refuse.
+  bool has(std::uint32_t index, std::int32_t value) const {
+    constexpr std::uint32_t kSettable =
+        1U << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES |
+        1U << CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT |
+        1U << CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED |
+        1U << CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
+    return (kSettable & known.load(std::memory_order_relaxed) & 1U << index) != 0 &&
+           described.load(std::memory_order_acquire) &&
+           attributes[index].load(std::memory_order_relaxed) == value;
+  }
   // An attribute was set: verdicts and occupancy have to be asked for again.
   void set(std::uint32_t index, std::int32_t value) {
     attributes[index].store(value, std::memory_order_relaxed);

@@ -31,6 +31,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto index = static_cast<std::uint32_t>(attrib);
   if (index >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (function->facts.has(index, value)) return CUDA_SUCCESS;
   const commands::SetFunctionAttribute command{
       .function = hfunc, .attribute = static_cast<std::int32_t>(attrib), .value = value};
   const CUresult result = ask(command);

@@ -344,13 +344,15 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
   if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
   const auto index = static_cast<std::uint32_t>(attrib);
   if (index >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  FunctionFacts& facts = state->facts[static_cast<std::size_t>(dev)];
+  if (facts.has(index, val)) return CUDA_SUCCESS;
   const commands::SetKernelAttribute command{.kernel = kernel,
                                              .attribute = static_cast<std::int32_t>(attrib),
                                              .value = val,
                                              .device = dev};
   const CUresult result = ask(command);
   if (result != CUDA_SUCCESS) return result;
-  state->facts[static_cast<std::size_t>(dev)].set(index, val);
+  facts.set(index, val);
   const std::lock_guard lock(code.mutex);
   for (const auto& [owner, handle] : state->functions) {
     FunctionState* function = code.functions.find(handle);
