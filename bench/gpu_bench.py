@@ -63,7 +63,7 @@ class Worker:
             self.process.stdin.write(f'{request}\n'.encode())
             self.process.stdin.flush()
         except OSError as error:
-            raise self._error(request, 'is gone') from error
+            raise self._error(request, f'is gone; {self._last_words()}') from error
         figures = {}
         deadline = time.monotonic() + seconds
         while 'done' not in figures:
@@ -78,17 +78,24 @@ class Worker:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
                 self.kill()
-                raise self._error(request, 'took too long')
+                raise self._error(request, f'took too long; {self._last_words()}')
             more = os.read(self.process.stdout.fileno(), 65536)
             if not more:
-                raise self._error(request, f'ended with status {self.process.wait()}')
+                status = self.process.wait()
+                raise self._error(request, f'ended with status {status}; {self._last_words()}')
             self._unread += more
         line, self._unread = self._unread.split(b'\n', 1)
         return line.decode(errors='replace')
 
     def _error(self, request, why):
+        return WorkerError(f'{self.name}: {request}: {why}')
+
+    def _last_words(self):
+        """What the log ends with, if anything."""
+        with open(self.log_path, encoding='utf-8', errors='replace') as file:
+            lines = [line.strip() for line in file if line.strip()]
         log = os.path.basename(self.log_path)
-        return WorkerError(f'{self.name}: {request}: {why} (log: {log})')
+        return f'{log}: {lines[-1][:160]}' if lines else f'{log} is empty'
 
     def alive(self):
         return self.process.poll() is None
@@ -326,9 +333,10 @@ class Bench:
     def measure_start(self):
         """Processes that have imported PyTorch and not touched the GPU yet, one after the other."""
         count = 2 if self.quick else 4
+        ways = {name: way for name, way in self.ways.items() if name not in self.without_torch}
         self.say(f'first tensor: {count} processes of each')
         for _ in range(count):
-            workers = {name: way.torch_worker('start') for name, way in self.ways.items()}
+            workers = {name: way.torch_worker('start') for name, way in ways.items()}
             ready = {way: workers[way]
                      for way, said in self.all_at_once(workers, 'hello', PREPARE_SECONDS).items()
                      if said}
@@ -366,7 +374,8 @@ class Bench:
         """Counted, not timed, and by processes of their own: recording costs time."""
         flyt = os.path.join(self.prefix, 'bin', 'flyt')
         # A delay changes no count, but for what gives up waiting in time.
-        ways = {name: way for name, way in self.ways.items() if way.server and '+' not in name}
+        ways = {name: way for name, way in self.ways.items()
+                if way.server and '+' not in name and name not in self.without_torch}
         self.say('counting waits: ' + ', '.join(ways))
         workers = {name: way.torch_worker(
             'waits', FLYT_BENCH_FLYT=flyt, FLYT_TRACE=os.path.join(self.out, f'trace-{name}'))

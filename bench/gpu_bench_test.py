@@ -135,8 +135,9 @@ class Workers(unittest.TestCase):
         self.assertTrue(worker.alive())
 
     def test_says_that_one_died(self):
-        with self.assertRaisesRegex(gpu_bench.WorkerError, 'status 7'):
-            self.worker('import sys; input(); sys.exit(7)').ask('go', 20)
+        with self.assertRaisesRegex(gpu_bench.WorkerError, 'status 7; log: it hurts'):
+            self.worker('import sys; input(); print("it hurts", file=sys.stderr); sys.exit(7)').ask(
+                'go', 20)
 
     def test_ends_one_that_is_silent(self):
         worker = self.worker('import signal; input(); signal.pause()')

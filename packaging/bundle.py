@@ -29,8 +29,9 @@ SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
            ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
            ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
-           ('tests/gpu/*', 'tests/gpu'), ('bench/gpu_bench.py', 'bench'),
-           ('bench/gpu_report.py', 'bench'), ('bench/gpu_workloads.py', 'bench'),
+           ('tests/gpu/*.cu', 'tests/gpu'), ('tests/gpu/*.py', 'tests/gpu'),
+           ('bench/gpu_bench.py', 'bench'), ('bench/gpu_report.py', 'bench'),
+           ('bench/gpu_workloads.py', 'bench'),
            ('tests/conformance/compare_transcripts.py', 'tests/conformance'), ('docs/*.md', 'docs')]
 FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists')]
 

@@ -11,7 +11,7 @@ _flyt_dev() {
       lint) words="--tidy --help" ;;
       fmt) words="--check --help" ;;
       demo) words="--driver --url --keep-log --help" ;;
-      gpu-test) words="--out --only --minutes --frameworks --help" ;;
+      gpu-test) words="--out --only --minutes --frameworks --transport --jobs --url --help" ;;
       gpu-bench) words="--out --only --transports --repeat --quick --minutes --driver --help" ;;
       fuzz) words="--minutes --target --replay --help" ;;
       sim) words="--seeds --first --help" ;;

@@ -2,10 +2,12 @@
 """Compares native with remote runs on a machine with an NVIDIA GPU.
 
     tests/gpu/run.py [--prefix FOLDER] [--out FOLDER] [--only NAME,...] [--minutes N] [--url URL]
+                     [--frameworks] [--transport shm|tcp|both] [--jobs N]
 
-Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, bench. Every
-run's output is a file under --out; summary.json and the table, printed last, tell the results. A
-failure or a time-out of one never stops the others.
+Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, bench, and only
+when asked for, frameworks (all of it, as --frameworks) or frameworks:ITEM. Every run's output is a
+file under --out; summary.json and the table, printed last, tell the results. A failure or a
+time-out of one never stops the others.
 """
 
 import argparse
@@ -19,11 +21,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, 'tools'))
+sys.path[:0] = [HERE, os.path.join(ROOT, 'tools')]
+import framework_steps  # noqa: E402
 from flyt_process import Server, ServerError  # noqa: E402
 
 TORCH_CASES = ('first_tensor', 'elementwise', 'matmul_fp32', 'matmul_fp16', 'matmul_bf16', 'train',
@@ -47,6 +51,10 @@ class Row:
     def good(self):
         return self.equal == 'yes' and self.remote == 'ok'
 
+    def skipped(self):
+        """Says nothing about remoting on this machine."""
+        return self.equal == 'skipped'
+
 
 @dataclasses.dataclass
 class Outcome:
@@ -62,10 +70,12 @@ class Runner:
         self.out = os.path.abspath(arguments.out)
         self.deadline = time.monotonic() + arguments.minutes * 60
         self.url = arguments.url
+        self.driver = arguments.driver
         self.nvcc = find_nvcc()
         self.rows = []
         self.built = {}
-        self._server = None
+        self._servers = {}  # By URL; `shm` is a Unix socket of its own.
+        self._servers_lock = threading.Lock()
         os.makedirs(self.out, exist_ok=True)
 
     def remaining(self):
@@ -101,24 +111,25 @@ class Runner:
             output = log.read().split('\n', 1)[1]
         return Outcome(state, output, time.monotonic() - started, process.pid)
 
-    def server(self):
+    def server(self, url):
         """A server over the NVIDIA driver; a new one if the last has died."""
-        if self._server and not self._server.alive():
-            print(f'the server died; its log is {self._server.log_path}', flush=True)
-            self._server.__exit__(None, None, None)
-            self._server = None
-        if self._server is None:
-            count = len(glob.glob(os.path.join(self.out, 'server*.log')))
-            self._server = Server(self.prefix, 'auto', self.url,
-                                  os.path.join(self.out, f'server{count}.log'))
-            self._server.__enter__()
-        return self._server
+        with self._servers_lock:
+            server = self._servers.get(url)
+            if server and not server.alive():
+                print(f'the server died; its log is {server.log_path}', flush=True)
+                self._servers.pop(url).__exit__(None, None, None)
+            if url not in self._servers:
+                count = len(glob.glob(os.path.join(self.out, 'server*.log')))
+                server = Server(self.prefix, self.driver, None if url == 'shm' else url,
+                                os.path.join(self.out, f'server{count}.log'))
+                server.__enter__()
+                self._servers[url] = server
+            return self._servers[url]
 
-    def remote(self, name, command, seconds, environment=None):
+    def remote(self, name, command, seconds, environment=None, url=None):
         try:
-            server = self.server()
+            server = self.server(url or self.url)
         except ServerError as error:
-            self._server = None
             return Outcome('no server', str(error))
         before = len(server.log())
         environment = dict(environment or os.environ)
@@ -135,8 +146,8 @@ class Runner:
               f'{row.note}'.rstrip(), flush=True)
 
     def close(self):
-        if self._server:
-            self._server.__exit__(None, None, None)
+        for server in self._servers.values():
+            server.__exit__(None, None, None)
 
 
 def find_nvcc():
@@ -373,17 +384,19 @@ def bench(runner):
 
 
 def print_table(runner):
-    print(f'\n{"what":<34}{"native":<14}{"remote":<14}{"equal":<7}note')
+    print(f'\n{"what":<34}{"native":<14}{"remote":<14}{"equal":<9}note')
     for row in runner.rows:
-        print(f'{row.name:<34}{row.native:<14}{row.remote:<14}{row.equal:<7}{row.note}')
+        print(f'{row.name:<34}{row.native:<14}{row.remote:<14}{row.equal:<9}{row.note}')
     print(f'\n{"time":<50}{"native":>12}{"remote":>12}{"ratio":>8}')
     for row in runner.rows:
         for name, time_row in row.times.items():
             print(f'{row.name + " " + name:<50}{time_row["native"]:>12.3f}'
                   f'{time_row["remote"]:>12.3f}{time_row["ratio"] or 0:>8.2f}')
     good = sum(row.good() for row in runner.rows)
-    print(f'\n{good} passed, {len(runner.rows) - good} failed')
-    return 0 if good == len(runner.rows) and runner.rows else 1
+    skipped = sum(row.skipped() for row in runner.rows)
+    failed = len(runner.rows) - good - skipped
+    print(f'\n{good} passed, {failed} failed' + (f', {skipped} skipped' if skipped else ''))
+    return 0 if good and not failed else 1
 
 
 def write_summary(runner):
@@ -391,38 +404,68 @@ def write_summary(runner):
         json.dump([dataclasses.asdict(row) for row in runner.rows], file, indent=1)
 
 
-def main():
+def parse(words):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     in_tree = os.path.exists(os.path.join(ROOT, 'CMakeLists.txt'))
     parser.add_argument('--prefix', default=os.path.join(ROOT, 'build/release' if in_tree else '.'))
     parser.add_argument('--out', default=os.path.join(ROOT, 'out', 'gpu-test'))
     parser.add_argument('--only', help='comma-separated names')
+    parser.add_argument('--frameworks', action='store_true',
+                        help='frameworks, beside what --only names')
+    parser.add_argument('--transport', choices=('shm', 'tcp', 'both'), default='shm',
+                        help='for frameworks')
+    parser.add_argument('--jobs', type=int, default=max(1, min(4, (os.cpu_count() or 1) // 4)),
+                        help='framework items at once')
     parser.add_argument('--minutes', type=float, default=8.0, help='time for everything together')
     parser.add_argument('--url', default='tcp://127.0.0.1:0', help='where the server listens')
-    arguments = parser.parse_args()
-    runner = Runner(arguments)
+    parser.add_argument('--driver', default='auto', help='of the server')
+    arguments = parser.parse_args(words)
+    arguments.names = arguments.only.split(',') if arguments.only else []
+    if arguments.frameworks:
+        arguments.names.append('frameworks')
+    return arguments
+
+
+def run_steps(runner, steps, names):
+    started = time.monotonic()
+    if {'runtime', 'cublas', 'samples'} & set(names):
+        build_all(runner)
+    for name, step in steps.items():
+        if name not in names and name.split(':')[0] not in names:
+            continue
+        print(f'== {name} ({time.monotonic() - started:.0f} s)', flush=True)
+        try:
+            step(runner)
+        except Exception as error:  # One broken step must not cost the others.
+            runner.add(Row(name, note=f'{type(error).__name__}: {error}'))
+        write_summary(runner)
+
+
+def main():
+    arguments = parse(sys.argv[1:])
     steps = {'runtime': runtime, 'cublas': cublas, 'conformance': conformance, 'nvml': nvml,
              'samples': samples}
     for case in TORCH_CASES:
         steps[f'torch:{case}'] = lambda r, case=case: torch_case(r, case)
     steps['bench'] = bench
-    only = arguments.only.split(',') if arguments.only else list(steps)
-    started = time.monotonic()
-    if {'runtime', 'cublas', 'samples'} & set(only):
-        build_all(runner)
+    names = arguments.names or list(steps)
+    items = framework_steps.selected(names)
+    known = {*steps, 'torch', 'frameworks', *(f'frameworks:{item}' for item in items)}
+    unknown = set(names) - known
+    if unknown:
+        print(f'gpu-test: no {", ".join(sorted(unknown))}', file=sys.stderr)
+        return 2
+    runner = Runner(arguments)
     try:
-        for name, step in steps.items():
-            if name not in only and name.split(':')[0] not in only:
-                continue
-            print(f'== {name} ({time.monotonic() - started:.0f} s)', flush=True)
-            try:
-                step(runner)
-            except Exception as error:  # One broken step must not cost the others.
-                runner.add(Row(name, note=f'{type(error).__name__}: {error}'))
-            write_summary(runner)
+        run_steps(runner, steps, names)
+        if items:
+            transports = ('shm', 'tcp') if arguments.transport == 'both' else (
+                arguments.transport,)
+            framework_steps.run_items(runner, items, transports, arguments.jobs, Row)
     finally:
         runner.close()
+        write_summary(runner)
     return print_table(runner)
 
 
