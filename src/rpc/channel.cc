@@ -56,7 +56,8 @@ ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire
       ledger_(limits),
       inbox_(*connection_, ledger_, deliveries_, pushes, loss_, clock_,
              spin_on(4, options.reply_spin)),
-      outbox_(*connection_, ledger_, inbox_, loss_, clock_, spin_on(2, options.sender_spin),
+      outbox_(*connection_, ledger_, inbox_, loss_, clock_,
+              std::max(spin_on(4, options.sender_spin), spin_on(2, options.sender_spin / 5)),
               options.send_buffer_bytes),
       background_(*connection_, inbox_, deliveries_, loss_, clock_) {
   if (observer_ != nullptr) loss_.watch();

@@ -25,7 +25,7 @@ constexpr Duration kSendPatience = std::chrono::milliseconds(50);
 constexpr Duration kLingerMax = std::chrono::milliseconds(200);
 constexpr std::size_t kPiecesPerFrame = 3;
 // How long receive() looks for commands after the last ones before it sleeps.
-constexpr Duration kReceiveSpin = std::chrono::microseconds(50);
+constexpr Duration kReceiveSpin = std::chrono::microseconds(100);
 // Host data is sent in frames of this size, between which replies to other threads get through.
 constexpr std::size_t kDeliveryPieceBytes = 512 * kKiB;
 static_assert(kDeliveryPieceBytes <= wire::kHostDataBytesMax);

@@ -18,7 +18,7 @@ constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
 constexpr Duration kQuietTurn = std::chrono::seconds(1);
 // How long the main thread looks for the next command before it sleeps: a client that waits for
 // one answer after the other would else wait for a wake-up each time.
-constexpr Duration kSpin = std::chrono::microseconds(50);
+constexpr Duration kSpin = std::chrono::microseconds(100);
 constexpr unsigned kCoresToSpin = 4;
 
 // These hold endings() instead of use().

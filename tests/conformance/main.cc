@@ -85,6 +85,9 @@ int main(int argc, char** argv) {
   if (flyt::conformance::is_worker()) return flyt::conformance::work();
   Options options;
   if (!parse(argc, argv, options)) return 2;
+  // NVIDIA's driver loads a kernel when it is first used, and then waits for whatever runs; a test
+  // that holds a stream with a kernel of its own would wait for itself.
+  if (options.supervisor.driver.ends_with("nvidia")) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   flyt::tests::ServerProcess server;
   if (options.remote) {
     options.server.program = flyt::tests::server_program();
