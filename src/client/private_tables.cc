@@ -55,6 +55,15 @@ struct RemoteDriver {
     layout->index_in_gpc = bytes_to_vector(reply.index_in_gpc);
     return CUDA_SUCCESS;
   }
+  static CUresult functions_of(CUmodule module, std::vector<CUfunction>* functions) {
+    if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+    unsigned int count = 0;
+    if (const CUresult no = hooks::cuModuleGetFunctionCount(&count, module); no != CUDA_SUCCESS)
+      return no;
+    functions->resize(count);
+    return count == 0 ? CUDA_SUCCESS
+                      : hooks::cuModuleEnumerateFunctions(functions->data(), count, module);
+  }
   static std::uint32_t driver_version() { return CUDA_VERSION; }
   static std::vector<cuda::DeviceIdentity> device_identities() {
     std::vector<cuda::DeviceIdentity> identities;

@@ -34,8 +34,9 @@ enum class PrivateTable : std::uint8_t {
   kIdentities,
   kChipLayout,
   kNvrtc,
+  kModuleFunctions,
 };
-inline constexpr std::size_t kPrivateTables = 10;
+inline constexpr std::size_t kPrivateTables = 11;
 
 const char* name_of(PrivateTable table);
 
@@ -58,6 +59,7 @@ struct ChipLayout {
 //   unsigned long long context_id(CUcontext context);   as cuCtxGetId; 0 for what is none
 //   CUresult stream_id(CUstream stream, unsigned long long* id);    as cuStreamGetId
 //   CUresult chip_layout(ChipLayout* layout);
+//   CUresult functions_of(CUmodule module, std::vector<CUfunction>* functions);
 //   std::uint32_t driver_version();
 //   std::vector<DeviceIdentity> device_identities();
 //   CUresult refused_slot(PrivateTable table, unsigned slot);
@@ -67,8 +69,8 @@ class ExportTables {
   // Null where the uuid is of no table that we serve.
   static const void* find(const CUuuid& id) {
     const std::array<const void*, kPrivateTables> tables = {
-        &kCudart,    &kTls,  &kHooks,      &kStorage, &kChecks,
-        &kIntegrity, &kF8cf, &kIdentities, &kChip,    &kNvrtc};
+        &kCudart, &kTls,        &kHooks, &kStorage, &kChecks,         &kIntegrity,
+        &kF8cf,   &kIdentities, &kChip,  &kNvrtc,   &kModuleFunctions};
     for (std::size_t i = 0; i < kPrivateTables; ++i) {
       if (std::memcmp(kPrivateTableUuids[i].data(), id.bytes, sizeof id.bytes) == 0) {
         return tables[i];
@@ -320,6 +322,24 @@ class ExportTables {
   static constexpr Chip kChip = {sizeof(Chip), refuse<PrivateTable::kChipLayout, 1, 3>(),
                                  &layout,      refuse<PrivateTable::kChipLayout, 5, 12>(),
                                  &give_back,   refuse<PrivateTable::kChipLayout, 14, 16>()};
+
+  // Functions of a module. cuFFT makes modules with one kernel whose name it does not keep, and has
+  // each function shown to it. 1 is success here.
+  using ShowFunction = void (*)(void* user, CUfunction function);
+  static int show_functions(CUcontext, CUmodule module, ShowFunction show, void* user) {
+    std::vector<CUfunction> functions;
+    if (show == nullptr || Driver::functions_of(module, &functions) != CUDA_SUCCESS) return 0;
+    for (const CUfunction function : functions) show(user, function);
+    return 1;
+  }
+  struct ModuleFunctions {
+    std::size_t bytes;
+    std::array<Refused, 6> slots_1_6;
+    int (*show_functions)(CUcontext, CUmodule, ShowFunction, void*);
+  };
+  static_assert(sizeof(ModuleFunctions) == 64);
+  static constexpr ModuleFunctions kModuleFunctions = {
+      sizeof(ModuleFunctions), refuse<PrivateTable::kModuleFunctions, 1, 6>(), &show_functions};
 };
 
 }  // namespace flyt::cuda

@@ -29,6 +29,12 @@ struct Driver {
     *layout = {{0, 1}, {0, 0}};
     return CUDA_SUCCESS;
   }
+  static CUresult functions_of(CUmodule module, std::vector<CUfunction>* functions) {
+    if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    *functions = {static_cast<CUfunction>(pointer_at(0x10)),
+                  static_cast<CUfunction>(pointer_at(0x20))};
+    return CUDA_SUCCESS;
+  }
   static std::uint32_t driver_version() { return 13000; }
   static std::vector<DeviceIdentity> device_identities() { return {DeviceIdentity{}}; }
   static CUresult refused_slot(PrivateTable, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
@@ -129,6 +135,19 @@ TEST(ExportTables, TellTheStreamBehindAHandleAndItsIdentity) {
   EXPECT_EQ(id, 102u);
   EXPECT_EQ(identity(nullptr, nullptr, &id), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(inner_stream(nullptr, nullptr, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST(ExportTables, ShowEachFunctionOfAModule) {
+  using Show = void (*)(void*, CUfunction);
+  const auto show_functions =
+      slot<int (*)(CUcontext, CUmodule, Show, void*)>(PrivateTable::kModuleFunctions, 7);
+  std::uint64_t sum = 0;
+  const Show add = [](void* user, CUfunction function) {
+    *static_cast<std::uint64_t*>(user) += address_of(function);
+  };
+  EXPECT_EQ(1, show_functions(nullptr, static_cast<CUmodule>(pointer_at(0x1)), add, &sum));
+  EXPECT_EQ(0x30u, sum);
+  EXPECT_EQ(0, show_functions(nullptr, nullptr, add, &sum));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Events: recording, waiting, timing, and their refusals.
+#include <thread>
+
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
 
@@ -179,6 +181,25 @@ TEST_F(EventTest, ThousandsOfEventsLive) {
     CU_IS(CUDA_SUCCESS, cu().cuEventQuery(event));
     CU_OK(cu().cuEventDestroy_v2(event));
   }
+}
+
+// Allocators ask from threads that never used the GPU.
+TEST_F(EventTest, AThreadWithoutAContextMayAskAndWait) {
+  const Stream stream;
+  const Event first;
+  const Event second;
+  CU_OK(cu().cuEventRecord(first, stream));
+  CU_OK(cu().cuEventRecord(second, stream));
+  std::thread([&] {
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuEventSynchronize(second));
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuEventQuery(first));
+    float milliseconds = -1;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuEventElapsedTime_v2(&milliseconds, first, second));
+    EXPECT_GE(milliseconds, 0);
+    CUcontext current = context;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxGetCurrent(&current));
+    EXPECT_EQ(nullptr, current);
+  }).join();
 }
 
 }  // namespace

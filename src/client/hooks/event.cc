@@ -15,7 +15,9 @@ template <class Ask>
 CUresult completion(CUevent event, Ask&& ask_server) {
   if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
   EventState& state = state_of(event);
+  // An event brings its context along; a thread that asks need not have one.
   const ContextScope scope(state.context);
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   // Records that come after this line are another question.
   const std::uint64_t records = state.records.load();
   const bool shared = (state.flags & CU_EVENT_INTERPROCESS) != 0;
@@ -100,6 +102,8 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
       return CUDA_ERROR_INVALID_HANDLE;
     }
   }
+  const ContextScope scope(state_of(hStart).context);
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   commands::EventElapsedTime::Reply reply;
   const CUresult result = call(commands::EventElapsedTime{.start = hStart, .end = hEnd}, reply);
   if (result == CUDA_SUCCESS) *pMilliseconds = reply.milliseconds;

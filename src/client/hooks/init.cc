@@ -1,11 +1,31 @@
 // Starting, versions, and the ways to find other functions.
 #include "client/hooks_init.h"
 
+#include <string>
+#include <string_view>
+
 #include "client/call.h"
 #include "client/private_tables.h"
 #include "cuda/proc_address.h"
 
 namespace flyt::client::hooks {
+namespace {
+
+// Which table a library cannot do without is worth knowing when it fails.
+void note_unknown_table(const CUuuid& id) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char byte : id.bytes) {
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  Session* session = current_session();
+  if (session != nullptr && session->refusals().first(text)) {
+    session->log().info("private table not known", {{"uuid", text}});
+  }
+}
+
+}  // namespace
 
 CUresult cuInit(unsigned int Flags) {
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -33,7 +53,9 @@ CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuin
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = find_private_table(*pExportTableId);
-  return *ppExportTable == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (*ppExportTable != nullptr) return CUDA_SUCCESS;
+  note_unknown_table(*pExportTableId);
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace flyt::client::hooks

@@ -46,6 +46,12 @@ struct ExportDriver {
     }
     return CUDA_SUCCESS;
   }
+  static CUresult functions_of(CUmodule module, std::vector<CUfunction>* functions) {
+    unsigned int count = 0;
+    if (const CUresult no = cuModuleGetFunctionCount(&count, module); no != CUDA_SUCCESS) return no;
+    functions->resize(count);
+    return count == 0 ? CUDA_SUCCESS : cuModuleEnumerateFunctions(functions->data(), count, module);
+  }
   static std::uint32_t driver_version() { return kDriverVersion; }
   static std::vector<cuda::DeviceIdentity> device_identities() {
     std::vector<cuda::DeviceIdentity> identities;
