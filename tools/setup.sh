@@ -6,7 +6,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 PACKAGES=(
   g++ cmake ninja-build python3 git        # the build
   ccache lld                               # faster builds
-  liblz4-dev libzstd-dev                   # the software GPU reads compressed fat binaries
+  liblz4-dev libzstd-dev                   # compressed fat binaries, and code on its way
   libcli11-dev                             # command lines of the programs
   libgtest-dev libgmock-dev                # the tests
   binutils clang-format-14                 # lint

@@ -62,7 +62,8 @@ int trace_program(const flyt::cli::TraceOptions& options) {
 void add_run_options(CLI::App& command, flyt::cli::RunOptions& options) {
   command
       .add_option("--server", options.server,
-                  "unix:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if missing")
+                  "unix:///PATH, shm:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if"
+                  " missing")
       ->type_name("URL");
   command.add_flag("--verbose", options.verbose, "Say what happens on stderr");
 }
@@ -71,7 +72,7 @@ void add_run_options(CLI::App& command, flyt::cli::RunOptions& options) {
 CLI::App* add_question(CLI::App& app, const char* name, const char* description, std::string& url,
                        bool& json) {
   CLI::App* question = app.add_subcommand(name, description);
-  question->add_option("--server", url, "unix:///PATH or tcp://HOST:PORT")
+  question->add_option("--server", url, "unix:///PATH, shm:///PATH or tcp://HOST:PORT")
       ->envname("FLYT_SERVER")
       ->required()
       ->type_name("URL");

@@ -124,7 +124,8 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   Status status = session->start(std::move(connection).value(), share, own, deadline);
   if (!status) return std::move(status).error();
   if (url->kind == transport::Kind::kShm && !session->channel().welcome().shared_memory) {
-    return Error{ErrorCode::kUnsupported, "the server offers no shared memory"};
+    return Error{ErrorCode::kUnsupported,
+                 "the server offers no shared memory; unix:// goes without it"};
   }
   return session;
 }
