@@ -5,7 +5,7 @@ find_package(Python3 3.9 COMPONENTS Interpreter REQUIRED)
 set(FLYT_GEN ${CMAKE_BINARY_DIR}/generated)
 set(flyt_generate ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/codegen/generate.py --out ${FLYT_GEN})
 
-file(GLOB flyt_api_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/api/cuda/*.api)
+file(GLOB flyt_api_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/api/*/*.api)
 file(GLOB flyt_generator_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/codegen/*.py)
 
 # The list of files depends on the generator and the names of the .api files alone. Generating now

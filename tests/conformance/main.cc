@@ -11,7 +11,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 
 #include "tests/conformance/driver.h"
@@ -70,7 +69,8 @@ std::string notable(const std::string& log) {
   std::string line;
   std::string kept;
   while (std::getline(lines, line)) {
-    const bool ordinary = line.find("session begun") != std::string::npos ||
+    const bool ordinary = line.find("session started") != std::string::npos ||
+                          line.find("client left") != std::string::npos ||
                           line.find("closed by the peer") != std::string::npos;
     if (!ordinary) kept += line + "\n";
   }
