@@ -1,6 +1,7 @@
 #include "server/code_taking.h"
 
 #include "cuda/code_packing.h"
+#include "cuda/image.h"
 #include "server/code_store.h"
 #include "server/code_subjects.h"
 #include "server/session.h"
@@ -33,6 +34,18 @@ CUresult take_code(Request& request, std::uint64_t upload, std::vector<std::byte
   const Bytes bytes = Bytes(code).first(code.size() - 1);
   if (sha256(bytes) != *taken->facts.digest) return CUDA_ERROR_INVALID_VALUE;
   if (store != nullptr) store->keep(*taken->facts.digest, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std::int32_t>& options,
+                    const wire::List<std::uint64_t>& values, std::vector<std::byte>& image,
+                    JitArguments& jit) {
+  const CUresult none = take_code(request, upload, image);
+  if (none != CUDA_SUCCESS) return none;
+  if (!jit.take(options, values)) return CUDA_ERROR_INVALID_VALUE;
+  const Bytes bytes = Bytes(image).first(image.size() - 1);
+  if (!cuda::image_of(bytes)) return CUDA_ERROR_INVALID_IMAGE;
+  request.session().code().note_code(bytes);
   return CUDA_SUCCESS;
 }
 

@@ -3,7 +3,9 @@
 
 #include <vector>
 
+#include "server/jit_arguments.h"
 #include "server/request.h"
+#include "wire/fields.h"
 
 namespace flyt::server {
 
@@ -12,5 +14,16 @@ namespace flyt::server {
 // client sends then; CUDA_ERROR_INVALID_VALUE for an upload that there is not, is not whole, or is
 // not what it was said to be. Workers only: it may read and write files.
 CUresult take_code(Request& request, std::uint64_t upload, std::vector<std::byte>& code);
+
+// What a command that loads code names: an image whose size is the one it says, with a zero byte
+// behind it, and the compiler's options. Otherwise the result to answer with, as of take_code().
+CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std::int32_t>& options,
+                    const wire::List<std::uint64_t>& values, std::vector<std::byte>& image,
+                    JitArguments& jit);
+template <class Command>
+CUresult take_image(Request& request, const Command& command, std::vector<std::byte>& image,
+                    JitArguments& jit) {
+  return take_image(request, command.upload, command.options, command.values, image, jit);
+}
 
 }  // namespace flyt::server

@@ -25,6 +25,13 @@ class JitArguments {
 
   std::string_view info_log() const { return text(info_); }
   std::string_view error_log() const { return text(error_); }
+  // What the compiler told of a load or link.
+  template <class Reply>
+  void fill_told(Reply& reply) const {
+    reply.wall_time = wall_time();
+    reply.info_log = info_log();
+    reply.error_log = error_log();
+  }
   std::size_t log_bytes() const { return info_.size() + error_.size(); }
   float wall_time() const;
   std::uint32_t threads_per_block() const;

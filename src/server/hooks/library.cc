@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "cuda/image.h"
 #include "server/code_subjects.h"
 #include "server/code_taking.h"
 #include "server/function_facts.h"
@@ -13,8 +12,6 @@
 
 namespace flyt::server::hooks {
 namespace {
-
-constexpr std::size_t kNamesBytesMax = 983040;
 
 std::shared_ptr<CodeOrigin> of_library(CUlibrary library, std::uint32_t context) {
   auto origin = std::make_shared<CodeOrigin>();
@@ -66,17 +63,10 @@ void note_global(Request& request, const Handles::Entry& library, bool managed,
 
 void load_library(Request request, const commands::LoadLibrary& command) {
   commands::LoadLibrary::Reply reply;
-  CodeSubjects& code = request.session().code();
   std::vector<std::byte> image;
-  const CUresult none = take_code(request, command.upload, image);
-  if (none != CUDA_SUCCESS) return request.reply(none, reply);
   JitArguments jit;
-  if (!jit.take(command.options, command.values)) {
-    return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
-  }
-  const Bytes bytes = Bytes(image).first(image.size() - 1);
-  if (!cuda::image_of(bytes)) return request.reply(CUDA_ERROR_INVALID_IMAGE, reply);
-  code.note_code(bytes);
+  const CUresult none = take_image(request, command, image, jit);
+  if (none != CUDA_SUCCESS) return request.reply(none, reply);
   CUlibrary native = nullptr;
   const CUresult result = request.driver().cuLibraryLoadData(
       &native, image.data(), jit.options(), jit.values(), jit.count(), nullptr, nullptr, 0);
@@ -84,10 +74,8 @@ void load_library(Request request, const commands::LoadLibrary& command) {
                                                of_library(command.library, 0))) {
     return;
   }
-  reply.wall_time = jit.wall_time();
   reply.threads_per_block = jit.threads_per_block();
-  reply.info_log = jit.info_log();
-  reply.error_log = jit.error_log();
+  jit.fill_told(reply);
   request.reply(result, reply);
 }
 
@@ -159,7 +147,7 @@ void library_kernel_names(Request request, const commands::LibraryKernelNames& c
     if (result == CUDA_SUCCESS) result = driver.cuKernelGetName(&name, kernel);
     if (result == CUDA_SUCCESS) names.append(name).push_back('\0');
   }
-  if (names.size() > kNamesBytesMax) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (names.size() > reply.kNamesBytesMax) result = CUDA_ERROR_NOT_SUPPORTED;
   if (result == CUDA_SUCCESS) reply.names = bytes_of(names);
   request.reply(result, reply);
 }

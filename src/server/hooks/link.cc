@@ -23,13 +23,6 @@ bool measured(CUjitInputType type, const std::vector<std::byte>& data) {
   return !binary || cuda::image_of(Bytes(data).first(data.size() - 1)).ok();
 }
 
-template <class Reply>
-void fill_logs(Link& link, Reply& reply) {
-  reply.wall_time = link.arguments->wall_time();
-  reply.info_log = link.arguments->info_log();
-  reply.error_log = link.arguments->error_log();
-}
-
 }  // namespace
 
 CUresult create_link(Request& request, const commands::CreateLink& command) {
@@ -72,7 +65,7 @@ void add_link_data(Request request, const commands::AddLinkData& command) {
   const CUresult result = request.driver().cuLinkAddData_v2(
       link->state, type, kept.data(), kept.size() - 1, std::string(command.name).c_str(),
       jit.count(), jit.options(), jit.values());
-  fill_logs(*link, reply);
+  link->arguments->fill_told(reply);
   request.reply(result, reply);
 }
 
@@ -88,7 +81,7 @@ void complete_link(Request request, const commands::CompleteLink& command) {
   const CUresult result = request.driver().cuLinkComplete(link->state, &cubin, &size);
   if (result == CUDA_SUCCESS) link->cubin = bytes_at(cubin, size);
   reply.size = link->cubin.size();
-  fill_logs(*link, reply);
+  link->arguments->fill_told(reply);
   request.reply(result, reply);
 }
 

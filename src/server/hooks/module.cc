@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "cuda/image.h"
 #include "server/code_subjects.h"
 #include "server/code_taking.h"
 #include "server/function_facts.h"
@@ -15,8 +14,6 @@
 
 namespace flyt::server::hooks {
 namespace {
-
-constexpr std::size_t kNamesBytesMax = 983040;
 
 std::shared_ptr<CodeOrigin> in_context(const Request& request) {
   auto origin = std::make_shared<CodeOrigin>();
@@ -54,17 +51,10 @@ CUresult drop_upload(Request& request, const commands::DropUpload& command) {
 
 void load_module(Request request, const commands::LoadModule& command) {
   commands::LoadModule::Reply reply;
-  CodeSubjects& code = request.session().code();
   std::vector<std::byte> image;
-  const CUresult none = take_code(request, command.upload, image);
-  if (none != CUDA_SUCCESS) return request.reply(none, reply);
   JitArguments jit;
-  if (!jit.take(command.options, command.values)) {
-    return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
-  }
-  const Bytes bytes = Bytes(image).first(image.size() - 1);
-  if (!cuda::image_of(bytes)) return request.reply(CUDA_ERROR_INVALID_IMAGE, reply);
-  code.note_code(bytes);
+  const CUresult none = take_image(request, command, image, jit);
+  if (none != CUDA_SUCCESS) return request.reply(none, reply);
   CUmodule native = nullptr;
   const CUresult result = request.driver().cuModuleLoadDataEx(&native, image.data(), jit.count(),
                                                               jit.options(), jit.values());
@@ -72,10 +62,8 @@ void load_module(Request request, const commands::LoadModule& command) {
       !request.adopt(wire::HandleKind::kModule, command.module, native, in_context(request))) {
     return;
   }
-  reply.wall_time = jit.wall_time();
   reply.threads_per_block = jit.threads_per_block();
-  reply.info_log = jit.info_log();
-  reply.error_log = jit.error_log();
+  jit.fill_told(reply);
   request.reply(result, reply);
 }
 
@@ -136,7 +124,7 @@ void module_function_names(Request request, const commands::ModuleFunctionNames&
     if (result == CUDA_SUCCESS) result = driver.cuFuncGetName(&name, function);
     if (result == CUDA_SUCCESS) names.append(name).push_back('\0');
   }
-  if (names.size() > kNamesBytesMax) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (names.size() > reply.kNamesBytesMax) result = CUDA_ERROR_NOT_SUPPORTED;
   if (result == CUDA_SUCCESS) reply.names = bytes_of(names);
   request.reply(result, reply);
 }

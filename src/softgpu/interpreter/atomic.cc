@@ -1,6 +1,7 @@
 // atom and red: PTX ISA, "Parallel Synchronization". All are sequentially consistent here.
 #include "softgpu/interpreter/access.h"
 #include "softgpu/interpreter/numeric.h"
+#include "softgpu/interpreter/operators.h"
 #include "softgpu/interpreter/select.h"
 
 namespace flyt::ptx {
@@ -13,24 +14,6 @@ struct Add {
       return canonical(a + b);
     else
       return static_cast<T>(a + b);
-  }
-};
-struct And {
-  template <class T>
-  static T apply(T a, T b) {
-    return a & b;
-  }
-};
-struct Or {
-  template <class T>
-  static T apply(T a, T b) {
-    return a | b;
-  }
-};
-struct Xor {
-  template <class T>
-  static T apply(T a, T b) {
-    return a ^ b;
   }
 };
 struct Exchange {

@@ -1,6 +1,7 @@
 // Logic, shifts and bit fields: PTX ISA, "Logic and Shift" and the bit instructions.
 #include <type_traits>
 
+#include "softgpu/interpreter/operators.h"
 #include "softgpu/interpreter/select.h"
 
 namespace flyt::ptx {
@@ -8,24 +9,6 @@ namespace {
 
 using U32 = std::uint32_t;
 
-struct And {
-  template <class T>
-  static T apply(T a, T b) {
-    return a & b;
-  }
-};
-struct Or {
-  template <class T>
-  static T apply(T a, T b) {
-    return a | b;
-  }
-};
-struct Xor {
-  template <class T>
-  static T apply(T a, T b) {
-    return a ^ b;
-  }
-};
 struct Not {
   template <class T>
   static T apply(T a) {

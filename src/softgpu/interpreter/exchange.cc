@@ -1,6 +1,6 @@
 // Between the lanes of a warp: shfl, vote, match, redux, activemask, elect.
 #include "softgpu/interpreter/block.h"
-#include "softgpu/interpreter/numeric.h"
+#include "softgpu/interpreter/operators.h"
 #include "softgpu/interpreter/select.h"
 
 namespace flyt::ptx {
@@ -123,15 +123,6 @@ struct Maximum {
   static T apply(T a, T b) {
     return a > b ? a : b;
   }
-};
-struct And {
-  static std::uint32_t apply(std::uint32_t a, std::uint32_t b) { return a & b; }
-};
-struct Or {
-  static std::uint32_t apply(std::uint32_t a, std::uint32_t b) { return a | b; }
-};
-struct Xor {
-  static std::uint32_t apply(std::uint32_t a, std::uint32_t b) { return a ^ b; }
 };
 
 template <class Op, class T>

@@ -1,10 +1,10 @@
 // suld, sust, sured and suq: PTX ISA, "Surface Instructions".
 #include <algorithm>
-#include <limits>
 
 #include "base/bytes.h"
 #include "softgpu/interpreter/block.h"
 #include "softgpu/interpreter/image_operand.h"
+#include "softgpu/interpreter/operators.h"
 #include "softgpu/interpreter/select.h"
 #include "softgpu/interpreter/texture.h"
 
@@ -173,18 +173,6 @@ struct Most {
   template <class T>
   static T apply(T a, T b) {
     return a > b ? a : b;
-  }
-};
-struct And {
-  template <class T>
-  static T apply(T a, T b) {
-    return a & b;
-  }
-};
-struct Or {
-  template <class T>
-  static T apply(T a, T b) {
-    return a | b;
   }
 };
 
