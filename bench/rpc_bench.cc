@@ -83,7 +83,6 @@ class BenchServer final : public rpc::CommandHandler {
 class NoPushes final : public rpc::PushHandler {
   void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
   void on_output(std::uint32_t, Bytes) override {}
-  void on_completed(std::uint64_t, std::uint64_t) override {}
   void on_delivered(std::uint64_t, bool) override {}
   void on_lost(const Error&) override {}
 };

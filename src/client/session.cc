@@ -80,7 +80,6 @@ class Session::Pushes final : public rpc::PushHandler {
     std::FILE* file = stream == 2 ? stderr : stdout;
     std::fwrite(text.data(), 1, text.size(), file);
   }
-  void on_completed(std::uint64_t, std::uint64_t) override {}
   bool on_memory(Bytes changes) override {
     MemoryState* memory = memory_.load(std::memory_order_acquire);
     return memory != nullptr && memory->mirror().on_changes(changes);

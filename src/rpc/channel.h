@@ -151,7 +151,6 @@ class PushHandler {
   virtual void on_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload) = 0;
   // Device printf and the like. `stream`: 1 stdout, 2 stderr.
   virtual void on_output(std::uint32_t stream, Bytes text) = 0;
-  virtual void on_completed(std::uint64_t token, std::uint64_t result) = 0;
   // A detached delivery has arrived whole (or will not: `dropped`).
   virtual void on_delivered(std::uint64_t delivery, bool dropped) = 0;
   // What device work has written to memory that both sides hold (wire/memory_changes.h). False:

@@ -357,13 +357,6 @@ void Endpoint::push_output(std::uint32_t stream, Bytes text) {
   }
 }
 
-void Endpoint::push_completed(std::uint64_t token, std::uint64_t result) {
-  send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kCompleted),
-        .sequence = token,
-        .argument = result},
-       {});
-}
-
 void Endpoint::push_memory(Bytes changes) {
   send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kMemory)}, {&changes, 1});
 }

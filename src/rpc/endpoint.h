@@ -108,7 +108,6 @@ class Endpoint {
 
   void push_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload);
   void push_output(std::uint32_t stream, Bytes text);
-  void push_completed(std::uint64_t token, std::uint64_t result);
   // At most wire::kMemoryChangesBytesMax bytes.
   void push_memory(Bytes changes);
 

@@ -15,7 +15,7 @@
 #include "server/exchange.h"
 #include "server/handoff.h"
 #include "server/nvml/monitor_process.h"
-#include "wire/monitor.h"
+#include "wire/hello.h"
 
 namespace flyt::server {
 namespace {
@@ -265,7 +265,7 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
                        const ReadyDriver* driver) {
   const auto hello = hear_client(*connection, options_.session);
   if (!hello) ::_exit(EXIT_SUCCESS);
-  if (hello->role == wire::kMonitorRole) {
+  if (hello->role == wire::ConnectionRole::kMonitor) {
     nvml::serve_monitor(std::move(connection), *hello, options_.session);
     ::_exit(EXIT_SUCCESS);
   }

@@ -50,7 +50,7 @@ enum class FrameKind : std::uint16_t {
   // The last frame of a session that the server gives up. sequence: the last command accepted;
   // argument: EndedCode. Payload: the reason, text.
   kEnded = 7,
-  // sequence: a client-chosen token; argument: a result. Completion told before it is asked for.
+  // Reserved, and without effect on a client. sequence: a token that it chose; argument: a result.
   kCompleted = 8,
   // Payload: memory_changes.h. What device work has written to memory that both sides hold.
   kMemory = 9,

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <bitset>
-#include <optional>
 #include <string_view>
 
 #include "wire/frame.h"
-#include "wire/monitor.h"
 
 namespace flyt::wire {
 namespace {
@@ -104,7 +102,7 @@ bool take_record(std::uint16_t id, Reader& reader, Fields& fields) {
       return true;
     case HelloRecord::kRole: {
       const auto role = reader.take<std::uint16_t>();
-      if (role > static_cast<std::uint16_t>(kMonitorRole)) reader.fail();
+      if (role > static_cast<std::uint16_t>(ConnectionRole::kMonitor)) reader.fail();
       fields.hello.role = static_cast<ConnectionRole>(role);
       return true;
     }

@@ -45,14 +45,15 @@ enum class HelloRecord : std::uint16_t {
   kLimits = 7,         // Limits
   kReason = 8,         // u16 RefusalCode, then text
   kHighestOp = 9,      // u16: the API ops known are those up to this one
-  kSharedMemory = 11,  // empty. Hello: wanted. Welcome: granted; the rings follow on the socket
   kCredential = 10,    // bytes that prove who the client is
+  kSharedMemory = 11,  // empty. Hello: wanted. Welcome: granted; the rings follow on the socket
 };
 inline constexpr std::uint16_t kMustUnderstand = 0x8000;
 
 enum class ConnectionRole : std::uint16_t {
   kCommands = 0,  // The session's one ordered stream of commands.
-  kBulk = 1,      // A further connection of a session, for data alone.
+  kBulk = 1,      // Reserved: a further connection of a session, for data alone.
+  kMonitor = 2,   // NVML's commands alone, and no session of CUDA.
 };
 
 enum class RefusalCode : std::uint16_t {

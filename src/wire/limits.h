@@ -50,6 +50,6 @@ inline constexpr std::uint16_t kFirstApiOp = 16;
 static_assert(kPostPayloadBytesMax <= kFramePayloadBytesMax);
 static_assert(kBulkBytesMax + kBulkFieldsBytesMax <= kFramePayloadBytesMax);
 static_assert(kHostDataBytesMax <= kFramePayloadBytesMax);
-static_assert(kFramePayloadBytesMax + 24 < kBytesInFlightMax / 8);
+static_assert(kFramePayloadBytesMax + 24 < kBytesPerAckMax);
 
 }  // namespace flyt::wire

@@ -36,7 +36,6 @@ class Handler final : public rpc::CommandHandler {
 class Pushes final : public rpc::PushHandler {
   void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
   void on_output(std::uint32_t, Bytes) override {}
-  void on_completed(std::uint64_t, std::uint64_t) override {}
   void on_delivered(std::uint64_t, bool) override {}
   void on_lost(const Error&) override {}
 };

@@ -2,13 +2,11 @@
 
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "client/settings.h"
 #include "commands/nvml_system.h"
 #include "commands/ops.h"
 #include "transport/transport.h"
-#include "wire/monitor.h"
+#include "wire/hello.h"
 
 namespace flyt::client::nvml {
 namespace {
@@ -20,7 +18,7 @@ wire::ClientHello hello() {
   hello.name = ::program_invocation_short_name;
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
-  hello.role = wire::kMonitorRole;
+  hello.role = wire::ConnectionRole::kMonitor;
   hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
   return hello;
 }
@@ -32,7 +30,6 @@ class Monitor::Pushes final : public rpc::PushHandler {
  public:
   void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
   void on_output(std::uint32_t, Bytes) override {}
-  void on_completed(std::uint64_t, std::uint64_t) override {}
   void on_delivered(std::uint64_t, bool) override {}
   void on_lost(const Error&) override {}
 };

@@ -97,7 +97,6 @@ class TestPushes final : public PushHandler {
     const std::lock_guard lock(mutex);
     output += text_of(text);
   }
-  void on_completed(std::uint64_t token, std::uint64_t) override { completed.store(token); }
   void on_delivered(std::uint64_t delivery, bool dropped) override {
     (dropped ? this->dropped : delivered).store(delivery);
   }
@@ -108,7 +107,6 @@ class TestPushes final : public PushHandler {
   }
 
   std::atomic<std::uint64_t> host_call{0};
-  std::atomic<std::uint64_t> completed{0};
   std::atomic<std::uint64_t> delivered{0};
   std::atomic<std::uint64_t> dropped{0};
   std::atomic<int> losses{0};

@@ -13,7 +13,7 @@
 #include "commands/nvml_system.h"
 #include "rpc/testing/session.h"
 #include "server/nvml/request.h"
-#include "wire/monitor.h"
+#include "wire/hello.h"
 
 namespace flyt::server::nvml {
 namespace {
@@ -105,7 +105,7 @@ class Served {
  private:
   static wire::ClientHello hello() {
     wire::ClientHello hello;
-    hello.role = wire::kMonitorRole;
+    hello.role = wire::ConnectionRole::kMonitor;
     return hello;
   }
   void serve(std::unique_ptr<transport::Connection> connection, const UsageBoard* board) {
