@@ -13,11 +13,7 @@ sys.path.insert(0, os.path.join(ROOT, "codegen"))
 
 import artefacts  # noqa: E402
 import lock  # noqa: E402
-from family import CUDA  # noqa: E402
 from model import ApiError  # noqa: E402
-
-
-COVERAGE = CUDA.page
 
 
 def load(root):

@@ -3,7 +3,6 @@
 #include "client/code_state.h"
 #include "client/memory_state.h"
 #include "client/refusals.h"
-#include "cuda/default_stream.h"
 
 namespace flyt::client {
 namespace {

@@ -1,7 +1,5 @@
 #include "client/code_state.h"
 
-#include <algorithm>
-
 #include "client/context.h"
 
 namespace flyt::client {

@@ -101,7 +101,6 @@ class Contexts {
   HandleTable<ContextState>& table() { return table_; }
   // device < number of devices.
   PrimaryContext& primary(CUdevice device) { return primaries_[static_cast<std::size_t>(device)]; }
-  std::span<PrimaryContext> primaries() { return {primaries_.get(), devices_}; }
 
   // A context that is not alive yet; null when there are no handles left.
   ContextState* make(CUdevice device, bool primary);

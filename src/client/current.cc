@@ -6,11 +6,9 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "base/annotations.h"
 #include "base/fd.h"
 #include "client/context.h"
 #include "client/session.h"

@@ -3,7 +3,6 @@
 #include "client/memory_map.h"
 
 #include <mutex>
-#include <utility>
 
 namespace flyt::client {
 

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "base/clock.h"

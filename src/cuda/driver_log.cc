@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "base/bytes.h"

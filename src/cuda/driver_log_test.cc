@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-
 namespace flyt::cuda {
 namespace {
 

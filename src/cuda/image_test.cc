@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstring>
-#include <string>
 
 #include "cuda/fatbin.h"
 

@@ -4,7 +4,6 @@
 #include <link.h>
 
 #include <array>
-#include <utility>
 
 namespace flyt::driver {
 

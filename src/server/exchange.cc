@@ -7,11 +7,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "base/random.h"

@@ -2,7 +2,6 @@
 #include "server/host_calls.h"
 
 #include <array>
-#include <utility>
 
 #include "base/bytes.h"
 #include "server/memory_subjects.h"

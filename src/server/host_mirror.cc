@@ -4,9 +4,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <vector>
-
 #include "commands/launch.h"
 #include "commands/library.h"
 #include "commands/memory.h"

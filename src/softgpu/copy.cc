@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "cuda/array_facts.h"

@@ -18,10 +18,6 @@ constinit thread_local std::uint64_t number = 0;
 constinit thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 constinit thread_local auto host_function = InHostFunction::Kind::kNone;
 
-}  // namespace
-
-namespace {
-
 // A forked child has none of the threads that its parent's driver works with: for it, CUDA is not
 // initialised.
 void forget_driver() {

@@ -104,7 +104,6 @@ struct GraphNode {
   bool enabled = true;  // In executable graphs.
   // What the last query of its parameters pointed to.
   std::vector<void*> told_pointers;
-  std::vector<CUgraph> told_graphs;
 };
 
 // A handle of cuGraphConditionalHandleCreate.

@@ -1,7 +1,6 @@
 #include "softgpu/launch.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "softgpu/output.h"
 
 #include <cstdio>
-#include <utility>
 
 namespace flyt::softgpu {
 namespace {

@@ -1,7 +1,5 @@
 #include "transport/delayed.h"
 
-#include <atomic>
-
 #include "transport/relay_thread.h"
 
 namespace flyt::transport {

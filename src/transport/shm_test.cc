@@ -6,8 +6,6 @@
 
 #include <array>
 #include <memory>
-#include <thread>
-#include <vector>
 
 #include "base/random.h"
 #include "transport/shm.h"

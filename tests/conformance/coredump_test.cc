@@ -1,7 +1,6 @@
 // Settings of GPU core dumps: kept, told, and judged.
 #include <dlfcn.h>
 
-#include <cstring>
 #include <string>
 
 #include "tests/conformance/fixture.h"

@@ -1,5 +1,4 @@
 // Launches: results, parameters, and every configuration that must be refused at the call.
-#include <cstring>
 #include <memory>
 
 #include "tests/conformance/fixture.h"

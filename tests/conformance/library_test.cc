@@ -1,5 +1,4 @@
 // Libraries and kernels: context-independent loading.
-#include <cstring>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"

@@ -1,5 +1,4 @@
 // Pointer attributes: what an address is.
-#include <cstring>
 
 #include "tests/conformance/fixture.h"
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"

@@ -1,7 +1,5 @@
 // The undocumented tables that CUDA's own libraries ask for; facts in docs/private-tables.md.
-#include <array>
 #include <cstdlib>
-#include <cstring>
 
 #include "tests/conformance/fixture.h"
 

@@ -1,6 +1,4 @@
 // Texture objects: what kernels read through them, as the CUDA programming guide defines it.
-#include <cmath>
-#include <cstring>
 
 #include "tests/conformance/images.h"
 #include "tests/conformance/texture_kernels.h"

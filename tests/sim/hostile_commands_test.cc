@@ -5,9 +5,7 @@
 
 #include <cstdlib>
 #include <deque>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <type_traits>
 
 #include "base/random.h"

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <future>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "base/random.h"

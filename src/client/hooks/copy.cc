@@ -1,9 +1,6 @@
 // Copies between host and device memory, one to three dimensions.
 #include "client/hooks_copy.h"
 
-#include <span>
-#include <vector>
-
 #include "client/box_copy.h"
 #include "client/call.h"
 #include "client/memory_state.h"

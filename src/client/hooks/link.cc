@@ -1,8 +1,6 @@
 // The just-in-time linker: it runs on the server, the program's buffers stay here.
 #include "client/hooks_link.h"
 
-#include <cstring>
-
 #include "client/call.h"
 #include "client/code_state.h"
 #include "client/image_sender.h"

@@ -2,7 +2,6 @@
 #include "client/hooks_logs.h"
 
 #include "client/call.h"
-#include "client/code_state.h"
 
 namespace flyt::client::hooks {
 

@@ -2,7 +2,6 @@
 #include "client/hooks_pointer.h"
 
 #include <cstring>
-#include <optional>
 
 #include "client/call.h"
 #include "client/memory_state.h"

@@ -2,7 +2,6 @@
 #include "client/hooks_stream.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "client/call.h"
 #include "client/memory_state.h"

@@ -1,7 +1,6 @@
 // Tensor maps: arithmetic of the server's driver, remembered by its arguments.
 #include "client/hooks_tensormap.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "client/answer_cache.h"

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 
 #include "base/log.h"
 #include "control/client/server_info.h"

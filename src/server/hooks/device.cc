@@ -2,7 +2,6 @@
 #include "server/hooks_device.h"
 
 #include <array>
-#include <cstring>
 
 namespace flyt::server::hooks {
 

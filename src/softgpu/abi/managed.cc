@@ -1,5 +1,4 @@
 // Managed memory: the program's own, which every device reaches.
-#include <vector>
 
 #include "softgpu/abi/enter.h"
 #include "softgpu/memory/managed_memory.h"

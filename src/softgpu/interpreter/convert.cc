@@ -1,6 +1,5 @@
 // cvt: PTX ISA, "Data Movement and Conversion Instructions: cvt".
 #include <limits>
-#include <type_traits>
 
 #include "softgpu/interpreter/convert.h"
 #include "softgpu/interpreter/numeric.h"

@@ -1,7 +1,5 @@
 #include "softgpu/interpreter/grid.h"
 
-#include <numeric>
-
 #include "gtest/gtest.h"
 #include "softgpu/interpreter/testing/device.h"
 

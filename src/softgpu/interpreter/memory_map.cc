@@ -1,7 +1,6 @@
 #include "softgpu/interpreter/memory_map.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/bytes.h"
 

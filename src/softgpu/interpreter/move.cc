@@ -1,5 +1,4 @@
 // mov: registers, addresses, special registers, and the packing and unpacking of vectors.
-#include "softgpu/interpreter/numeric.h"
 #include "softgpu/interpreter/select.h"
 
 namespace flyt::ptx {

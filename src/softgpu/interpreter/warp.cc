@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "softgpu/interpreter/block.h"
 #include "softgpu/interpreter/lanes.h"

@@ -93,12 +93,9 @@ class Warp {
   Block& block() { return *block_; }
   std::uint32_t index() const { return index_; }
   Mask active() const { return active_; }
-  Mask existing() const { return existing_; }
-  Mask exited() const { return exited_; }
   Mask gone() const { return exited_ | ~existing_; }
   Frame& frame() { return frame_; }
   std::uint32_t pc() const { return pc_; }
-  void set_pc(std::uint32_t pc) { pc_ = pc; }
   std::vector<Split>& splits() { return splits_; }
 
   Flow fault(FaultKind kind, Mask lanes, std::uint64_t address = 0);

@@ -122,10 +122,8 @@ Token Lexer::number(Token token) {
     }
   }
   if (digits == 0) return bad(token, "number without digits");
-  if (at(0) == 'U' || at(0) == 'u') {
-    token.unsigned_suffix = true;
-    ++position_;
-  }
+  // Unsigned or not, its bits are the same.
+  if (at(0) == 'U' || at(0) == 'u') ++position_;
   if (is_word(at(0))) return bad(token, "malformed number");
   return token;
 }

@@ -20,7 +20,6 @@ struct Token {
     kBad,          // text: what is wrong
   };
   Kind kind = Kind::kEnd;
-  bool unsigned_suffix = false;
   std::uint32_t line = 1;
   std::string_view text;
   std::uint64_t bits = 0;

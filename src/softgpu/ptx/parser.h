@@ -180,7 +180,6 @@ class Parser {
   std::string error_;
   std::uint64_t instruction_count_ = 0;
   std::uint64_t initial_bytes_ = 0;
-  unsigned address_bytes_ = 8;
 
   std::unordered_map<std::string, std::uint32_t> function_names_;
   std::unordered_map<std::string, std::uint32_t> variable_names_;

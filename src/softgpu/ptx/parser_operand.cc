@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "softgpu/ptx/parser.h"
 

@@ -2,7 +2,6 @@
 #include "nvml_client/hooks_nvml_system.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "client/nvml/call.h"
 #include "client/nvml/processes.h"

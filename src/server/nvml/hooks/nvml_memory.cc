@@ -2,7 +2,6 @@
 #include "server/hooks_nvml_memory.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <vector>
 
