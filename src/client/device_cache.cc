@@ -1,20 +1,27 @@
 #include "client/device_cache.h"
 
 #include <cstring>
+#include <string>
 
 #include "client/exchange.h"
 #include "commands/device.h"
+#include "cuda/error_text.h"
 
 namespace flyt::client {
 namespace {
 
 constexpr int kDevicesMax = 64;
 
-// What a device can do natively but not for a program whose memory is elsewhere: its kernels
-// reach a mirror of that memory (HostMirror), and nothing of it can be shared with other processes
-// or devices.
-constexpr std::array kLocalOnly = {
+// The name of a result, or its number if it has none.
+std::string name_of(std::uint32_t result) {
+  const char* name = cuda::error_name(static_cast<CUresult>(result));
+  return name != nullptr ? name : "result " + std::to_string(result);
+}
 
+// What a device can do natively but not for a program whose memory is elsewhere: its kernels
+// reach a mirror of that memory (HostMirror), devices other than GPUs none of it, and processes
+// only what the server's exchange passes on.
+constexpr std::array kLocalOnly = {
     CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
@@ -55,8 +62,8 @@ Result<Device> fetch_device(rpc::Channel& channel, int ordinal) {
   if (!exchange(channel, 0, command, reply, answer)) return channel.error();
   if (answer.result() != CUDA_SUCCESS || reply.uuid.size() != sizeof(CUuuid)) {
     return Error{ErrorCode::kInvalid, "the server cannot describe its device " +
-                                          std::to_string(ordinal) + ": result " +
-                                          std::to_string(answer.result())};
+                                          std::to_string(ordinal) + ": " +
+                                          name_of(answer.result())};
   }
   Device device;
   device.name = std::string(reply.name);
@@ -76,10 +83,14 @@ Result<DeviceCache> DeviceCache::fetch(rpc::Channel& channel) {
   commands::DescribeServer::Reply reply;
   rpc::Reply answer;
   if (!exchange(channel, 0, commands::DescribeServer{}, reply, answer)) return channel.error();
-  if (answer.result() != CUDA_SUCCESS || reply.device_count < 0 ||
-      reply.device_count > kDevicesMax) {
+  if (answer.result() != CUDA_SUCCESS) {
     return Error{ErrorCode::kUnsupported,
-                 "the server's driver does not start: result " + std::to_string(answer.result())};
+                 "the server's driver does not start: " + name_of(answer.result())};
+  }
+  if (reply.device_count < 0 || reply.device_count > kDevicesMax) {
+    return Error{ErrorCode::kUnsupported,
+                 "the server says that it has " + std::to_string(reply.device_count) +
+                     " devices; at most " + std::to_string(kDevicesMax) + " are possible"};
   }
   DeviceCache cache;
   cache.driver_version_ = reply.driver_version;

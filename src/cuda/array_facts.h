@@ -37,7 +37,7 @@ enum class ArrayShape : std::uint8_t {
   kCubeLayered,
 };
 
-// Only of a descriptor that check_shape() has found to be good.
+// Only of a descriptor that check_array() has found to be good.
 ArrayShape shape_of(const CUDA_ARRAY3D_DESCRIPTOR& descriptor);
 
 // CUDA_ERROR_INVALID_VALUE where extents and flags make none of the shapes that there are, or the

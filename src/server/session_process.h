@@ -1,4 +1,4 @@
-// SessionProcess: a child of the server that serves one client and then ends.
+// The process of one session: a child of the server that serves one client and then ends.
 #pragma once
 
 #include <memory>
@@ -40,8 +40,8 @@ struct ReadyDriver {
 // context, which is most of a session's start.
 Result<ReadyDriver> prepare_driver(const SessionOptions& options, bool retain);
 
-// Waits for a client's hello, before anything is done for it: whoever connects and says nothing
-// has a process for a while, and nothing else. After an error the client has been told, and so has
+// Reads a client's hello, before anything is done for it; as a rule all of it has come (Lobby).
+// Waits ten seconds for the rest at the most. After an error the client has been told, and so has
 // the log.
 Result<wire::ClientHello> hear_client(transport::Connection& connection,
                                       const SessionOptions& options);

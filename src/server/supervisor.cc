@@ -201,7 +201,8 @@ void Supervisor::let_in() {
       give_to_child(std::move(connection), share);
       continue;
     }
-    log_.warn("client refused", {{"peer", connection->peer()}, {"reason", "too many sessions"}});
+    log_.warn("client refused", {{"peer", connection->peer()},
+                                 {"reason", "too many sessions; --max-sessions allows more"}});
     refuse_full(*connection);
   }
 }

@@ -6,9 +6,9 @@ namespace flyt::conformance {
 // watch(word): one thread returns when *word != 0, or after ten seconds.
 extern const char* const kGatePtx;
 
-// store_value(p, v) add_one(p, n) vector_add(a, b, c, n) fill_index(p, n) empty() coordinates(p)
+// store_value(p, v) add_one(p, n) vector_add(a, b, c, n) empty() coordinates(p)
 // shared_sum(in, out) (dynamic shared memory) static_shared(out) small_blocks() (.maxntid 64)
-// pick(selector...) (parameters of every size) read_constant(p) local_array(p, n)
+// pick(selector...) (parameters of every size) read_globals(out)
 // and globals: counter (u32, 7), words (64 u32), table (const, 1 2 3 4).
 extern const char* const kBasicPtx;
 
