@@ -194,7 +194,7 @@ TEST_F(EventTest, AThreadWithoutAContextMayAskAndWait) {
     EXPECT_EQ(CUDA_SUCCESS, cu().cuEventSynchronize(second));
     EXPECT_EQ(CUDA_SUCCESS, cu().cuEventQuery(first));
     float milliseconds = -1;
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuEventElapsedTime_v2(&milliseconds, first, second));
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuEventElapsedTime(&milliseconds, first, second));
     EXPECT_GE(milliseconds, 0);
     CUcontext current = context;
     EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxGetCurrent(&current));

@@ -46,6 +46,16 @@ TEST_P(Devices, AreThoseThatCudaShows) {
   EXPECT_EQ(cuda.output(), lines + "end\n");
 }
 
+TEST_P(Devices, AreWholeGpus) {
+  unsigned int current = 7;
+  unsigned int pending = 7;
+  EXPECT_EQ(nvml().nvmlDeviceGetMigMode(device(0), &current, &pending), NVML_SUCCESS);
+  EXPECT_EQ(current, 0U);
+  EXPECT_EQ(pending, 0U);
+  EXPECT_EQ(nvml().nvmlDeviceGetMigMode(device(0), &current, nullptr),
+            NVML_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_P(Devices, HaveEventSetsThatStayQuiet) {
   nvmlEventSet_t set = nullptr;
   ASSERT_EQ(nvml().nvmlEventSetCreate(&set), NVML_SUCCESS);

@@ -288,6 +288,15 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int* isMi
   });
 }
 
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int* currentMode,
+                                  unsigned int* pendingMode) {
+  if (pendingMode == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  return with(device, currentMode, [&](const Gpu&) {
+    *currentMode = *pendingMode = 0;
+    return NVML_SUCCESS;
+  });
+}
+
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int* count) {
   return with(device, count, [&](const Gpu&) {
     *count = 0;
