@@ -69,6 +69,47 @@ inline CUDA_MEMCPY3D widen(const CUDA_MEMCPY3D_v1& from) {
   return to;
 }
 
+inline CUDA_ARRAY_DESCRIPTOR widen(const CUDA_ARRAY_DESCRIPTOR_v1& from) {
+  CUDA_ARRAY_DESCRIPTOR to{};
+  to.Width = from.Width;
+  to.Height = from.Height;
+  to.Format = from.Format;
+  to.NumChannels = from.NumChannels;
+  return to;
+}
+
+inline CUDA_ARRAY3D_DESCRIPTOR widen(const CUDA_ARRAY3D_DESCRIPTOR_v1& from) {
+  CUDA_ARRAY3D_DESCRIPTOR to{};
+  to.Width = from.Width;
+  to.Height = from.Height;
+  to.Depth = from.Depth;
+  to.Format = from.Format;
+  to.NumChannels = from.NumChannels;
+  to.Flags = from.Flags;
+  return to;
+}
+
+// No array is so large that 32 bits do not hold its extents.
+inline CUDA_ARRAY_DESCRIPTOR_v1 narrowed(const CUDA_ARRAY_DESCRIPTOR& from) {
+  CUDA_ARRAY_DESCRIPTOR_v1 to{};
+  to.Width = static_cast<unsigned int>(from.Width);
+  to.Height = static_cast<unsigned int>(from.Height);
+  to.Format = from.Format;
+  to.NumChannels = from.NumChannels;
+  return to;
+}
+
+inline CUDA_ARRAY3D_DESCRIPTOR_v1 narrowed(const CUDA_ARRAY3D_DESCRIPTOR& from) {
+  CUDA_ARRAY3D_DESCRIPTOR_v1 to{};
+  to.Width = static_cast<unsigned int>(from.Width);
+  to.Height = static_cast<unsigned int>(from.Height);
+  to.Depth = static_cast<unsigned int>(from.Depth);
+  to.Format = from.Format;
+  to.NumChannels = from.NumChannels;
+  to.Flags = from.Flags;
+  return to;
+}
+
 // `call` with the wide form of a description that may be null.
 template <class Narrow, class Call>
 CUresult with_wide(const Narrow* narrow, Call&& call) {

@@ -12,15 +12,16 @@ namespace {
 // The graph stays in the capture until it ends; from now on nothing is added to it.
 void invalidate(Capture& capture) { capture.valid = false; }
 
-// Is a blocking stream of the context capturing? Calls visit(capture) for each.
+// Is a stream capturing that orders itself with that legacy one? Calls visit(capture) for each.
 template <class Visit>
-bool blocking_captures(GraphStore& graphs, const Context& context, Visit visit) {
+bool blocking_captures(GraphStore& graphs, const Stream& legacy, Visit visit) {
   bool found = false;
+  const auto partition = legacy.partition();
   for (const auto& capture : graphs.captures()) {
-    const bool blocks = std::any_of(
-        capture->streams.begin(), capture->streams.end(), [&context](const auto& stream) {
-          return stream->context() == context.handle() && stream->blocking();
-        });
+    const bool blocks = std::any_of(capture->streams.begin(), capture->streams.end(),
+                                    [&partition](const auto& stream) {
+                                      return stream->partition() == partition && stream->blocking();
+                                    });
     if (!blocks) continue;
     found = true;
     visit(*capture);
@@ -28,10 +29,10 @@ bool blocking_captures(GraphStore& graphs, const Context& context, Visit visit) 
   return found;
 }
 
-CUresult check_legacy(GraphStore& graphs, const Context& context, const Stream& stream) {
-  if (&stream != context.legacy().get()) return CUDA_SUCCESS;
-  return blocking_captures(graphs, context, invalidate) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-                                                        : CUDA_SUCCESS;
+CUresult check_legacy(GraphStore& graphs, const Stream& stream) {
+  if (!stream.legacy()) return CUDA_SUCCESS;
+  return blocking_captures(graphs, stream, invalidate) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                                                       : CUDA_SUCCESS;
 }
 
 // The frontier's nodes that still exist.
@@ -119,8 +120,8 @@ void merge(Frontier& into, const Frontier& from) {
   }
 }
 
-bool legacy_is_captured(Driver& driver, const Context& context) {
-  return blocking_captures(driver.graphs(), context, [](const Capture&) {});
+bool legacy_is_captured(Driver& driver, const Stream& legacy) {
+  return blocking_captures(driver.graphs(), legacy, [](const Capture&) {});
 }
 
 CUresult check_work(Driver& driver, const Context& context, const Stream& stream) {
@@ -129,7 +130,7 @@ CUresult check_work(Driver& driver, const Context& context, const Stream& stream
   if (stream.capture() != nullptr && !stream.capture()->capture->valid) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
-  return check_legacy(graphs, context, stream);
+  return check_legacy(graphs, stream);
 }
 
 CUresult check_wait(Driver& driver, const Context& context, const Stream& stream) {
@@ -142,28 +143,33 @@ CUresult check_wait(Driver& driver, const Context& context, const Stream& stream
       invalidate(capture);
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    const CUresult bad = check_legacy(graphs, context, stream);
+    const CUresult bad = check_legacy(graphs, stream);
     if (bad != CUDA_SUCCESS) return bad;
   }
   return check_unsafe(driver);
 }
 
-CUresult check_context_wait(Driver& driver, const Context& context) {
+CUresult check_not_captured(Driver& driver, const Context& context, const Partition& partition) {
   GraphStore& graphs = driver.graphs();
   if (!graphs.capturing()) return CUDA_SUCCESS;
-  {
-    const Lock lock(graphs.mutex());
-    bool found = false;
-    for (const auto& capture : graphs.captures()) {
-      for (const auto& stream : capture->streams) {
-        if (stream->context() != context.handle()) continue;
-        found = true;
-        invalidate(*capture);
-      }
+  const bool whole = &partition == context.whole().get();
+  const Lock lock(graphs.mutex());
+  bool found = false;
+  for (const auto& capture : graphs.captures()) {
+    for (const auto& stream : capture->streams) {
+      const bool of_it =
+          whole ? stream->context() == context.handle() : stream->partition().get() == &partition;
+      if (!of_it) continue;
+      found = true;
+      invalidate(*capture);
     }
-    if (found) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  return check_unsafe(driver);
+  return found ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult check_context_wait(Driver& driver, const Context& context, const Partition& partition) {
+  const CUresult bad = check_not_captured(driver, context, partition);
+  return bad != CUDA_SUCCESS ? bad : check_unsafe(driver);
 }
 
 CUresult check_unsafe(Driver& driver) {
@@ -319,7 +325,7 @@ CUresult begin_capture(Driver& driver, const Context& context,
                        const std::shared_ptr<Stream>& stream, CUstreamCaptureMode mode,
                        std::shared_ptr<Graph> graph, Frontier frontier) {
   GraphStore& graphs = driver.graphs();
-  if (stream == context.legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (stream->capture() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   auto capture = std::make_shared<Capture>();
   capture->id = graphs.next_capture();

@@ -66,7 +66,7 @@ CUresult capture_wait(Driver& driver, const std::shared_ptr<Stream>& stream, boo
 
 // With the GraphStore's mutex held: is a blocking stream of the context capturing, so that its
 // legacy stream has no status?
-bool legacy_is_captured(Driver& driver, const Context& context);
+bool legacy_is_captured(Driver& driver, const Stream& legacy);
 void merge(Frontier& into, const Frontier& from);
 
 // With the GraphStore's mutex held. `graph`: null for a new one. `frontier`: what the first work

@@ -8,6 +8,7 @@ namespace flyt::softgpu {
 class Context;
 class Driver;
 class Event;
+class Partition;
 class Stream;
 
 // The checks, for while GraphStore::capturing(). What they refuse invalidates the captures that
@@ -18,8 +19,11 @@ class Stream;
 CUresult check_work(Driver& driver, const Context& context, const Stream& stream);
 // Before a stream is waited for or asked whether it is done.
 CUresult check_wait(Driver& driver, const Context& context, const Stream& stream);
-// Before a whole context is waited for.
-CUresult check_context_wait(Driver& driver, const Context& context);
+// Before a whole context, or a green one of it, is waited for.
+CUresult check_context_wait(Driver& driver, const Context& context, const Partition& partition);
+// The same for what does not wait: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED where one of its streams
+// captures.
+CUresult check_not_captured(Driver& driver, const Context& context, const Partition& partition);
 // Before what may wait for all work without being asked to: refused according to the modes of
 // captures and of the calling thread (cuThreadExchangeStreamCaptureMode).
 CUresult check_unsafe(Driver& driver);

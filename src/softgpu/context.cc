@@ -45,73 +45,89 @@ Context::Context(Device& device, Workers& workers, unsigned flags, bool primary,
 
 void Context::set_handle(std::uint64_t handle) {
   handle_ = handle;
-  const Lock lock(mutex_);
-  legacy_ = make_stream(CU_STREAM_DEFAULT, kPriorityLeast);
+  whole_ = Partition::make(workers_, fate_, numbers_, {handle, handle, 0, id_}, nullptr);
 }
 
-std::shared_ptr<Stream> Context::make_stream(unsigned flags, int priority) {
-  return std::make_shared<Stream>(workers_, fate_, handle_, flags,
-                                  std::clamp(priority, kPriorityGreatest, kPriorityLeast),
-                                  next_stream_++);
-}
-
-std::shared_ptr<Stream> Context::add_stream(unsigned flags, int priority) {
+std::shared_ptr<Partition> Context::partition(std::uint64_t handle) const {
+  if (handle == handle_) return whole_;
   const Lock lock(mutex_);
-  // Streams that nobody else holds and that have nothing to do are gone.
-  std::erase_if(streams_, [](const std::shared_ptr<Stream>& stream) {
-    return stream.use_count() == 1 && stream->idle();
+  const auto found = std::find_if(greens_.begin(), greens_.end(), [handle](const auto& green) {
+    return green->names().handle == handle;
   });
-  streams_.push_back(make_stream(flags, priority));
-  return streams_.back();
+  return found == greens_.end() ? nullptr : *found;
 }
 
-std::shared_ptr<Stream> Context::per_thread(std::uint64_t thread) {
+std::shared_ptr<Partition> Context::add_green(const Partition::Names& names,
+                                              std::shared_ptr<const SmSet> sms) {
+  auto green = Partition::make(workers_, fate_, numbers_, names, std::move(sms));
   const Lock lock(mutex_);
-  std::shared_ptr<Stream>& stream = per_thread_[thread];
-  if (stream == nullptr) stream = make_stream(CU_STREAM_DEFAULT, kPriorityLeast);
-  return stream;
+  greens_.push_back(green);
+  return green;
 }
 
-std::vector<std::shared_ptr<Stream>> Context::streams() const {
+void Context::end_green(const std::shared_ptr<Partition>& partition) {
+  partition->end();
+  synchronize(*partition);
   const Lock lock(mutex_);
-  std::vector<std::shared_ptr<Stream>> all = streams_;
-  for (const auto& [thread, stream] : per_thread_) all.push_back(stream);
+  std::erase(greens_, partition);
+}
+
+void Context::end_greens() {
+  const Lock lock(mutex_);
+  for (const auto& green : greens_) green->end();
+}
+
+// The whole context has its green ones in it.
+std::vector<std::shared_ptr<Partition>> Context::partitions(const Partition& of) const {
+  const Lock lock(mutex_);
+  std::vector<std::shared_ptr<Partition>> all;
+  if (&of == whole_.get()) all.push_back(whole_);
+  for (const auto& green : greens_) {
+    if (&of == whole_.get() || &of == green.get()) all.push_back(green);
+  }
   return all;
 }
 
 Ticket Context::submit(Stream& stream, Operation operation) {
-  const Lock lock(order_);
-  const auto wait_for = [&operation](const Stream& other) {
-    Ticket last = other.last();
-    if (!last.reached()) operation.after.push_back(std::move(last));
-  };
-  if (&stream == legacy_.get()) {
-    for (const auto& other : streams()) {
-      if (other->blocking()) wait_for(*other);
-    }
-  } else if (stream.blocking()) {
-    wait_for(*legacy_);
-  }
-  return stream.push(std::move(operation));
+  // A green context may go while a call is about to use a stream of it.
+  const auto partition = stream.partition();
+  return partition == nullptr ? stream.push(std::move(operation))
+                              : partition->submit(stream, std::move(operation));
 }
 
 Ticket Context::submit(Stream& stream, std::function<void()> run) {
   return submit(stream, Operation{[run = std::move(run)](CUresult) { run(); }, {}, false});
 }
 
-bool Context::idle(const Stream& stream) const {
-  if (!stream.idle()) return false;
-  if (&stream != legacy_.get()) return true;
-  const auto all = streams();
-  return std::all_of(all.begin(), all.end(), [](const std::shared_ptr<Stream>& other) {
-    return !other->blocking() || other->idle();
-  });
+// In a stream of its own, which is nobody else's.
+Ticket Context::submit_apart(Operation operation) {
+  return std::make_shared<Stream>(workers_, fate_, handle_, CU_STREAM_NON_BLOCKING, kPriorityLeast,
+                                  numbers_->fetch_add(1))
+      ->push(std::move(operation));
 }
 
-CUresult Context::synchronize() {
-  legacy_->last().wait();
-  for (const auto& stream : streams()) stream->last().wait();
+CUresult Context::synchronize() { return synchronize(*whole_); }
+
+CUresult Context::synchronize(const Partition& partition) {
+  for (const auto& part : partitions(partition)) {
+    for (const Ticket& end : part->ends()) end.wait();
+  }
   return fate_->error();
+}
+
+Ticket Context::mark(const Partition& partition, std::function<void()> run) {
+  Operation operation{[run = std::move(run)](CUresult) { run(); }, {}, true};
+  for (const auto& part : partitions(partition)) {
+    for (Ticket& end : part->ends()) {
+      if (!end.reached()) operation.after.push_back(std::move(end));
+    }
+  }
+  return submit_apart(std::move(operation));
+}
+
+void Context::hold_back(const Partition& partition, Operation operation) {
+  const Ticket gate = submit_apart(std::move(operation));
+  for (const auto& part : partitions(partition)) part->hold_back(gate);
 }
 
 CUresult Context::limit(CUlimit limit, std::size_t* value) const {

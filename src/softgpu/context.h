@@ -13,6 +13,7 @@
 #include "cuda/types.h"
 #include "softgpu/interpreter/grid.h"
 #include "softgpu/kernel_heap.h"
+#include "softgpu/partition.h"
 #include "softgpu/stream.h"
 
 namespace flyt::softgpu {
@@ -37,21 +38,29 @@ class Context {
   std::uint64_t id() const { return id_; }
   const std::shared_ptr<Fate>& fate() const { return fate_; }
 
-  // Adds an operation to a stream of this context, ordered with the legacy default stream as
-  // CUDA demands.
+  // Adds an operation to a stream of this context, in its partition's order.
   Ticket submit(Stream& stream, Operation operation);
   Ticket submit(Stream& stream, std::function<void()> run);
 
-  // Has the stream nothing to do? The legacy default stream is busy while any blocking one is.
-  bool idle(const Stream& stream) const;
-
-  // Waits until all that was submitted so far is done; the context's error.
+  // Waits until all that was submitted so far is done, in green contexts too; the context's error.
   CUresult synchronize();
+  // The same of one partition; of all of them for that of the whole device.
+  CUresult synchronize(const Partition& partition);
+  // A ticket for the end of what such a synchronize() waits for; `run` is called then.
+  Ticket mark(const Partition& partition, std::function<void()> run);
+  // Work of such partitions that is submitted from now on waits for the operation.
+  void hold_back(const Partition& partition, Operation operation);
 
-  std::shared_ptr<Stream> add_stream(unsigned flags, int priority);
-  const std::shared_ptr<Stream>& legacy() const { return legacy_; }
-  // The default stream of thread number `thread`, made at first use.
-  std::shared_ptr<Stream> per_thread(std::uint64_t thread);
+  // All of the device.
+  const std::shared_ptr<Partition>& whole() const { return whole_; }
+  // What a CUcontext of this context stands for; null: it is none, or was a green context.
+  std::shared_ptr<Partition> partition(std::uint64_t handle) const;
+  std::shared_ptr<Partition> add_green(const Partition::Names& names,
+                                       std::shared_ptr<const SmSet> sms);
+  // At the context's end: they are of no use any more.
+  void end_greens();
+  // Waits for its work; its streams are of no use any more.
+  void end_green(const std::shared_ptr<Partition>& partition);
 
   // CUDA_ERROR_UNSUPPORTED_LIMIT where there is no such limit here.
   CUresult limit(CUlimit limit, std::size_t* value) const;
@@ -75,8 +84,8 @@ class Context {
   bool disable_peer(std::uint64_t context);
 
  private:
-  std::vector<std::shared_ptr<Stream>> streams() const;
-  std::shared_ptr<Stream> make_stream(unsigned flags, int priority) REQUIRES(mutex_);
+  std::vector<std::shared_ptr<Partition>> partitions(const Partition& of) const;
+  Ticket submit_apart(Operation operation);
 
   Device& device_;
   Workers& workers_;
@@ -86,18 +95,16 @@ class Context {
   const std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
   KernelHeap heap_;
 
-  Mutex order_;  // One submit() at a time, so that tickets are in order among streams.
-
   mutable Mutex mutex_;
-  std::vector<std::shared_ptr<Stream>> streams_ GUARDED_BY(mutex_);
-  std::map<std::uint64_t, std::shared_ptr<Stream>> per_thread_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Partition>> greens_ GUARDED_BY(mutex_);
   std::set<ptx::Grid*> grids_ GUARDED_BY(mutex_);
   std::set<std::uint64_t> peers_ GUARDED_BY(mutex_);
   std::array<std::size_t, CU_LIMIT_MAX> limits_ GUARDED_BY(mutex_);
   unsigned flags_ GUARDED_BY(mutex_);
   CUfunc_cache cache_config_ GUARDED_BY(mutex_) = CU_FUNC_CACHE_PREFER_NONE;
-  std::uint64_t next_stream_ GUARDED_BY(mutex_) = 7;  // The legacy stream's number on NVIDIA.
-  std::shared_ptr<Stream> legacy_;                    // Set by set_handle().
+  // The legacy stream's number on NVIDIA is 7.
+  const std::shared_ptr<StreamNumbers> numbers_ = std::make_shared<StreamNumbers>(7);
+  std::shared_ptr<Partition> whole_;  // Set by set_handle().
 };
 
 }  // namespace flyt::softgpu

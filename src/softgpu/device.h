@@ -11,6 +11,7 @@
 #include "cuda/types.h"
 #include "softgpu/interpreter/memory_map.h"
 #include "softgpu/memory/device_memory.h"
+#include "softgpu/multiprocessors.h"
 #include "softgpu/settings.h"
 
 namespace flyt::softgpu {
@@ -49,6 +50,7 @@ class Device {
   // None where there is no such attribute.
   std::optional<int> attribute(CUdevice_attribute attribute) const;
 
+  Multiprocessors& multiprocessors() { return multiprocessors_; }
   DeviceMemory& memory() { return memory_; }
   ptx::MemoryMap& map() { return map_; }
 
@@ -73,6 +75,7 @@ class Device {
   const Settings settings_;
   DeviceLimits limits_;
   std::string name_;
+  Multiprocessors multiprocessors_;
   DeviceMemory memory_;
   ptx::MemoryMap map_;
   Mutex primary_mutex_;

@@ -44,8 +44,26 @@ std::shared_ptr<Context> Driver::make_context(Device& device, unsigned flags, bo
   return context;
 }
 
+std::shared_ptr<Partition> Driver::make_green(const std::shared_ptr<Context>& context,
+                                              std::shared_ptr<const SmSet> sms) {
+  const Partition::Names names{context->handle(), contexts_.reserve(), green_contexts_.reserve(),
+                               ++next_context_};
+  auto green = context->add_green(names, std::move(sms));
+  // To all but what runs in streams it is the context itself.
+  contexts_.put(names.handle, context);
+  green_contexts_.put(names.green, green);
+  return green;
+}
+
+void Driver::end_green(const std::shared_ptr<Partition>& green) {
+  const auto context = contexts_.take(green->names().handle);
+  if (context != nullptr) context->end_green(green);
+}
+
 void Driver::end_context(Context& context) {
   const std::uint64_t handle = context.handle();
+  contexts_.take_if([&context](const Context& other) { return &other == &context; });
+  context.end_greens();
   if (graphs_.capturing()) abandon_captures(*this, context);
   context.end();
   output_.flush();

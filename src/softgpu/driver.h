@@ -24,6 +24,7 @@
 #include "softgpu/memory/regions.h"
 #include "softgpu/module.h"
 #include "softgpu/output.h"
+#include "softgpu/partition.h"
 #include "softgpu/settings.h"
 #include "softgpu/stream.h"
 #include "softgpu/texture.h"
@@ -32,6 +33,12 @@
 namespace flyt::softgpu {
 
 inline constexpr int kDriverVersion = 13000;
+
+// What a green context is to be made of.
+struct ResourceDescription {
+  int device = 0;
+  std::shared_ptr<const SmSet> sms;
+};
 
 // One for the process, made by cuInit, never destroyed: programs call their driver until the very
 // end. Safe from any thread.
@@ -55,6 +62,8 @@ class Driver {
   cuda::ManagedRanges& managed() { return regions_->managed(); }
 
   HandleTable<Context>& contexts() { return contexts_; }
+  HandleTable<Partition>& green_contexts() { return green_contexts_; }
+  HandleTable<ResourceDescription>& resource_descriptions() { return resource_descriptions_; }
   HandleTable<Stream>& streams() { return streams_; }
   HandleTable<Event>& events() { return events_; }
   HandleTable<Module>& modules() { return modules_; }
@@ -86,6 +95,11 @@ class Driver {
   // `handle`: one that an earlier context had, or 0.
   std::shared_ptr<Context> make_context(Device& device, unsigned flags, bool primary,
                                         std::uint64_t handle);
+  // A green context of a device, whose primary context is `context`.
+  std::shared_ptr<Partition> make_green(const std::shared_ptr<Context>& context,
+                                        std::shared_ptr<const SmSet> sms);
+  // Ends a green context that is in no table of its own any more.
+  void end_green(const std::shared_ptr<Partition>& green);
   // Ends a context that is in no table any more, and all that belongs to it.
   void end_context(Context& context);
 
@@ -128,6 +142,8 @@ class Driver {
   cuda::AsyncCallbacks async_callbacks_;
 
   HandleTable<Context> contexts_{HandleKind::kContext};
+  HandleTable<Partition> green_contexts_{HandleKind::kGreenContext};
+  HandleTable<ResourceDescription> resource_descriptions_{HandleKind::kResourceDescription};
   HandleTable<Stream> streams_{HandleKind::kStream};
   HandleTable<Event> events_{HandleKind::kEvent};
   HandleTable<Module> modules_{HandleKind::kModule};

@@ -33,6 +33,8 @@ enum class HandleKind : std::uint64_t {
   kSurface,
   kTextureReference,
   kSurfaceReference,
+  kGreenContext,
+  kResourceDescription,
 };
 
 // A handle as the application sees it: a number that looks like an address where no memory is.

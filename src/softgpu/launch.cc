@@ -133,8 +133,12 @@ class Helpers {
   unsigned working_ GUARDED_BY(mutex_) = 0;
 };
 
-void work_together(Driver& driver, ptx::Grid& grid, std::uint64_t blocks) {
-  const std::uint64_t helpers = std::min<std::uint64_t>(driver.settings().threads, blocks) - 1;
+// A part of the device has the same part of the processors, and at least one.
+void work_together(Driver& driver, ptx::Grid& grid, std::uint64_t blocks, std::uint64_t sms,
+                   std::uint64_t sms_of_device) {
+  const std::uint64_t threads = std::uint64_t{driver.settings().threads} * sms;
+  const std::uint64_t share = std::max<std::uint64_t>(threads / sms_of_device, 1);
+  const std::uint64_t helpers = std::min(share, blocks) - 1;
   const auto shared = std::make_shared<Helpers>(grid);
   for (std::uint64_t i = 0; i < helpers; ++i) {
     driver.workers().run([shared] { shared->help(); });
@@ -176,6 +180,7 @@ void run(Driver& driver, Context& context, const Function& function, ptx::Launch
   const Workspace workspace(module.device(), launch.cooperative);
   launch.workspace = workspace.address();
   const std::uint64_t blocks = product(launch.grid);
+  const std::uint64_t sms = multiprocessors_for(module.device(), launch.sms.get());
   KernelEnvironment environment(driver, context, bindings, set_conditional);
   auto grid = ptx::Grid::make(module.image(), function.kernel(), std::move(launch),
                               module.device().map(), environment);
@@ -184,7 +189,7 @@ void run(Driver& driver, Context& context, const Function& function, ptx::Launch
     return;
   }
   context.add_grid(grid->get());
-  work_together(driver, **grid, blocks);
+  work_together(driver, **grid, blocks, sms, module.device().limits().multiprocessors);
   context.remove_grid(grid->get());
   const auto& fault = (*grid)->fault();
   if (!fault) return;
@@ -253,6 +258,7 @@ ptx::Launch prepare(Driver& driver, const Context& context, const LaunchRequest&
   launch.dynamic_shared_bytes = request.shared_bytes;
   launch.cooperative = request.cooperative;
   launch.sm_count = device.limits().multiprocessors;
+  launch.sms = request.sms;
   launch.time_max_ns = device.settings().kernel_timeout_ns;
   launch.grid_id = driver.next_grid();
   std::size_t stack = 0;
@@ -349,11 +355,10 @@ CUresult check_launch(const Function& function, LaunchRequest& request) {
   }
   if (const CUresult bad = check_cluster(function, request); bad != CUDA_SUCCESS) return bad;
   if (request.cooperative) {
-    const DeviceLimits& limits = function.module()->device().limits();
     const std::uint64_t resident =
         std::uint64_t{blocks_per_multiprocessor(
             function, static_cast<unsigned>(product(request.block)), request.shared_bytes)} *
-        limits.multiprocessors;
+        multiprocessors_for(function.module()->device(), request.sms.get());
     if (product(request.grid) > resident) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   return CUDA_SUCCESS;
@@ -389,6 +394,10 @@ void run_launch(Driver& driver, Context& context, const Function& function,
   launch.parameters = request.parameters;
   run(driver, context, function, std::move(launch), *bindings_for(driver, function),
       set_conditional);
+}
+
+unsigned multiprocessors_for(const Device& device, const SmSet* sms) {
+  return sms == nullptr ? device.limits().multiprocessors : static_cast<unsigned>(sms->size());
 }
 
 unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,

@@ -21,6 +21,7 @@ struct LaunchRequest {
   std::vector<std::byte> parameters;
   CUfunction handle = nullptr;                // As the caller names the kernel.
   std::vector<CUlaunchAttribute> attributes;  // As given, for those who ask a graph for them.
+  std::shared_ptr<const SmSet> sms;           // Where it runs; null: anywhere.
   // May begin before what is before it has ended; an edge of a graph says so.
   bool programmatic = false;
 };
@@ -50,6 +51,9 @@ using SetConditional = std::function<bool(std::uint64_t handle, std::uint32_t va
 // Runs the kernel now and returns when it has ended. A fault becomes the context's.
 void run_launch(Driver& driver, Context& context, const Function& function,
                 const LaunchRequest& request, SetConditional set_conditional);
+
+// How many multiprocessors that is; null: all of them.
+unsigned multiprocessors_for(const Device& device, const SmSet* sms);
 
 // How many blocks of `threads` threads one multiprocessor holds at a time.
 unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,

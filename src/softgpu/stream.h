@@ -10,6 +10,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "softgpu/multiprocessors.h"
 #include "softgpu/timeline.h"
 #include "softgpu/workers.h"
 
@@ -49,6 +50,7 @@ struct StreamAttributes {
   CUlaunchMemSyncDomainMap domains{0, 1};
 };
 
+class Partition;
 struct StreamCapture;
 
 // Safe from any thread. Lives while it has work, whatever else becomes of it.
@@ -79,6 +81,21 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Ticket last() const;
   bool idle() const { return last().reached(); }
 
+  // Once, before anybody else knows the stream.
+  void set_partition(std::weak_ptr<Partition> partition, std::shared_ptr<const SmSet> sms,
+                     bool legacy) {
+    partition_ = std::move(partition);
+    sms_ = std::move(sms);
+    legacy_ = legacy;
+  }
+  // Null once the stream's green context has gone.
+  std::shared_ptr<Partition> partition() const { return partition_.lock(); }
+  // Where its kernels run; null: anywhere.
+  const std::shared_ptr<const SmSet>& sms() const { return sms_; }
+
+  // Is it its partition's legacy default stream?
+  bool legacy() const { return legacy_; }
+
   std::uint64_t context() const { return context_; }
   unsigned flags() const { return flags_; }
   // Does it order itself with the legacy default stream?
@@ -108,6 +125,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const unsigned flags_;
   const int priority_;
   const std::uint64_t id_;
+  std::weak_ptr<Partition> partition_;
+  std::shared_ptr<const SmSet> sms_;
+  bool legacy_ = false;
   std::shared_ptr<StreamCapture> capture_;
   std::atomic<bool> capturing_{false};
 

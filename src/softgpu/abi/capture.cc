@@ -28,9 +28,8 @@ CUresult status_of(Driver& driver, const Context& context, const Stream& stream,
     return CUDA_SUCCESS;
   }
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return &stream == context.legacy().get() && legacy_is_captured(driver, context)
-             ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-             : CUDA_SUCCESS;
+  return stream.legacy() && legacy_is_captured(driver, stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                                                               : CUDA_SUCCESS;
 }
 
 struct CaptureInfo {

@@ -14,15 +14,6 @@ bool good_flags(unsigned flags) {
           schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
-// The context of a call that names one: null means the current one.
-CUresult named_context(Driver& driver, CUcontext handle, std::shared_ptr<Context>& context) {
-  if (handle == nullptr) return current_context(driver, context);
-  context = driver.contexts().find(from_handle(handle));
-  if (context != nullptr) return CUDA_SUCCESS;
-  return driver.contexts().issued(from_handle(handle)) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                                       : CUDA_ERROR_INVALID_CONTEXT;
-}
-
 CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (pctx == nullptr || !good_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -37,6 +28,17 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
     *pctx = to_handle<CUcontext>(context->handle());
     return CUDA_SUCCESS;
   });
+}
+
+CUresult synchronize(Driver& driver, CUcontext handle) {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Partition> partition;
+  CUresult result = named_partition(driver, handle, context, partition);
+  if (result == CUDA_SUCCESS) result = check_context_wait(driver, *context, *partition);
+  if (result != CUDA_SUCCESS) return result;
+  result = context->synchronize(*partition);
+  driver.synchronised();
+  return result;
 }
 
 // The device whose primary context has, or had, that handle; -1 for none.
@@ -281,31 +283,21 @@ CUresult cuCtxSetFlags(unsigned int flags) {
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Context> context;
-    if (const CUresult bad = named_context(driver, ctx, context); bad != CUDA_SUCCESS) return bad;
+    std::shared_ptr<Partition> partition;
+    const CUresult bad = named_partition(driver, ctx, context, partition);
+    if (bad != CUDA_SUCCESS) return bad;
     if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *ctxId = context->id();
+    *ctxId = partition->names().id;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxSynchronize() {
-  return with_context([](Driver& driver, Context& context) -> CUresult {
-    if (const CUresult bad = check_context_wait(driver, context); bad != CUDA_SUCCESS) return bad;
-    const CUresult result = context.synchronize();
-    driver.synchronised();
-    return result;
-  });
+  return with_driver([](Driver& driver) { return synchronize(driver, nullptr); });
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
-  return with_driver([&](Driver& driver) -> CUresult {
-    std::shared_ptr<Context> context;
-    if (const CUresult bad = named_context(driver, ctx, context); bad != CUDA_SUCCESS) return bad;
-    if (const CUresult bad = check_context_wait(driver, *context); bad != CUDA_SUCCESS) return bad;
-    const CUresult result = context->synchronize();
-    driver.synchronised();
-    return result;
-  });
+  return with_driver([&](Driver& driver) { return synchronize(driver, ctx); });
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
@@ -384,9 +376,9 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinity
 }
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
-  return with_context([&](Driver&, Context& context) -> CUresult {
+  return with_context([&](Driver&, Context&) -> CUresult {
     if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    *pctx = to_handle<CUcontext>(context.handle());
+    *pctx = to_handle<CUcontext>(context_stack().top());
     return CUDA_SUCCESS;
   });
 }

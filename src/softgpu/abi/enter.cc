@@ -19,13 +19,37 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>& context) {
   return context->fate()->error();
 }
 
+CUresult current_partition(const Context& context, std::shared_ptr<Partition>& partition) {
+  partition = context.partition(context_stack().top());
+  return partition == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+CUresult named_context(Driver& driver, CUcontext handle, std::shared_ptr<Context>& context) {
+  if (handle == nullptr) return current_context(driver, context);
+  context = driver.contexts().find(from_handle(handle));
+  if (context != nullptr) return CUDA_SUCCESS;
+  return driver.contexts().issued(from_handle(handle)) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                       : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult named_partition(Driver& driver, CUcontext handle, std::shared_ptr<Context>& context,
+                         std::shared_ptr<Partition>& partition) {
+  if (const CUresult bad = named_context(driver, handle, context); bad != CUDA_SUCCESS) return bad;
+  if (handle == nullptr) return current_partition(*context, partition);
+  partition = context->partition(from_handle(handle));
+  return partition == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
 CUresult find_stream(Driver& driver, CUstream handle, StreamOfCall& out) {
   handle = cuda::resolve_default(handle);
   const std::uint64_t value = from_handle(handle);
   if (value <= kPerThreadStream) {
     if (const CUresult bad = current_context(driver, out.context); bad != CUDA_SUCCESS) return bad;
-    out.stream = value == kPerThreadStream ? out.context->per_thread(thread_number())
-                                           : out.context->legacy();
+    if (const CUresult bad = current_partition(*out.context, out.partition); bad != CUDA_SUCCESS) {
+      return bad;
+    }
+    out.stream = value == kPerThreadStream ? out.partition->per_thread(thread_number())
+                                           : out.partition->legacy();
     return CUDA_SUCCESS;
   }
   out.stream = driver.streams().find(value);
@@ -34,7 +58,11 @@ CUresult find_stream(Driver& driver, CUstream handle, StreamOfCall& out) {
     return bad != CUDA_SUCCESS ? bad : CUDA_ERROR_INVALID_HANDLE;
   }
   out.context = driver.contexts().find(out.stream->context());
-  return out.context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : out.context->fate()->error();
+  out.partition = out.stream->partition();
+  if (out.context == nullptr || out.partition == nullptr || out.partition->ended()) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  return out.context->fate()->error();
 }
 
 CUresult find_event(Driver& driver, CUevent handle, std::shared_ptr<Event>& out) {

@@ -17,6 +17,16 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>& context);
 // The same, without asking for its error.
 CUresult living_context(Driver& driver, std::shared_ptr<Context>& context);
 
+// The part of a context that is current: a green context of it, or all of the device.
+// CUDA_ERROR_CONTEXT_IS_DESTROYED where it has just gone.
+CUresult current_partition(const Context& context, std::shared_ptr<Partition>& partition);
+
+// The context of a call that names one, and the part of it that it names: null means the current
+// one.
+CUresult named_context(Driver& driver, CUcontext handle, std::shared_ptr<Context>& context);
+CUresult named_partition(Driver& driver, CUcontext handle, std::shared_ptr<Context>& context,
+                         std::shared_ptr<Partition>& partition);
+
 // Calls body(driver) once CUDA is initialised and outside of host functions.
 template <class Body>
 CUresult with_driver(Body body) {
@@ -40,6 +50,7 @@ CUresult with_context(Body body) {
 struct StreamOfCall {
   std::shared_ptr<Stream> stream;
   std::shared_ptr<Context> context;
+  std::shared_ptr<Partition> partition;
 
   Ticket submit(std::function<void()> run) const {
     stream->await_room();

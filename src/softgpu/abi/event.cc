@@ -38,6 +38,21 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   });
 }
 
+// Calls body(context, partition, event) for a context, or a green one, no stream of which captures.
+template <class Body>
+CUresult with_partition(CUcontext handle, CUevent event_handle, Body body) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    std::shared_ptr<Context> context;
+    std::shared_ptr<Partition> partition;
+    CUresult bad = named_partition(driver, handle, context, partition);
+    if (bad == CUDA_SUCCESS) bad = context->fate()->error();
+    std::shared_ptr<Event> event;
+    if (bad == CUDA_SUCCESS) bad = find_event(driver, event_handle, event);
+    if (bad == CUDA_SUCCESS) bad = check_not_captured(driver, *context, *partition);
+    return bad != CUDA_SUCCESS ? bad : body(*context, *partition, *event);
+  });
+}
+
 // Calls body(driver, context, event) for an event that may be waited for, whatever context is
 // current.
 template <class Body>
@@ -84,6 +99,44 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent,
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return record(hEvent, hStream, flags);
+}
+
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+  return with_partition(hCtx, hEvent,
+                        [](Context& context, const Partition& partition, Event& event) -> CUresult {
+                          if (event.context() != context.handle()) return CUDA_ERROR_INVALID_HANDLE;
+                          auto recording = std::make_shared<Recording>();
+                          const auto shared = event.shared();
+                          const std::uint64_t number = shared == nullptr ? 0 : shared->begin();
+                          recording->ticket = context.mark(partition, [recording, shared, number] {
+                            recording->reached_ns.store(system_clock().now().ns);
+                            if (shared != nullptr) shared->complete(number);
+                          });
+                          event.set_recording(std::move(recording));
+                          return CUDA_SUCCESS;
+                        });
+}
+
+CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  return with_partition(
+      hCtx, hEvent,
+      [](Context& context, const Partition& partition, const Event& event) -> CUresult {
+        if (event.capture() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        if (const auto shared = event.shared()) {
+          const std::uint64_t number = shared->last();
+          if (shared->reached(number)) return CUDA_SUCCESS;
+          context.hold_back(partition, Operation{[shared, number, fate = context.fate()](CUresult) {
+                                                   await(*shared, number, *fate);
+                                                 },
+                                                 {},
+                                                 true});
+          return CUDA_SUCCESS;
+        }
+        const auto recording = event.recording();
+        if (recording == nullptr || recording->ticket.reached()) return CUDA_SUCCESS;
+        context.hold_back(partition, Operation{[](CUresult) {}, {recording->ticket}, true});
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult cuEventQuery(CUevent hEvent) {

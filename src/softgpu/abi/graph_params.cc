@@ -17,6 +17,14 @@ CUresult read_context(Driver& driver, CUcontext handle, std::uint64_t* out) {
 
 namespace {
 
+// Where kernels of a context run; null: anywhere.
+std::shared_ptr<const SmSet> sms_of(Driver& driver, CUcontext handle) {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Partition> partition;
+  const CUresult bad = named_partition(driver, handle, context, partition);
+  return bad == CUDA_SUCCESS ? partition->sms() : nullptr;
+}
+
 // The function that the parameters name, directly or by a kernel and a context.
 CUresult find_node_function(Driver& driver, const CUDA_KERNEL_NODE_PARAMS_v2& params,
                             KernelWork& out) {
@@ -31,6 +39,7 @@ CUresult find_node_function(Driver& driver, const CUDA_KERNEL_NODE_PARAMS_v2& pa
   if (const CUresult bad = read_context(driver, params.ctx, &context); bad != CUDA_SUCCESS) {
     return bad;
   }
+  if (by_kernel) out.request.sms = sms_of(driver, params.ctx);
   const auto found = driver.contexts().find(context);
   if (found == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return find_function(driver, *found, to_handle<CUfunction>(handle), true, out.function);

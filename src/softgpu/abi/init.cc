@@ -34,15 +34,16 @@ struct ExportDriver {
     return cuStreamGetId(stream, id);
   }
   static CUresult chip_layout(cuda::ChipLayout* layout) {
-    constexpr unsigned kMultiprocessorsPerTpc = 2;
-    constexpr unsigned kTpcsPerGpc = 9;
     CUdevice device = 0;
     if (cuCtxGetDevice(&device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
-    const unsigned multiprocessors = current_driver()->settings().multiprocessors;
-    const unsigned tpcs = (multiprocessors + 1) / kMultiprocessorsPerTpc;
-    for (unsigned i = 0; i < tpcs; ++i) {
-      layout->gpc_of_tpc.push_back(static_cast<std::uint8_t>(i / kTpcsPerGpc));
-      layout->index_in_gpc.push_back(static_cast<std::uint8_t>(i % kTpcsPerGpc));
+    const Multiprocessors& chip = current_driver()->device(device)->multiprocessors();
+    std::uint8_t index = 0;
+    for (unsigned i = 0; i < chip.tpcs(); ++i) {
+      index = i != 0 && chip.gpc_of_tpc(i) == chip.gpc_of_tpc(i - 1)
+                  ? static_cast<std::uint8_t>(index + 1)
+                  : std::uint8_t{0};
+      layout->gpc_of_tpc.push_back(static_cast<std::uint8_t>(chip.gpc_of_tpc(i)));
+      layout->index_in_gpc.push_back(index);
     }
     return CUDA_SUCCESS;
   }

@@ -17,6 +17,7 @@ CUresult launch(CUfunction handle, LaunchRequest request, CUstream stream_handle
         if (function->module()->context() != stream.context->handle()) {
           return CUDA_ERROR_INVALID_HANDLE;
         }
+        request.sms = stream.stream->sms();
         bad = check_launch(*function, request);
         if (bad != CUDA_SUCCESS) return bad;
         if (!packed) {
@@ -150,6 +151,15 @@ CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
 
 CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
   return set_parameter(hfunc, offset, &value, sizeof value);
+}
+
+// References of a module are bound by their names; naming one here has had no effect since.
+CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+  return with_old_launch(hfunc, [&](const ptx::Function&, OldLaunch&) -> CUresult {
+    if (texunit != CU_PARAM_TR_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+    const bool known = current_driver()->texture_references().find(from_handle(hTexRef)) != nullptr;
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  });
 }
 
 CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {

@@ -3,6 +3,7 @@
 
 #include "cuda/functions.h"
 
+using flyt::cuda::narrowed;
 using flyt::cuda::tell_narrow;
 using flyt::cuda::with_wide;
 
@@ -154,6 +155,91 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1* pdptr, void* p, unsigned int 
   if (pdptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr wide = 0;
   const CUresult result = cuMemHostGetDevicePointer_v2(&wide, p, Flags);
+  return result == CUDA_SUCCESS ? tell_narrow(wide, pdptr) : result;
+}
+
+CUresult cuArrayCreate(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR_v1* pAllocateArray) {
+  return with_wide(pAllocateArray, [&](const CUDA_ARRAY_DESCRIPTOR* wide) {
+    return cuArrayCreate_v2(pHandle, wide);
+  });
+}
+
+CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1* pArrayDescriptor, CUarray hArray) {
+  if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY_DESCRIPTOR wide{};
+  const CUresult result = cuArrayGetDescriptor_v2(&wide, hArray);
+  if (result == CUDA_SUCCESS) *pArrayDescriptor = narrowed(wide);
+  return result;
+}
+
+CUresult cuArray3DCreate(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1* pAllocateArray) {
+  return with_wide(pAllocateArray, [&](const CUDA_ARRAY3D_DESCRIPTOR* wide) {
+    return cuArray3DCreate_v2(pHandle, wide);
+  });
+}
+
+CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1* pArrayDescriptor, CUarray hArray) {
+  if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY3D_DESCRIPTOR wide{};
+  const CUresult result = cuArray3DGetDescriptor_v2(&wide, hArray);
+  if (result == CUDA_SUCCESS) *pArrayDescriptor = narrowed(wide);
+  return result;
+}
+
+CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice,
+                      unsigned int ByteCount) {
+  return cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+}
+
+CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset,
+                      unsigned int ByteCount) {
+  return cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+}
+
+CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void* srcHost,
+                      unsigned int ByteCount) {
+  return cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+}
+
+CUresult cuMemcpyAtoH(void* dstHost, CUarray srcArray, unsigned int srcOffset,
+                      unsigned int ByteCount) {
+  return cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+}
+
+CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray,
+                      unsigned int srcOffset, unsigned int ByteCount) {
+  return cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+}
+
+CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void* srcHost,
+                           unsigned int ByteCount, CUstream hStream) {
+  return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+}
+
+CUresult cuMemcpyAtoHAsync(void* dstHost, CUarray srcArray, unsigned int srcOffset,
+                           unsigned int ByteCount, CUstream hStream) {
+  return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+}
+
+CUresult cuTexRefSetAddress(unsigned int* ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr,
+                            unsigned int bytes) {
+  size_t offset = 0;
+  const CUresult result =
+      cuTexRefSetAddress_v2(ByteOffset == nullptr ? nullptr : &offset, hTexRef, dptr, bytes);
+  return result == CUDA_SUCCESS ? tell_narrow(offset, ByteOffset) : result;
+}
+
+CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1* desc,
+                              CUdeviceptr_v1 dptr, unsigned int Pitch) {
+  return with_wide(desc, [&](const CUDA_ARRAY_DESCRIPTOR* wide) {
+    return cuTexRefSetAddress2D_v3(hTexRef, wide, dptr, Pitch);
+  });
+}
+
+CUresult cuTexRefGetAddress(CUdeviceptr_v1* pdptr, CUtexref hTexRef) {
+  if (pdptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUdeviceptr wide = 0;
+  const CUresult result = cuTexRefGetAddress_v2(&wide, hTexRef);
   return result == CUDA_SUCCESS ? tell_narrow(wide, pdptr) : result;
 }
 

@@ -12,13 +12,13 @@ CUresult with_function(CUfunction handle, Body body) {
   return with_context([&](Driver& driver, Context& context) -> CUresult {
     std::shared_ptr<Function> function;
     const CUresult bad = find_function(driver, context, handle, true, function);
-    return bad != CUDA_SUCCESS ? bad : body(*function);
+    return bad != CUDA_SUCCESS ? bad : body(driver, context, *function);
   });
 }
 
 // The block size with the most resident threads; of equals the larger one.
-void best_block(const Function& function, CUoccupancyB2DSize shared_of, std::size_t shared,
-                unsigned limit, int* grid, int* block) {
+void best_block(const Function& function, unsigned multiprocessors, CUoccupancyB2DSize shared_of,
+                std::size_t shared, unsigned limit, int* grid, int* block) {
   const Device& device = function.module()->device();
   int most = 0;
   CUresult bad =
@@ -36,7 +36,7 @@ void best_block(const Function& function, CUoccupancyB2DSize shared_of, std::siz
     if (blocks * size <= best_threads) continue;
     best_threads = blocks * size;
     *block = static_cast<int>(size);
-    *grid = static_cast<int>(blocks * device.limits().multiprocessors);
+    *grid = static_cast<int>(blocks * multiprocessors);
   }
 }
 
@@ -49,10 +49,26 @@ unsigned cluster_of(const CUlaunchConfig& config) {
   return 1;
 }
 
-unsigned resident_blocks(const Function& function, const CUlaunchConfig& config) {
+// Of the current context, which may be a part of the device.
+unsigned current_multiprocessors(const Context& context) {
+  std::shared_ptr<Partition> partition;
+  const bool known = current_partition(context, partition) == CUDA_SUCCESS;
+  return multiprocessors_for(context.device(), known ? partition->sms().get() : nullptr);
+}
+
+// The stream of a configuration says where its blocks would run.
+unsigned multiprocessors_of(Driver& driver, const Context& context, const CUlaunchConfig& config) {
+  StreamOfCall stream;
+  if (config.hStream == nullptr || find_stream(driver, config.hStream, stream) != CUDA_SUCCESS) {
+    return current_multiprocessors(context);
+  }
+  return multiprocessors_for(context.device(), stream.stream->sms().get());
+}
+
+unsigned resident_blocks(const Function& function, const CUlaunchConfig& config,
+                         unsigned multiprocessors) {
   const unsigned threads = config.blockDimX * config.blockDimY * config.blockDimZ;
-  return blocks_per_multiprocessor(function, threads, config.sharedMemBytes) *
-         function.module()->device().limits().multiprocessors;
+  return blocks_per_multiprocessor(function, threads, config.sharedMemBytes) * multiprocessors;
 }
 
 }  // namespace
@@ -66,7 +82,7 @@ extern "C" {
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
                                                               int blockSize, size_t dynamicSMemSize,
                                                               unsigned int flags) {
-  return with_function(func, [&](const Function& function) -> CUresult {
+  return with_function(func, [&](Driver&, Context&, const Function& function) -> CUresult {
     if (numBlocks == nullptr || blockSize <= 0 ||
         (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -88,15 +104,15 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
                                                    size_t dynamicSMemSize, int blockSizeLimit,
                                                    unsigned int flags) {
-  return with_function(func, [&](const Function& function) -> CUresult {
+  return with_function(func, [&](Driver&, Context& context, const Function& function) -> CUresult {
     if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0 ||
         (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     *minGridSize = 0;
     *blockSize = 0;
-    best_block(function, blockSizeToDynamicSMemSize, dynamicSMemSize,
-               static_cast<unsigned>(blockSizeLimit), minGridSize, blockSize);
+    best_block(function, current_multiprocessors(context), blockSizeToDynamicSMemSize,
+               dynamicSMemSize, static_cast<unsigned>(blockSizeLimit), minGridSize, blockSize);
     return CUDA_SUCCESS;
   });
 }
@@ -110,7 +126,7 @@ CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfu
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
                                                  int numBlocks, int blockSize) {
-  return with_function(func, [&](const Function& function) -> CUresult {
+  return with_function(func, [&](Driver&, Context&, const Function& function) -> CUresult {
     if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -128,29 +144,36 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
 
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                             const CUlaunchConfig* config) {
-  return with_function(func, [&](const Function& function) -> CUresult {
-    if (clusterSize == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const DeviceLimits& limits = function.module()->device().limits();
-    unsigned most = function.settings().nonportable_cluster != 0 ? limits.cluster_blocks_nonportable
-                                                                 : limits.cluster_blocks;
-    while (most > 1 && most > resident_blocks(function, *config)) most /= 2;
-    *clusterSize = static_cast<int>(most);
-    return CUDA_SUCCESS;
-  });
+  return with_function(
+      func, [&](Driver& driver, Context& context, const Function& function) -> CUresult {
+        if (clusterSize == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        const DeviceLimits& limits = function.module()->device().limits();
+        unsigned most = function.settings().nonportable_cluster != 0
+                            ? limits.cluster_blocks_nonportable
+                            : limits.cluster_blocks;
+        const unsigned room =
+            resident_blocks(function, *config, multiprocessors_of(driver, context, *config));
+        while (most > 1 && most > room) most /= 2;
+        *clusterSize = static_cast<int>(most);
+        return CUDA_SUCCESS;
+      });
 }
 
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                       const CUlaunchConfig* config) {
-  return with_function(func, [&](const Function& function) -> CUresult {
-    if (numClusters == nullptr || config == nullptr ||
-        (config->numAttrs != 0 && config->attrs == nullptr)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    const unsigned cluster = cluster_of(*config);
-    if (cluster == 0) return CUDA_ERROR_INVALID_VALUE;
-    *numClusters = static_cast<int>(resident_blocks(function, *config) / cluster);
-    return CUDA_SUCCESS;
-  });
+  return with_function(
+      func, [&](Driver& driver, Context& context, const Function& function) -> CUresult {
+        if (numClusters == nullptr || config == nullptr ||
+            (config->numAttrs != 0 && config->attrs == nullptr)) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        const unsigned cluster = cluster_of(*config);
+        if (cluster == 0) return CUDA_ERROR_INVALID_VALUE;
+        *numClusters = static_cast<int>(
+            resident_blocks(function, *config, multiprocessors_of(driver, context, *config)) /
+            cluster);
+        return CUDA_SUCCESS;
+      });
 }
 
 }  // extern "C"

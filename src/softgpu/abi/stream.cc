@@ -12,7 +12,10 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
     if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    *phStream = to_handle<CUstream>(driver.streams().add(context.add_stream(flags, priority)));
+    std::shared_ptr<Partition> partition;
+    const CUresult bad = current_partition(context, partition);
+    if (bad != CUDA_SUCCESS) return bad;
+    *phStream = to_handle<CUstream>(driver.streams().add(partition->add_stream(flags, priority)));
     return CUDA_SUCCESS;
   });
 }
@@ -78,14 +81,15 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
-  return ask(hStream, pctx,
-             [](const StreamOfCall& s) { return to_handle<CUcontext>(s.context->handle()); });
+  return ask(hStream, pctx, [](const StreamOfCall& s) {
+    return to_handle<CUcontext>(s.partition->names().handle);
+  });
 }
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
   return with_stream(hStream, [&](Driver&, Context&, const StreamOfCall& stream) {
     if (pCtx != nullptr) *pCtx = to_handle<CUcontext>(stream.context->handle());
-    if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+    if (pGreenCtx != nullptr) *pGreenCtx = to_handle<CUgreenCtx>(stream.partition->names().green);
     return CUDA_SUCCESS;
   });
 }
@@ -96,8 +100,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
     std::shared_ptr<Event> event;
     if (const CUresult bad = find_event(driver, hEvent, event); bad != CUDA_SUCCESS) return bad;
     if (stream.stream->capturing() || event->capture() != nullptr || Flags != 0) {
-      return capture_wait(driver, stream.stream, stream.stream == stream.context->legacy(), hEvent,
-                          event, Flags != 0);
+      return capture_wait(driver, stream.stream, stream.stream->legacy(), hEvent, event,
+                          Flags != 0);
     }
     if (const auto shared = event->shared()) {
       // Another process may have recorded it, so its counters are what counts.
@@ -127,7 +131,7 @@ CUresult cuStreamQuery(CUstream hStream) {
     const CUresult bad = check_wait(*driver, *stream.context, *stream.stream);
     if (bad != CUDA_SUCCESS) return bad;
   }
-  if (!stream.context->idle(*stream.stream)) return CUDA_ERROR_NOT_READY;
+  if (!stream.partition->idle(*stream.stream)) return CUDA_ERROR_NOT_READY;
   // Who learns that a kernel is done sees what it printed.
   driver->output().flush();
   return stream.context->fate()->error();
@@ -136,7 +140,7 @@ CUresult cuStreamQuery(CUstream hStream) {
 CUresult cuStreamSynchronize(CUstream hStream) {
   return with_wait(hStream, [](Driver& driver, Context&, const StreamOfCall& stream) {
     // The legacy stream's end is that of all streams that order themselves with it.
-    if (stream.stream == stream.context->legacy()) {
+    if (stream.stream->legacy()) {
       stream.submit([] {}).wait();
     } else {
       stream.stream->last().wait();

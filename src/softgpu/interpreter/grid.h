@@ -81,8 +81,10 @@ struct Launch {
   std::uint32_t stack_bytes = 0;  // cuCtxSetLimit(CU_LIMIT_STACK_SIZE); 0: the default.
   bool cooperative = false;       // All blocks are resident at once.
   std::uint64_t grid_id = 0;
-  std::uint64_t workspace = 0;         // Of a cooperative grid: %envreg1 (high) and %envreg2.
-  std::uint32_t sm_count = 1;          // %nsmid; %smid is below it.
+  std::uint64_t workspace = 0;  // Of a cooperative grid: %envreg1 (high) and %envreg2.
+  std::uint32_t sm_count = 1;   // %nsmid; %smid is below it.
+  // The multiprocessors that blocks run on, as %smid tells them; null: all.
+  std::shared_ptr<const std::vector<std::uint16_t>> sms;
   std::uint64_t instructions_max = 0;  // Warp instructions of the whole grid; 0: no limit.
   std::uint64_t time_max_ns = 0;       // Of the whole grid; 0: no limit.
   std::vector<std::byte> parameters;   // Laid out by Parameter::offset; shorter ones read 0.

@@ -66,7 +66,8 @@ std::uint64_t of_grid(const Block& block, std::uint32_t name) {
     case "%envreg2"_n:
       return launch.workspace & 0xffffffff;
     case "%smid"_n:
-      return linear % launch.sm_count;
+      return launch.sms == nullptr ? linear % launch.sm_count
+                                   : (*launch.sms)[linear % launch.sms->size()];
     case "%dynamic_smem_size"_n:
       return launch.dynamic_shared_bytes;
     case "%total_smem_size"_n:
