@@ -34,7 +34,7 @@ CUresult enter(Needs needs) {
   if (context->live.load(std::memory_order_relaxed) != thread.current) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
-  return static_cast<CUresult>(context->sticky.load(std::memory_order_relaxed));
+  return static_cast<CUresult>(context->home->sticky.load(std::memory_order_relaxed));
 }
 
 CUresult check(CUmodule handle) {

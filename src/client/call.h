@@ -68,6 +68,9 @@ inline Session& session() { return *current_session(); }
 // Only after enter(kContext) succeeded on this thread.
 inline ContextState& context() { return *thread_state().current_state; }
 
+// The context to which belongs what is made while context() is current.
+inline ContextState& owner() { return *context().home; }
+
 // CUDA_ERROR_INVALID_HANDLE unless the handle is live.
 CUresult check(CUevent handle);
 CUresult check(CUmemoryPool handle);

@@ -2,16 +2,40 @@
 
 namespace flyt::client {
 
-ContextState* Contexts::make(CUdevice device, bool primary) {
+ContextState* Contexts::make(CUdevice device, bool primary, ContextState* home,
+                             std::uint64_t green) {
   const auto made = table_.make();
   if (!made) return nullptr;
   made.state->handle = made.handle;
   made.state->index = wire::Handle{made.handle}.index();
   made.state->device = device;
   made.state->primary = primary;
+  made.state->home = home != nullptr ? home : made.state;
+  made.state->green = green;
   made.state->id = next_id_.fetch_add(1, std::memory_order_relaxed);
   table_.publish(made.handle);
   return made.state;
+}
+
+std::vector<ContextState*> Contexts::greens_of(const ContextState& primary) const {
+  std::vector<ContextState*> found;
+  greens.for_each([&](std::uint64_t, const GreenState& green) {
+    if (green.context->home == &primary && green.context->live.load() != 0) {
+      found.push_back(green.context);
+    }
+  });
+  return found;
+}
+
+std::uint64_t ResourceDescriptions::find(const std::vector<std::uint64_t>& resources) const {
+  const Lock lock(mutex_);
+  const auto found = known_.find(resources);
+  return found == known_.end() ? 0 : found->second;
+}
+
+void ResourceDescriptions::add(std::uint64_t handle, const std::vector<std::uint64_t>& resources) {
+  const Lock lock(mutex_);
+  known_.emplace(resources, handle);
 }
 
 void set_current(ContextState* context) {

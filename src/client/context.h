@@ -4,8 +4,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/bytes.h"
@@ -24,6 +26,11 @@ struct ContextState {
   CUdevice device = 0;
   bool primary = false;
   std::uint64_t id = 0;  // cuCtxGetId
+  // The context to which all belongs that is made while this one is current: itself, or the
+  // device's primary context where this one was converted from a green context.
+  ContextState* home = nullptr;
+  std::uint64_t green = 0;            // That green context; 0: none.
+  std::uint32_t multiprocessors = 0;  // Of a green context.
   // The handle while the context is alive, else 0.
   std::atomic<std::uint64_t> live{0};
   // The device error that every later call in this context gets; 0: none.
@@ -90,6 +97,35 @@ struct PrimaryContext {
   std::atomic<std::uint32_t> flags{0};
 };
 
+// A green context.
+struct GreenState {
+  ContextState* context = nullptr;  // What it converts to.
+
+  void reset() { context = nullptr; }
+};
+
+// CUdevResourceDesc: never given back, so equal ones are the same. Safe from any thread.
+class ResourceDescriptions {
+ public:
+  // The server's numbers of the resources, and how many multiprocessors these are.
+  struct Description {
+    std::vector<std::uint64_t> resources;
+    std::uint32_t multiprocessors = 0;
+
+    void reset() { *this = {}; }
+  };
+
+  // 0: there is none like that yet.
+  std::uint64_t find(const std::vector<std::uint64_t>& resources) const EXCLUDES(mutex_);
+  void add(std::uint64_t handle, const std::vector<std::uint64_t>& resources) EXCLUDES(mutex_);
+
+  HandleTable<Description> table{wire::HandleKind::kResourceDescription};
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::vector<std::uint64_t>, std::uint64_t> known_ GUARDED_BY(mutex_);
+};
+
 // All contexts of a session. Safe from any thread.
 class Contexts {
  public:
@@ -101,9 +137,16 @@ class Contexts {
   HandleTable<ContextState>& table() { return table_; }
   // device < number of devices.
   PrimaryContext& primary(CUdevice device) { return primaries_[static_cast<std::size_t>(device)]; }
+  HandleTable<GreenState> greens{wire::HandleKind::kGreenContext};
+  ResourceDescriptions descriptions;
+  std::span<PrimaryContext> primaries() { return {primaries_.get(), devices_}; }
 
-  // A context that is not alive yet; null when there are no handles left.
-  ContextState* make(CUdevice device, bool primary);
+  // A context that is not alive yet; null when there are no handles left. `home` and `green`: of a
+  // green context's.
+  ContextState* make(CUdevice device, bool primary, ContextState* home = nullptr,
+                     std::uint64_t green = 0);
+  // The live green contexts of a device's primary context.
+  std::vector<ContextState*> greens_of(const ContextState& primary) const;
 
  private:
   HandleTable<ContextState> table_{wire::HandleKind::kContext};

@@ -20,7 +20,7 @@ CUresult find_callable(CUfunction handle, Callable& out) {
   CodeState& code = session().code();
   const std::uint64_t value = address_of(handle);
   if (FunctionState* function = code.functions.find(value)) {
-    if (function->context != &context()) return CUDA_ERROR_INVALID_HANDLE;
+    if (function->context != &owner()) return CUDA_ERROR_INVALID_HANDLE;
     out = {function->code.get(), &function->facts, function};
     return CUDA_SUCCESS;
   }

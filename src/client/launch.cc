@@ -88,6 +88,8 @@ std::uint64_t verdict_key(const LaunchShape& shape, const PackedParameters& para
     const auto attribute = reader.take<CUlaunchAttribute>();
     key = mix_grid(mix_attribute(key, attribute), shape, attribute);
   }
+  // A part of the device may refuse what all of it takes.
+  if (context().green != 0) key = mix(key, context().green);
   return key == 0 ? 1 : key;
 }
 

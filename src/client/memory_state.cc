@@ -47,6 +47,12 @@ void MemoryState::on_lost() {
   host_calls_.on_lost();
 }
 
+void MemoryState::on_green_destroyed(ContextState& context) {
+  const Lock lock(mutex_);
+  std::erase_if(default_stream_ids_,
+                [&](const auto& item) { return item.first.first == context.handle; });
+}
+
 void MemoryState::on_context_destroyed(ContextState& context) {
   for (const Memory& memory : map_.remove_owned_by(context.handle)) {
     if (memory.kind == MemoryKind::kManagedVariable) remove_managed_variable(memory);
@@ -190,8 +196,10 @@ CUresult check(CUstream& handle) {
   handle = cuda::resolve_default(handle);
   const std::uint64_t value = address_of(handle);
   if (value == wire::kStreamLegacy || value == wire::kStreamPerThread) return CUDA_SUCCESS;
-  return session().memory().streams.find(value) != nullptr ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_INVALID_HANDLE;
+  const StreamState* state = session().memory().streams.find(value);
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return state->context->live.load(std::memory_order_relaxed) == 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                                   : CUDA_SUCCESS;
 }
 
 }  // namespace flyt::client

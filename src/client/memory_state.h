@@ -100,6 +100,8 @@ class MemoryState {
   void on_lost();
   // Forgets everything that died with a context.
   void on_context_destroyed(ContextState& context);
+  // Only default streams die with a green context; others are the program's to destroy.
+  void on_green_destroyed(ContextState& context) EXCLUDES(mutex_);
 
   MemoryMap& map() { return map_; }
   PinnedHeap& pinned() { return pinned_; }

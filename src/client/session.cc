@@ -175,7 +175,7 @@ CUresult Session::settle(const rpc::Reply& answer) {
   ContextState* context = thread_state().current_state;
   if (context != nullptr && is_sticky(result)) {
     int none = 0;
-    context->sticky.compare_exchange_strong(none, static_cast<int>(result));
+    context->home->sticky.compare_exchange_strong(none, static_cast<int>(result));
   }
   return result;
 }

@@ -121,7 +121,7 @@ CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
   memory.kind = MemoryKind::kOpened;
   memory.base = opened.block_base + block.offset;
   memory.bytes = block.size;
-  memory.context = context().handle;
+  memory.context = owner().handle;
   memory.device = block.device;
   memory.mapping_base = opened.block_base;
   memory.mapping_bytes = block.bytes;

@@ -30,7 +30,7 @@ SharedSlots::Area* SharedSlots::make() {
 
 SharedSlots::Area* SharedSlots::area_of(ContextState& context) {
   const Lock lock(mutex_);
-  const auto [found, fresh] = areas_.try_emplace(context.handle, nullptr);
+  const auto [found, fresh] = areas_.try_emplace(context.home->handle, nullptr);
   if (!fresh) return found->second;
   const PinnedHeap& heap = session_.memory().pinned();
   if (!heap.shared()) return nullptr;

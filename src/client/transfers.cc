@@ -315,7 +315,8 @@ CUresult Transfers::send_to_array(const BoxCopy& copy, std::uint64_t slice, CUst
 }
 
 CUresult Transfers::capture_later(const BoxCopy& copy, CUstream stream) {
-  ContextState* context = thread_state().current_state;
+  ContextState* context = thread_state().current_state->home;
+  const ContextScope scope(context);
   const std::uint64_t context_handle = context->handle;
   CUstream carrier = nullptr;
   {

@@ -40,8 +40,69 @@ bool ContextSubjects::has_primary(CUdevice device) const {
   });
 }
 
+std::uint32_t ContextSubjects::home_of_green(std::uint32_t context) const {
+  const Lock lock(homes_mutex_);
+  const auto found = homes_.find(context);
+  return found == homes_.end() ? context : found->second;
+}
+
+bool ContextSubjects::has_greens(std::uint32_t context) const {
+  const Lock lock(homes_mutex_);
+  return std::any_of(homes_.begin(), homes_.end(),
+                     [context](const auto& item) { return item.second == context; });
+}
+
+CUresult ContextSubjects::note_green(std::uint32_t context, std::uint32_t home) {
+  const Lock lock(homes_mutex_);
+  if (homes_.size() >= kGreensMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  homes_[context] = home;
+  greens_.store(homes_.size(), std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+void ContextSubjects::forget_green(std::uint32_t context) {
+  const Lock lock(homes_mutex_);
+  homes_.erase(context);
+  greens_.store(homes_.size(), std::memory_order_release);
+}
+
+void ContextSubjects::destroy_thread_streams(std::uint32_t context) {
+  const Lock lock(mutex_);
+  std::erase_if(thread_streams_, [&](const auto& item) {
+    if (item.first.first != context) return false;
+    session_.driver().cuStreamDestroy_v2(item.second);
+    return true;
+  });
+}
+
+CUresult ContextSubjects::end_green(const Handles::Entry& context) {
+  const std::uint32_t index = wire::Handle{context.handle}.index();
+  ContextOrigin& green = origin(context);
+  session_.driver().cuCtxSetCurrent(static_cast<CUcontext>(context.native));
+  session_.memory().before_context_destroy();
+  {
+    const auto alone = session_.alone();
+    session_.memory().on_green_destroy(index);
+    destroy_thread_streams(index);
+    session_.handles().drop(wire::HandleKind::kContext, context.handle);
+    session_.handles().drop(wire::HandleKind::kGreenContext, green.green_handle);
+    session_.driver().cuCtxSetCurrent(nullptr);
+    session_.forget_entered();
+  }
+  session_.memory().after_green_destroy(index);
+  forget_green(index);
+  {
+    const std::unique_lock lock(green.waits);
+    green.ended = true;
+  }
+  return session_.driver().cuGreenCtxDestroy(green.green);
+}
+
 void ContextSubjects::let_go(const Handles::Entry& context) {
   const std::uint32_t index = wire::Handle{context.handle}.index();
+  for (const Handles::Entry& green : session_.handles().all(wire::HandleKind::kContext)) {
+    if (origin(green).home == index) static_cast<void>(end_green(green));
+  }
   session_.driver().cuCtxSetCurrent(static_cast<CUcontext>(context.native));
   session_.memory().before_context_destroy();
   {

@@ -36,7 +36,7 @@ std::shared_ptr<Fence> EventPool::record(std::uint32_t context, CUstream stream,
   return result == CUDA_SUCCESS ? fence : nullptr;
 }
 
-void EventPool::drop_context(std::uint32_t context) {
+void EventPool::drop_context(std::uint32_t context, Events events) {
   std::shared_ptr<ContextEvents> home;
   {
     const Lock lock(mutex_);
@@ -44,6 +44,10 @@ void EventPool::drop_context(std::uint32_t context) {
     if (found == contexts_.end()) return;
     home = std::move(found->second);
     contexts_.erase(found);
+    if (events == Events::kStay) {
+      for (const CUevent event : home->free) driver_.cuEventDestroy_v2(event);
+      home->free.clear();
+    }
   }
   // Whoever waits for one of them has the rest of the context's work to wait for.
   const std::unique_lock lock(home->use);

@@ -58,8 +58,9 @@ class EventPool {
   // the driver's result, if that fails.
   std::shared_ptr<Fence> record(std::uint32_t context, CUstream stream, CUresult& result)
       EXCLUDES(mutex_);
-  // The context is idle and about to die with its events.
-  void drop_context(std::uint32_t context) EXCLUDES(mutex_);
+  // The context is idle and about to die with its events; those of a green context would stay.
+  enum class Events : std::uint8_t { kDieWithIt, kStay };
+  void drop_context(std::uint32_t context, Events events = Events::kDieWithIt) EXCLUDES(mutex_);
 
  private:
   friend class Fence;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "server/context_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -52,6 +53,8 @@ void MemorySubjects::restock_later(PinnedStock& stock) {
   session.workers().run([this, &stock] {
     const auto using_context = session.use();
     for (const Handles::Entry& entry : session.handles().all(wire::HandleKind::kContext)) {
+      // What is registered goes with a context that has memory of its own.
+      if (ContextSubjects::origin(entry).green != nullptr) continue;
       if (session.enter(wire::Handle{entry.handle}.index()) != CUDA_SUCCESS) continue;
       return stock.restock(static_cast<CUcontext>(entry.native));
     }
@@ -108,6 +111,24 @@ void MemorySubjects::on_context_destroy(std::uint32_t context) {
 void MemorySubjects::after_context_destroy(std::uint32_t context) {
   events.drop_context(context);
   pools.forget_chunks(arena.drop_context(context));
+}
+
+void MemorySubjects::on_green_destroy(std::uint32_t context) {
+  holds.seal();
+  holds.poll();
+  for (const Handles::Entry& entry : session.handles().all(wire::HandleKind::kStream)) {
+    auto* stream = dynamic_cast<StreamOwner*>(entry.attachment.get());
+    if (stream == nullptr || stream->context() != context) continue;
+    pools.forget_stream(stream->stream());
+    // The driver keeps it for the program to destroy, which has no name for it any more.
+    session.driver().cuStreamDestroy_v2(stream->stream());
+    stream->abandon();
+    session.handles().drop(wire::HandleKind::kStream, entry.handle);
+  }
+}
+
+void MemorySubjects::after_green_destroy(std::uint32_t context) {
+  events.drop_context(context, EventPool::Events::kStay);
 }
 
 void MemorySubjects::answer_at_end_of(CUstream stream, Request request) {

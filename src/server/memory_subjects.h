@@ -80,6 +80,9 @@ class MemorySubjects {
   void before_context_destroy();
   void on_context_destroy(std::uint32_t context);
   void after_context_destroy(std::uint32_t context);
+  // The same two for a green context, from which only its streams go.
+  void on_green_destroy(std::uint32_t context);
+  void after_green_destroy(std::uint32_t context);
   // With `context`, which is new, current: registers host memory ahead of the copies that want it.
   void on_context_made(CUcontext context);
   // The driver has destroyed a context, and with it what was registered there.

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "server/context_subjects.h"
 #include "server/session.h"
 #include "wire/handle.h"
 
@@ -76,7 +77,7 @@ CUresult Pools::allocate(std::uint64_t pool, std::uint64_t bytes, const StreamPl
                          Allocation& out) {
   CUresult result = take(pool, bytes, place, out);
   if (result != CUDA_ERROR_NOT_READY) return result;
-  result = grow(pool, bytes, place.context);
+  result = grow(pool, bytes, session_.contexts().home_of(place.context));
   const Lock lock(mutex_);
   Pool* found = find(pool);
   if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "server/context_subjects.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -26,6 +27,8 @@ Request::~Request() {
 }
 
 const driver::Table& Request::driver() const { return session_->driver(); }
+
+std::uint32_t Request::home() const { return session_->contexts().home_of(header_.context); }
 
 template <class Native>
 bool Request::resolve_as(wire::HandleKind kind, Native& handle) const {

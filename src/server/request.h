@@ -35,7 +35,9 @@ class Request {
   std::uint64_t sequence() const { return header_.sequence; }
   bool waits() const { return (header_.flags & wire::kWantsReply) != 0; }
   std::uint32_t context() const { return header_.context; }  // Handle index; 0: none.
-  std::uint32_t thread() const { return header_.thread; }    // Client thread number.
+  // The context to which belongs what the command makes: a green context's is the primary one.
+  std::uint32_t home() const;
+  std::uint32_t thread() const { return header_.thread; }  // Client thread number.
   // The received bytes, for a handler whose DMA reads them after the Request is gone.
   const rpc::ChunkRef& chunk() const { return chunk_; }
   // For requests that wait long and are decoded: the received bytes are not needed any more.

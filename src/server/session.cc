@@ -1,6 +1,7 @@
 #include "server/session.h"
 
 #include "commands/context.h"
+#include "commands/green.h"
 #include "commands/library.h"
 #include "commands/link.h"
 #include "commands/module.h"
@@ -25,7 +26,8 @@ constexpr unsigned kCoresToSpin = 4;
 bool ends_objects(std::uint16_t op) {
   return op == commands::UnloadModule::kOp || op == commands::UnloadLibrary::kOp ||
          op == commands::DestroyContext::kOp || op == commands::RetainPrimary::kOp ||
-         op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp;
+         op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp ||
+         op == commands::DestroyGreenContext::kOp;
 }
 
 // These may run the driver's compiler. NVIDIA's keeps what it knows of an error by thread, and when

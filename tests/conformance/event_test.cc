@@ -1,4 +1,5 @@
 // Events: recording, waiting, timing, and their refusals.
+#include <memory>
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -200,6 +201,84 @@ TEST_F(EventTest, AThreadWithoutAContextMayAskAndWait) {
     EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxGetCurrent(&current));
     EXPECT_EQ(nullptr, current);
   }).join();
+}
+
+// A context of its own with a gate in it: what is held back elsewhere still lets it open.
+class ElsewhereTest : public ContextTest {
+ protected:
+  void SetUp() override {
+    ContextTest::SetUp();
+    CU_OK(cu().cuCtxCreate_v2(&elsewhere, 0, device));
+    CU_OK(cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CU_OK(cu().cuEventCreate(&event, 0));
+    gate = std::make_unique<Gate>();
+    gate->close(stream);
+    CU_OK(cu().cuEventRecord(event, stream));
+    CU_OK(cu().cuCtxSetCurrent(context));
+  }
+  void TearDown() override {
+    CU_OK(cu().cuCtxSetCurrent(elsewhere));
+    gate.reset();
+    CU_OK(cu().cuStreamSynchronize(stream));
+    CU_OK(cu().cuCtxDestroy_v2(elsewhere));
+  }
+  CUcontext elsewhere = nullptr;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  std::unique_ptr<Gate> gate;
+};
+
+TEST_F(ElsewhereTest, AContextWaitsForAnEventWithAllItsStreams) {
+  const Stream before;
+  const Module module(kBasicPtx);
+  const CUfunction store = module.function("store_value");
+  const DeviceMemory memory(12);
+  CU_OK(cu().cuCtxWaitEvent(context, event));
+  CUstream after = nullptr;
+  CU_OK(cu().cuStreamCreate(&after, CU_STREAM_NON_BLOCKING));
+  CU_OK(launch(store, 1, 1, before, CUdeviceptr{memory}, 1u));
+  CU_OK(launch(store, 1, 1, after, CUdeviceptr{memory + 4}, 2u));
+  CU_OK(launch(store, 1, 1, nullptr, CUdeviceptr{memory + 8}, 3u));
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(before));
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(after));
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(nullptr));
+  gate->open();
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ((std::vector<std::uint32_t>{1, 2, 3}), memory.read<std::uint32_t>());
+  CU_OK(cu().cuStreamDestroy_v2(after));
+}
+
+TEST_F(ElsewhereTest, AnEventOfAnotherContextIsNotRecordedForThisOne) {
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuCtxRecordEvent(context, event));
+  gate->open();
+}
+
+TEST_F(EventTest, AnEventOfAContextStandsForAllItsStreams) {
+  const Stream first;
+  const Stream second;
+  const Event event;
+  Gate one;
+  Gate other;
+  one.close(first);
+  other.close(second);
+  CU_OK(cu().cuCtxRecordEvent(context, event));
+  one.open();
+  CU_OK(cu().cuStreamSynchronize(first));
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuEventQuery(event));
+  other.open();
+  CU_OK(cu().cuEventSynchronize(event));
+  CU_IS(CUDA_SUCCESS, cu().cuStreamQuery(second));
+}
+
+TEST_F(EventTest, AnEventOfAContextStandsForNothingLater) {
+  const Stream stream;
+  const Event event;
+  CU_OK(cu().cuCtxRecordEvent(context, event));
+  Gate gate;
+  gate.close(stream);
+  CU_OK(cu().cuEventSynchronize(event));
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(stream));
+  gate.open();
 }
 
 }  // namespace

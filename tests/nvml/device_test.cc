@@ -196,7 +196,7 @@ TEST_P(Devices, MayNotBeChanged) {
     ASSERT_NE(call, nullptr) << name;
     EXPECT_EQ(call(device(0), 0, 0), NVML_ERROR_NO_PERMISSION) << name;
   }
-  const auto refused = reinterpret_cast<Call>(nvml_export("nvmlDeviceGetMigMode"));
+  const auto refused = reinterpret_cast<Call>(nvml_export("nvmlDeviceGetGpuInstances"));
   EXPECT_EQ(refused(device(0), 0, 0), NVML_ERROR_NOT_SUPPORTED);
 }
 

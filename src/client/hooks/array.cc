@@ -28,7 +28,7 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, const c
   if (const CUresult bad = check(descriptor, name); bad != CUDA_SUCCESS) return bad;
   const auto made = images().arrays.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  made.state->context = &context();
+  made.state->context = &owner();
   made.state->descriptor = descriptor;
   made.state->extent = cuda::extent_of(descriptor);
   const auto array = static_cast<CUarray>(pointer_at(made.handle));
@@ -176,7 +176,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
   const auto made = images().mipmapped_arrays.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   MipmappedArrayState& state = *made.state;
-  state.context = &context();
+  state.context = &owner();
   state.descriptor = descriptor;
   state.levels = std::clamp(numMipmapLevels, 1U, cuda::levels_max(descriptor));
   state.arrays.assign(state.levels, 0);

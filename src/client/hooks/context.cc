@@ -1,8 +1,12 @@
 // Primary and ordinary contexts, and the stack of current ones.
 #include "client/hooks_context.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "client/call.h"
 #include "client/code_state.h"
+#include "client/context_life.h"
 #include "client/memory_state.h"
 #include "commands/context.h"
 
@@ -19,29 +23,17 @@ bool valid_flags(unsigned int flags) {
          (schedule & (schedule - 1)) == 0;
 }
 
-// What a context's birth tells, and that it is alive.
-template <class Reply>
-void come_alive(ContextState& context, const Reply& reply, unsigned int flags) {
-  context.sticky.store(0);
-  context.api_version.store(reply.api_version);
-  context.flags.store(flags);
-  context.cache_config.store(0);
-  context.least_priority.store(reply.least_priority);
-  context.greatest_priority.store(reply.greatest_priority);
-  for (std::size_t i = 0; i < context.limits.size(); ++i) {
-    const bool known = i < reply.limits.size() && i < reply.known.size() && reply.known[i] != 0;
-    context.limits[i].store(known ? reply.limits[i] : ContextState::kUnknownLimit);
-  }
-  context.live.store(context.handle);
-}
-
-// Before the server is told: nothing of the context may be used any more.
-void die(ContextState& context) {
+// Before the server is told: nothing of the context may be used any more. How many green contexts
+// die with it.
+std::uint32_t die(ContextState& context) {
+  const std::vector<ContextState*> greens = session().contexts().greens_of(context);
+  for (ContextState* green : greens) end_green(*green);
   session().storage().end(handle_of(&context));
   session().code().core_dumps.end(handle_of(&context));
   session().memory().on_context_destroyed(context);
   context.live.store(0);
   session().code().on_context_destroyed(context);
+  return static_cast<std::uint32_t>(greens.size());
 }
 
 CUresult make_primary(PrimaryContext& primary, CUdevice device) REQUIRES(primary.mutex) {
@@ -64,7 +56,7 @@ CUresult named_or_current(CUcontext handle, ContextState*& context) {
   context = handle == nullptr ? thread_state().current_state : session().contexts().find(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->live.load() == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return static_cast<CUresult>(context->sticky.load());
+  return static_cast<CUresult>(context->home->sticky.load());
 }
 
 CUresult synchronize(ContextState* context) {
@@ -143,7 +135,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   const Lock lock(primary.mutex);
   primary.flags.store(0);
   if (!primary.active.exchange(false)) return CUDA_SUCCESS;
-  die(*primary.state);
+  // The green ones held it until now.
+  primary.retained -= std::min(primary.retained, die(*primary.state));
   const commands::ResetPrimary command{.context = handle_of(primary.state), .device = dev};
   return ask(command);
 }
@@ -179,7 +172,9 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ContextState* context = session().contexts().find(ctx);
-  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || context->primary || context->green != 0) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   if (context->live.load() == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   die(*context);
   // It leaves the top of this thread's stack; elsewhere it stays current and dead.
@@ -242,14 +237,14 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
   const ContextState* context = thread_state().current_state;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = context->flags.load() | CU_CTX_MAP_HOST;
+  *flags = context->home->flags.load() | CU_CTX_MAP_HOST;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetFlags(unsigned int flags) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  context().flags.store(flags);
+  owner().flags.store(flags);
   return post(commands::SetContextFlags{.flags = flags});
 }
 
@@ -280,8 +275,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   commands::SetContextLimit::Reply reply;
   const CUresult result = ask(command, reply);
   const auto index = static_cast<std::size_t>(limit);
-  if (result == CUDA_SUCCESS && index < context().limits.size()) {
-    context().limits[index].store(reply.value);
+  if (result == CUDA_SUCCESS && index < owner().limits.size()) {
+    owner().limits[index].store(reply.value);
   }
   return result;
 }
@@ -289,8 +284,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   const auto index = static_cast<std::size_t>(limit);
-  if (pvalue == nullptr || index >= context().limits.size()) return CUDA_ERROR_INVALID_VALUE;
-  const std::uint64_t value = context().limits[index].load(std::memory_order_relaxed);
+  if (pvalue == nullptr || index >= owner().limits.size()) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t value = owner().limits[index].load(std::memory_order_relaxed);
   if (value == ContextState::kUnknownLimit) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *pvalue = value;
   return CUDA_SUCCESS;
@@ -299,7 +294,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
 CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if (pconfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pconfig = static_cast<CUfunc_cache>(context().cache_config.load());
+  *pconfig = static_cast<CUfunc_cache>(owner().cache_config.load());
   return CUDA_SUCCESS;
 }
 
@@ -308,7 +303,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  context().cache_config.store(static_cast<int>(config));
+  owner().cache_config.store(static_cast<int>(config));
   return post(commands::SetContextCache{.config = static_cast<std::int32_t>(config)});
 }
 

@@ -7,7 +7,7 @@
 namespace flyt::client::hooks {
 namespace {
 
-CUcontext current() { return static_cast<CUcontext>(pointer_at(context().handle)); }
+CUcontext current() { return static_cast<CUcontext>(pointer_at(owner().handle)); }
 
 CUresult set(CUcontext context, CUcoredumpSettings attribute, void* value, size_t* size,
              const char* name) {

@@ -2,7 +2,9 @@
 #include "client/hooks_event.h"
 
 #include "client/call.h"
+#include "client/hooks_context.h"
 #include "client/memory_state.h"
+#include "commands/context.h"
 #include "commands/event.h"
 
 namespace flyt::client::hooks {
@@ -27,6 +29,28 @@ CUresult completion(CUevent event, Ask&& ask_server) {
   return result;
 }
 
+// After the command that records it was sent, with that result.
+void recorded(CUevent event, EventState& state, CUresult result) {
+  // Only now: a query sent before it that counts it already would take the event for done.
+  state.records.fetch_add(1);
+  if (result == CUDA_SUCCESS && (state.flags & CU_EVENT_INTERPROCESS) != 0) {
+    // Another process may wait for it as soon as this returns, so the server must have it by then.
+    static_cast<void>(ask(commands::EventQuery{.event = event}));
+  }
+}
+
+// A live context without an error; the current one for null.
+CUresult find(CUcontext handle, ContextState*& context) {
+  if (handle == nullptr) {
+    const CUresult result = enter(Needs::kContext);
+    context = thread_state().current_state;
+    return result;
+  }
+  if (const CUresult result = check(handle); result != CUDA_SUCCESS) return result;
+  context = session().contexts().find(handle);
+  return static_cast<CUresult>(context->home->sticky.load());
+}
+
 }  // namespace
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
@@ -40,7 +64,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   MemoryState& memory = session().memory();
   const auto made = memory.events.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  made.state->context = &context();
+  made.state->context = &owner();
   made.state->flags = Flags;
   const auto event = static_cast<CUevent>(pointer_at(made.handle));
   const CUresult result = post(commands::EventCreate{.event = event, .flags = Flags});
@@ -66,17 +90,36 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
   MemoryState& memory = session().memory();
   EventState& state = state_of(hEvent);
   const StreamState* stream = memory.streams.find(address_of(hStream));
-  const ContextState* home = stream != nullptr ? stream->context : &context();
+  const ContextState* home = stream != nullptr ? stream->context->home : &owner();
   if (home != state.context) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result =
       post(commands::EventRecord{.event = hEvent, .stream = hStream, .flags = flags});
-  // Only now: a query sent before it that counts it already would take the event for done.
-  state.records.fetch_add(1);
-  if (result == CUDA_SUCCESS && (state.flags & CU_EVENT_INTERPROCESS) != 0) {
-    // Another process may wait for it as soon as this returns, so the server must have it by then.
-    static_cast<void>(ask(commands::EventQuery{.event = hEvent}));
-  }
+  recorded(hEvent, state, result);
   return result;
+}
+
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+  ContextState* context = nullptr;
+  if (const CUresult result = find(hCtx, context); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
+  EventState& state = state_of(hEvent);
+  if (context->home != state.context) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextScope scope(context);
+  const CUresult result = post(commands::ContextRecordEvent{
+      .context = static_cast<CUcontext>(pointer_at(context->handle)), .event = hEvent});
+  recorded(hEvent, state, result);
+  return result;
+}
+
+CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  ContextState* context = nullptr;
+  if (const CUresult result = find(hCtx, context); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
+  // An event that was never recorded, or is known to be over, holds nothing up.
+  if (state_of(hEvent).known_done()) return CUDA_SUCCESS;
+  const ContextScope scope(context);
+  return post(commands::ContextWaitEvent{
+      .context = static_cast<CUcontext>(pointer_at(context->handle)), .event = hEvent});
 }
 
 CUresult cuEventQuery(CUevent hEvent) {

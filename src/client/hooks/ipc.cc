@@ -63,7 +63,7 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   MemoryState& memory = session().memory();
   const auto made = memory.events.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  made.state->context = &context();
+  made.state->context = &owner();
   made.state->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
   const auto event = static_cast<CUevent>(pointer_at(made.handle));
   const SharedHandle shared = shared_handle(handle);

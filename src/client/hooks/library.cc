@@ -106,8 +106,8 @@ CUresult kernel_names(CUlibrary library, std::vector<std::string>& out) {
 std::uint64_t in_this_context(
     const std::vector<std::pair<ContextState*, std::uint64_t>>& by_context) {
   const std::lock_guard lock(session().code().mutex);
-  for (const auto& [owner, handle] : by_context) {
-    if (owner == &context()) return handle;
+  for (const auto& [in, handle] : by_context) {
+    if (in == &owner()) return handle;
   }
   return 0;
 }
@@ -127,13 +127,13 @@ CUresult new_function(KernelState& kernel, std::uint64_t& out) {
     return result;
   }
   made.state->handle = made.handle;
-  made.state->context = &context();
+  made.state->context = &owner();
   made.state->kernel = kernel.handle;
   made.state->code = kernel.code;
   made.state->facts.fill(reply);
   code.functions.publish(made.handle);
   const std::lock_guard lock(code.mutex);
-  kernel.functions.emplace_back(&context(), made.handle);
+  kernel.functions.emplace_back(&owner(), made.handle);
   out = made.handle;
   return CUDA_SUCCESS;
 }
@@ -256,11 +256,11 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
       return result;
     }
     handle = made.state->handle = made.handle;
-    made.state->context = &context();
+    made.state->context = &owner();
     made.state->library = address_of(library);
     code.modules.publish(handle);
     const std::lock_guard lock(code.mutex);
-    state->modules.emplace_back(&context(), handle);
+    state->modules.emplace_back(&owner(), handle);
   }
   *pMod = static_cast<CUmodule>(pointer_at(handle));
   return CUDA_SUCCESS;
@@ -295,7 +295,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   ModuleState* state = session().code().modules.find(address_of(module));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   using Reply = commands::GetLibraryGlobal::Reply;
-  return find_global<Reply>(state->globals, context(), true, name, dptr, bytes, [&](Reply& reply) {
+  return find_global<Reply>(state->globals, owner(), true, name, dptr, bytes, [&](Reply& reply) {
     return ask(commands::GetLibraryGlobal{.library = library, .name = name}, reply);
   });
 }

@@ -51,7 +51,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
   memory.kind = MemoryKind::kManaged;
   memory.base = address_of(allocated);
   memory.bytes = bytesize;
-  memory.context = context().handle;
+  memory.context = owner().handle;
   memory.device = context().device;
   CUresult result = state.map().add(memory) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {

@@ -18,7 +18,7 @@ CUresult allocate(std::size_t bytes, CUdeviceptr& address) {
   memory.kind = MemoryKind::kDevice;
   memory.base = reply.address;
   memory.bytes = bytes;
-  memory.context = context().handle;
+  memory.context = owner().handle;
   memory.device = context().device;
   memory.mapping_base = reply.block_address;
   memory.mapping_bytes = reply.block_bytes;

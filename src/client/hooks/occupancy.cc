@@ -2,6 +2,7 @@
 #include "client/hooks_occupancy.h"
 
 #include <algorithm>
+#include <string>
 
 #include "client/answer_cache.h"
 #include "client/call.h"
@@ -17,6 +18,8 @@ CUresult remembered(const Callable& callable, const Command& command, std::uint6
                     Value&& value) {
   auto& cache = session().code().occupancy;
   std::string key = cache.key_of(command, callable.facts->version.load());
+  // A part of the device has answers of its own.
+  if (context().green != 0) key += std::to_string(context().green);
   if (cache.find(key, out)) return CUDA_SUCCESS;
   typename Command::Reply reply;
   const CUresult result = ask(command, reply);
@@ -67,13 +70,17 @@ CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_
     }
     if (best_threads == threads_max) break;
   }
-  *min_grid_size = best_blocks * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  const int multiprocessors = context().green != 0
+                                  ? static_cast<int>(context().multiprocessors)
+                                  : device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  *min_grid_size = best_blocks * multiprocessors;
   *block_size = best_size;
   return CUDA_SUCCESS;
 }
 
 CUresult clusters(CUfunction function, const CUlaunchConfig* config, std::uint8_t which, int* out) {
   if (out == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const ContextOfStream scope(config->hStream);
   Callable callable;
   if (const CUresult no = find_callable(function, callable); no != CUDA_SUCCESS) return no;
   PackedAttributes attributes;

@@ -24,7 +24,7 @@ Memory host_memory(MemoryKind kind, const void* base, std::uint64_t bytes, unsig
   memory.kind = kind;
   memory.base = address_of(base);
   memory.bytes = bytes;
-  memory.context = context().handle;
+  memory.context = owner().handle;
   memory.device = context().device;
   // Native tells every block as mapped, whether that was asked for or not.
   memory.flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;

@@ -106,11 +106,12 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
   return CUDA_SUCCESS;
 }
 
-// No stream belongs to a green context, as there are none yet.
+// Of a green context's stream both are told: the device's primary context and the green one.
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
-  if (pCtx != nullptr) *pCtx = static_cast<CUcontext>(pointer_at(context_of(hStream).handle));
-  if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+  const ContextState& of = context_of(hStream);
+  if (pCtx != nullptr) *pCtx = static_cast<CUcontext>(pointer_at(of.home->handle));
+  if (pGreenCtx != nullptr) *pGreenCtx = static_cast<CUgreenCtx>(pointer_at(of.green));
   return CUDA_SUCCESS;
 }
 
@@ -156,8 +157,11 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
+  const StreamState* state = state_of(hStream);
+  // The server let go of it with its green context.
+  const bool gone = state != nullptr && state->context->live.load() == 0;
   if (!session().memory().streams.drop(address_of(hStream))) return CUDA_ERROR_INVALID_HANDLE;
-  return post(commands::StreamDestroy{.stream = hStream});
+  return gone ? CUDA_SUCCESS : post(commands::StreamDestroy{.stream = hStream});
 }
 
 CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {

@@ -113,7 +113,7 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
   commands::CreateTexture::Reply reply;
   const CUresult result = ask(command, reply);
   if (result != CUDA_SUCCESS) return result;
-  TextureState state{&context(), *pResDesc, *pTexDesc, {}};
+  TextureState state{&owner(), *pResDesc, *pTexDesc, {}};
   if (pResViewDesc != nullptr) state.view = *pResViewDesc;
   const Lock lock(images().mutex);
   images().textures.insert_or_assign(reply.texture, state);
@@ -166,7 +166,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
   const CUresult result = ask(commands::CreateSurface{.array = array}, reply);
   if (result != CUDA_SUCCESS) return result;
   const Lock lock(images().mutex);
-  images().surfaces.insert_or_assign(reply.surface, SurfaceState{&context(), *pResDesc});
+  images().surfaces.insert_or_assign(reply.surface, SurfaceState{&owner(), *pResDesc});
   *pSurfObject = reply.surface;
   return CUDA_SUCCESS;
 }

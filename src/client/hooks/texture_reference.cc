@@ -38,7 +38,7 @@ CUresult find_in_module(Table& table, Names Images::*names_of_kind, CUmodule mod
   }
   const auto made = table.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  made.state->context = &context();
+  made.state->context = &owner();
   made.state->module = address_of(module);
   const CUresult result =
       ask(Command{.module = module, .name = text, .reference = as<Reference>(made.handle)});
@@ -92,7 +92,7 @@ CUresult cuTexRefCreate(CUtexref* pTexRef) {
   if (pTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto made = images().texture_references.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  made.state->context = &context();
+  made.state->context = &owner();
   const auto reference = as<CUtexref>(made.handle);
   const CUresult result = ask(commands::CreateTextureReference{.reference = reference});
   if (result != CUDA_SUCCESS) {

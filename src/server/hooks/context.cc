@@ -1,10 +1,10 @@
 // Primary and ordinary contexts.
 #include "server/hooks_context.h"
 
-#include <array>
 #include <memory>
 #include <vector>
 
+#include "server/context_description.h"
 #include "server/context_subjects.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
@@ -19,28 +19,6 @@ constexpr unsigned int kFlagsKept =
 // A context with more streams than that is waited for without polling each.
 constexpr std::size_t kStreamsPolledMax = 16;
 
-// Tells the client what it wants to know of a context that is current on this thread.
-template <class Reply>
-void describe(Request request, CUcontext context) {
-  const driver::Table& driver = request.driver();
-  Reply reply;
-  std::array<std::uint64_t, CU_LIMIT_MAX> limits{};
-  std::array<std::uint8_t, CU_LIMIT_MAX> known{};
-  for (std::size_t i = 0; i < limits.size(); ++i) {
-    std::size_t value = 0;
-    if (driver.cuCtxGetLimit(&value, static_cast<CUlimit>(i)) != CUDA_SUCCESS) continue;
-    limits[i] = value;
-    known[i] = 1;
-  }
-  CUresult result = driver.cuCtxGetApiVersion(context, &reply.api_version);
-  if (result == CUDA_SUCCESS) {
-    result = driver.cuCtxGetStreamPriorityRange(&reply.least_priority, &reply.greatest_priority);
-  }
-  reply.limits = wire::List<std::uint64_t>(std::span<const std::uint64_t>(limits));
-  reply.known = wire::List<std::uint8_t>(std::span<const std::uint8_t>(known));
-  request.reply(result, reply);
-}
-
 // Puts a new context into the table and describes it; it is current on this thread.
 template <class Reply>
 void adopt(Request request, CUcontext client, CUcontext native, CUdevice device, bool primary) {
@@ -48,7 +26,7 @@ void adopt(Request request, CUcontext client, CUcontext native, CUdevice device,
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
   own_usage().context_made(device);
   request.session().memory().on_context_made(native);
-  describe<Reply>(std::move(request), native);
+  describe_context<Reply>(std::move(request), native);
 }
 
 // Lets go of what dies with a context, if it is the client's and of the kind that the client says:
@@ -142,8 +120,9 @@ void create_context(Request request, const commands::CreateContext& command) {
 
 CUresult destroy_context(Request& request, const commands::DestroyContext& command) {
   const Lock lock(request.session().endings());
-  const CUcontext native =
-      let_go(request, command.context, [](const ContextOrigin& origin) { return !origin.primary; });
+  const CUcontext native = let_go(request, command.context, [](const ContextOrigin& origin) {
+    return !origin.primary && origin.green == nullptr;
+  });
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = request.driver().cuCtxDestroy_v2(native);
   request.session().memory().on_context_gone(native);
@@ -180,7 +159,8 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
   Completion wait;
   wait.context = index;
   auto streams = streams_of(session, index);
-  if (streams.size() <= kStreamsPolledMax) {
+  // Those of its green contexts are waited for too.
+  if (streams.size() <= kStreamsPolledMax && !session.contexts().has_greens(index)) {
     wait.poll = [&driver, streams = std::move(streams)]() -> CUresult {
       CUresult result = driver.cuStreamQuery(CU_STREAM_LEGACY);
       for (const auto& stream : streams) {

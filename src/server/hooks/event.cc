@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/hooks_context.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -29,6 +30,21 @@ CUresult renew(Request& request, const Handles::Entry& entry, CUevent& event) {
   return CUDA_SUCCESS;
 }
 
+// The driver's event for a record that the client asks for now.
+CUresult event_for_record(Request& request, CUevent handle, CUevent& event) {
+  const Handles::Entry entry =
+      request.session().handles().entry(wire::HandleKind::kEvent, address_of(handle));
+  if (!entry) return CUDA_ERROR_INVALID_HANDLE;
+  event = static_cast<CUevent>(entry.native);
+  const auto& owner = static_cast<const EventOwner&>(*entry.attachment);
+  // Other processes know a shared one by what it is.
+  const bool shared = (owner.flags() & CU_EVENT_INTERPROCESS) != 0;
+  if (shared || entry.attachment.use_count() <= kOwnersWithoutWaits) return CUDA_SUCCESS;
+  const CUresult result = renew(request, entry, event);
+  // It made the event's own context current.
+  return result == CUDA_SUCCESS ? request.session().enter(request.context()) : result;
+}
+
 }  // namespace
 
 CUresult event_create(Request& request, const commands::EventCreate& command) {
@@ -39,7 +55,7 @@ CUresult event_create(Request& request, const commands::EventCreate& command) {
   }
   const CUresult result = request.driver().cuEventCreate(&event, flags);
   if (result != CUDA_SUCCESS) return result;
-  auto owner = std::make_shared<EventOwner>(request.driver(), request.context(), event, flags);
+  auto owner = std::make_shared<EventOwner>(request.driver(), request.home(), event, flags);
   Session& session = request.session();
   if (!session.handles().put(wire::HandleKind::kEvent, address_of(command.event), event,
                              std::move(owner))) {
@@ -57,18 +73,30 @@ CUresult event_destroy(Request& request, const commands::EventDestroy& command) 
 
 CUresult event_record(Request& request, const commands::EventRecord& command) {
   CUstream stream = command.stream;
-  const Handles::Entry entry =
-      request.session().handles().entry(wire::HandleKind::kEvent, address_of(command.event));
-  if (!entry || !request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  auto event = static_cast<CUevent>(entry.native);
-  const auto& owner = static_cast<const EventOwner&>(*entry.attachment);
-  // Other processes know a shared one by what it is.
-  const bool shared = (owner.flags() & CU_EVENT_INTERPROCESS) != 0;
-  if (!shared && entry.attachment.use_count() > kOwnersWithoutWaits) {
-    if (const CUresult result = renew(request, entry, event); result != CUDA_SUCCESS) return result;
-  }
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  CUevent event = nullptr;
+  const CUresult result = event_for_record(request, command.event, event);
+  if (result != CUDA_SUCCESS) return result;
   request.session().memory().depths.count(request.context(), stream);
   return request.driver().cuEventRecord(event, stream);
+}
+
+CUresult context_record_event(Request& request, const commands::ContextRecordEvent& command) {
+  CUcontext context = command.context;
+  if (!request.resolve(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (request.driver().cuCtxRecordEvent == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUevent event = nullptr;
+  const CUresult result = event_for_record(request, command.event, event);
+  return result == CUDA_SUCCESS ? request.driver().cuCtxRecordEvent(context, event) : result;
+}
+
+CUresult context_wait_event(Request& request, const commands::ContextWaitEvent& command) {
+  CUcontext context = command.context;
+  CUevent event = command.event;
+  if (!request.resolve(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!request.resolve(event)) return CUDA_ERROR_INVALID_HANDLE;
+  if (request.driver().cuCtxWaitEvent == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return request.driver().cuCtxWaitEvent(context, event);
 }
 
 CUresult event_query(Request& request, const commands::EventQuery& command) {

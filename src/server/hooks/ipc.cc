@@ -171,7 +171,7 @@ CUresult open_event(Request& request, const commands::OpenEvent& command) {
   CUevent native = nullptr;
   const CUresult result = driver.cuIpcOpenEventHandle(&native, facts_of<CUipcEventHandle>(object));
   if (result != CUDA_SUCCESS) return result;
-  auto owner = std::make_shared<EventOwner>(driver, request.context(), native,
+  auto owner = std::make_shared<EventOwner>(driver, request.home(), native,
                                             CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
   Session& session = request.session();
   if (!session.handles().put(wire::HandleKind::kEvent, address_of(command.event), native,

@@ -56,7 +56,7 @@ void collect_kernel_attributes(const driver::Table& driver, CUkernel kernel, CUd
 void note_global(Request& request, const Handles::Entry& library, bool managed,
                  std::uint64_t address, std::uint64_t size) {
   auto& origin = static_cast<CodeOrigin&>(*library.attachment);
-  request.session().code().note_global(origin, managed ? 0 : request.context(), address, size);
+  request.session().code().note_global(origin, managed ? 0 : request.home(), address, size);
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ CUresult get_library_module(Request& request, const commands::GetLibraryModule& 
   const CUresult result = request.driver().cuLibraryGetModule(&native, library);
   if (result == CUDA_SUCCESS) {
     static_cast<void>(request.adopt(wire::HandleKind::kModule, command.module, native,
-                                    of_library(command.library, request.context())));
+                                    of_library(command.library, request.home())));
   }
   return result;
 }
@@ -212,7 +212,7 @@ void get_kernel_function(Request request, const commands::GetKernelFunction& com
     return driver.cuFuncGetAttribute(value, attribute, native);
   });
   auto origin = std::make_shared<CodeOrigin>();
-  origin->context = request.context();
+  origin->context = request.home();
   origin->library = static_cast<const CodeOrigin&>(*kernel.attachment).library;
   if (!request.adopt(wire::HandleKind::kFunction, command.function, native, origin)) return;
   facts.fill_attributes(reply);

@@ -37,7 +37,7 @@ CUresult allocate(MemorySubjects& memory, const Arena::Wanted& wanted,
 
 void mem_alloc(Request request, const commands::MemAlloc& command) {
   MemorySubjects& memory = request.session().memory();
-  Arena::Wanted wanted{0, command.bytes, request.context(), request.context()};
+  Arena::Wanted wanted{0, command.bytes, request.home(), request.home()};
   const CUresult result = request.driver().cuCtxGetDevice(&wanted.device);
   if (result != CUDA_SUCCESS) return request.reply(result, commands::MemAlloc::Reply{});
   if (const auto taken = memory.arena.take(wanted)) return answer(request, *taken);
@@ -52,7 +52,7 @@ void mem_alloc(Request request, const commands::MemAlloc& command) {
 }
 
 CUresult mem_free(Request& request, const commands::MemFree& command) {
-  const bool freed = request.session().memory().free_later(command.address, request.context());
+  const bool freed = request.session().memory().free_later(command.address, request.home());
   return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

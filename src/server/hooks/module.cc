@@ -17,7 +17,7 @@ namespace {
 
 std::shared_ptr<CodeOrigin> in_context(const Request& request) {
   auto origin = std::make_shared<CodeOrigin>();
-  origin->context = request.context();
+  origin->context = request.home();
   return origin;
 }
 
@@ -143,7 +143,7 @@ CUresult get_global(Request& request, const commands::GetGlobal& command,
   reply.size = size;
   reply.managed = is_managed(request.driver(), address);
   auto& origin = static_cast<CodeOrigin&>(*module.attachment);
-  request.session().code().note_global(origin, request.context(), address, size);
+  request.session().code().note_global(origin, request.home(), address, size);
   return result;
 }
 

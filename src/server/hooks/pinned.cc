@@ -9,17 +9,17 @@ namespace flyt::server::hooks {
 CUresult map_host(Request& request, const commands::MapHost& command) {
   if (request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
   return request.session().memory().host_mirror.map(command.address, command.bytes, command.flags,
-                                                    request.context());
+                                                    request.home());
 }
 
 CUresult share_host(Request& request, const commands::ShareHost& command) {
   if (request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
   return request.session().memory().host_mirror.share(
-      command.address, command.bytes, command.offset, command.flags, request.context());
+      command.address, command.bytes, command.offset, command.flags, request.home());
 }
 
 CUresult unmap_host(Request& request, const commands::UnmapHost& command) {
-  return request.session().memory().host_mirror.unmap(command.address, request.context());
+  return request.session().memory().host_mirror.unmap(command.address, request.home());
 }
 
 CUresult write_host(Request& request, const commands::WriteHost& command) {

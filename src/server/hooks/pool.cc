@@ -77,8 +77,8 @@ CUresult pool_free(Request& request, const commands::PoolFree& command) {
   MemorySubjects& memory = request.session().memory();
   if (memory.pools.free(command.address, {request.context(), stream})) return CUDA_SUCCESS;
   // What cuMemAlloc gave may be freed this way too.
-  return memory.free_later(command.address, request.context()) ? CUDA_SUCCESS
-                                                               : CUDA_ERROR_INVALID_VALUE;
+  return memory.free_later(command.address, request.home()) ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult pool_trim(Request& request, const commands::PoolTrim& command) {

@@ -12,6 +12,7 @@ namespace flyt::server::hooks {
 
 CUresult stream_create(Request& request, const commands::StreamCreate& command) {
   CUstream stream = nullptr;
+  // In a green context too, which is current then.
   const CUresult result =
       request.driver().cuStreamCreateWithPriority(&stream, command.flags, command.priority);
   if (result != CUDA_SUCCESS) return result;

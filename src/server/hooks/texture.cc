@@ -90,7 +90,7 @@ CUresult create_texture(Request& request, const commands::CreateTexture& command
       request.driver().cuTexObjectCreate(&texture, &resource.description, &command.description,
                                          command.view ? &*command.view : nullptr);
   if (result != CUDA_SUCCESS) return result;
-  session.memory().images->add_texture(texture, request.context(), std::move(resource.kept));
+  session.memory().images->add_texture(texture, request.home(), std::move(resource.kept));
   reply.texture = texture;
   return CUDA_SUCCESS;
 }
@@ -110,7 +110,7 @@ CUresult create_surface(Request& request, const commands::CreateSurface& command
   CUsurfObject surface = 0;
   const CUresult result = request.driver().cuSurfObjectCreate(&surface, &resource.description);
   if (result != CUDA_SUCCESS) return result;
-  session.memory().images->add_surface(surface, request.context(), std::move(resource.kept));
+  session.memory().images->add_surface(surface, request.home(), std::move(resource.kept));
   reply.surface = surface;
   return CUDA_SUCCESS;
 }

@@ -87,7 +87,7 @@ CUresult create_texture_reference(Request& request,
   const CUresult result = request.driver().cuTexRefCreate(&native);
   if (result != CUDA_SUCCESS) return result;
   auto reference = std::make_shared<Reference>();
-  reference->context = request.context();
+  reference->context = request.home();
   return put(request.session(), wire::HandleKind::kTextureReference, address_of(command.reference),
              native, std::move(reference));
 }
