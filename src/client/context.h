@@ -139,7 +139,6 @@ class Contexts {
   PrimaryContext& primary(CUdevice device) { return primaries_[static_cast<std::size_t>(device)]; }
   HandleTable<GreenState> greens{wire::HandleKind::kGreenContext};
   ResourceDescriptions descriptions;
-  std::span<PrimaryContext> primaries() { return {primaries_.get(), devices_}; }
 
   // A context that is not alive yet; null when there are no handles left. `home` and `green`: of a
   // green context's.

@@ -66,10 +66,12 @@ struct EventState {
 struct PoolState {
   CUdevice device = 0;
   bool is_default = false;
+  bool shareable = false;  // Made such that other processes may import it.
+  bool imported = false;   // Another process's: the server has none of that name.
   // As commands name it.
   std::uint64_t name = 0;
 
-  void reset() { is_default = false; }
+  void reset() { is_default = shareable = imported = false; }
 };
 
 // A physical allocation of cuMemCreate.

@@ -12,6 +12,7 @@
 #include "client/memory_state.h"
 #include "commands/context.h"
 #include "commands/ipc.h"
+#include "commands/pool.h"
 #include "commands/vmm.h"
 
 namespace flyt::client {
@@ -25,7 +26,25 @@ bool take_handle(Bytes bytes, SharedHandle& handle) {
   return true;
 }
 
+// The handle that waits in a file of stand_in(); false if that is none.
+bool look_into(int file, SharedHandle& handle) {
+  return ::recv(file, handle.data(), handle.size(), MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC) ==
+         static_cast<ssize_t>(handle.size());
+}
+
 }  // namespace
+
+template <class Command>
+CUresult SharedMemory::export_by(const Command& command, Fd& file) {
+  const Lock lock(mutex_);
+  drop_dead_files();
+  typename Command::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = session_.ask(command, reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  SharedHandle handle{};
+  return take_handle(reply.handle, handle) ? stand_in(handle, file) : CUDA_ERROR_UNKNOWN;
+}
 
 CUresult SharedMemory::share(const Memory& memory, SharedHandle& handle) {
   const Lock lock(mutex_);
@@ -151,6 +170,13 @@ CUresult SharedMemory::close(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
+CUresult SharedMemory::close_pointer(CUdeviceptr address) {
+  const auto memory = memory_.map().find(address);
+  const bool of_pool =
+      memory && memory->base == address && memory->kind == MemoryKind::kOpened && memory->pool != 0;
+  return of_pool ? close(address) : CUDA_ERROR_INVALID_VALUE;
+}
+
 void SharedMemory::on_forgotten(const Memory& memory) {
   const Lock lock(mutex_);
   const auto found = opened_.find(memory.base);
@@ -177,24 +203,16 @@ void SharedMemory::unmap(const Opened& opened) {
   memory_.reservable()->give(opened.block_base, opened.block_bytes);
 }
 
-CUresult SharedMemory::export_file(std::uint64_t allocation, Fd& file) {
-  const Lock lock(mutex_);
-  drop_dead_files();
+CUresult SharedMemory::stand_in(const SharedHandle& handle, Fd& file) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  Exported exported{Fd(ends[0]), {}};
+  Exported exported{Fd(ends[0]), handle};
   Fd theirs(ends[1]);
-  commands::ShareAllocation::Reply reply;
-  rpc::Reply answer;
-  const CUresult result =
-      session_.ask(commands::ShareAllocation{.allocation = allocation}, reply, answer);
-  if (result != CUDA_SUCCESS) return result;
-  if (!take_handle(reply.handle, exported.handle)) return CUDA_ERROR_UNKNOWN;
   // It stays in the file for whoever looks.
-  if (::send(exported.ours.get(), exported.handle.data(), exported.handle.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(exported.handle.size())) {
+  if (::send(exported.ours.get(), handle.data(), handle.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(handle.size())) {
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   exported_.push_back(std::move(exported));
@@ -202,12 +220,28 @@ CUresult SharedMemory::export_file(std::uint64_t allocation, Fd& file) {
   return CUDA_SUCCESS;
 }
 
+CUresult SharedMemory::export_file(std::uint64_t allocation, Fd& file) {
+  return export_by(commands::ShareAllocation{.allocation = allocation}, file);
+}
+
+CUresult SharedMemory::export_pool(std::uint64_t name, Fd& file) {
+  return export_by(commands::SharePool{.pool = name}, file);
+}
+
+CUresult SharedMemory::import_pool(int file, CUdevice& device) {
+  SharedHandle shared{};
+  if (!look_into(file, shared)) return CUDA_ERROR_INVALID_VALUE;
+  commands::OpenPool::Reply reply;
+  rpc::Reply answer;
+  const CUresult result = session_.ask(commands::OpenPool{.handle = shared}, reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  device = reply.device;
+  return check_device(device);
+}
+
 CUresult SharedMemory::import_file(int file, CUmemGenericAllocationHandle& handle) {
   SharedHandle shared{};
-  if (::recv(file, shared.data(), shared.size(), MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC) !=
-      static_cast<ssize_t>(shared.size())) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!look_into(file, shared)) return CUDA_ERROR_INVALID_VALUE;
   Block block;
   const CUresult result = ask_for(shared, block);
   if (result == CUDA_SUCCESS) handle = block.allocation;

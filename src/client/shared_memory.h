@@ -35,12 +35,19 @@ class SharedMemory {
   // often.
   CUresult open(const SharedHandle& handle, CUdeviceptr& address) EXCLUDES(mutex_);
   CUresult close(CUdeviceptr address) EXCLUDES(mutex_);
+  // Frees a pointer of another process's pool, which open() has opened and `pool` owns since.
+  // CUDA_ERROR_INVALID_VALUE for anything else.
+  CUresult close_pointer(CUdeviceptr address) EXCLUDES(mutex_);
   // Closes what the map has forgotten with its context.
   void on_forgotten(const Memory& memory) EXCLUDES(mutex_);
 
   // An open file that stands for an allocation of cuMemCreate, in whatever process it is; the
   // caller's. The server lets the allocation go when no process has the file any more.
   CUresult export_file(std::uint64_t allocation, Fd& file) EXCLUDES(mutex_);
+  // The same for a pool, which the commands call `name`.
+  CUresult export_pool(std::uint64_t name, Fd& file) EXCLUDES(mutex_);
+  // Whose memory the pool is of that such a file stands for.
+  CUresult import_pool(int file, CUdevice& device);
   // The allocation that such a file stands for, as a new one of this process.
   CUresult import_file(int file, CUmemGenericAllocationHandle& handle) EXCLUDES(mutex_);
 
@@ -66,6 +73,10 @@ class SharedMemory {
     std::uint64_t block_id = 0;
   };
 
+  template <class Command>
+  CUresult export_by(const Command& command, Fd& file) EXCLUDES(mutex_);
+  // Makes the file in which a handle waits for whoever looks, and remembers its other end.
+  CUresult stand_in(const SharedHandle& handle, Fd& file) REQUIRES(mutex_);
   CUresult ask_for(const SharedHandle& handle, Block& block);
   CUresult map_block(const Block& block, std::uint64_t base);
   void unmap(const Opened& opened);

@@ -62,6 +62,12 @@ Pools::Pool* Pools::find(std::uint64_t pool) {
   return &made;
 }
 
+std::optional<CUdevice> Pools::device_of(std::uint64_t pool) {
+  const Lock lock(mutex_);
+  const Pool* found = find(pool);
+  return found == nullptr ? std::nullopt : std::optional<CUdevice>(found->device);
+}
+
 CUresult Pools::take(std::uint64_t pool, std::uint64_t bytes, const StreamPlace& place,
                      Allocation& out) {
   const Lock lock(mutex_);

@@ -49,6 +49,9 @@ class Pools {
   // What is allocated stays until it is freed.
   CUresult destroy(std::uint64_t pool) EXCLUDES(mutex_);
 
+  // None where there is no such pool.
+  std::optional<CUdevice> device_of(std::uint64_t pool) EXCLUDES(mutex_);
+
   // From memory that the pool has; CUDA_ERROR_NOT_READY if it must grow. The stream's context is
   // current.
   CUresult take(std::uint64_t pool, std::uint64_t bytes, const StreamPlace& place, Allocation& out)

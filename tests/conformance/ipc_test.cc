@@ -297,5 +297,112 @@ TEST_F(IpcEventTest, ArgumentsAreChecked) {
   EXPECT_NE(CUDA_SUCCESS, peer.open_event(HandleBytes{}));
 }
 
+// A pool that other processes may import.
+class ShareablePoolTest : public ContextTest {
+ protected:
+  void SetUp() override {
+    ContextTest::SetUp();
+    const Unrecorded quiet;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    if (cu().cuMemPoolCreate(&pool, &properties) != CUDA_SUCCESS) {
+      GTEST_SKIP() << "pools are not shared here";
+    }
+  }
+  void TearDown() override {
+    const Unrecorded quiet;
+    if (pool != nullptr) cu().cuMemPoolDestroy(pool);
+  }
+  Fd file() const {
+    int number = -1;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuMemPoolExportToShareableHandle(
+                                &number, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    return Fd(number);
+  }
+  static HandleBytes data_of(CUdeviceptr address) {
+    CUmemPoolPtrExportData data{};
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuMemPoolExportPointer(&data, address));
+    HandleBytes bytes;
+    std::memcpy(bytes.data(), data.reserved, bytes.size());
+    return bytes;
+  }
+  CUmemoryPool pool = nullptr;
+};
+
+TEST_F(ShareablePoolTest, AnotherProcessReadsAndWritesAnAllocation) {
+  constexpr unsigned kCount = 5000;
+  const Stream stream;
+  CUdeviceptr before = 0;
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAllocFromPoolAsync(&before, 3000, pool, stream));
+  CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4 * kCount, pool, stream));
+  CU_OK(cu().cuMemsetD32Async(memory, 40, kCount, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  PeerProcess peer;
+  CU_OK(peer.import_pool(file().get()));
+  CU_OK(peer.import_pointer(data_of(memory)));
+  std::uint32_t word = 0;
+  CU_OK(peer.read(word));
+  EXPECT_EQ(40u, word);
+  CU_OK(peer.add_one(kCount));
+  std::vector<std::uint32_t> values(kCount);
+  CU_OK(cu().cuMemcpyDtoH_v2(values.data(), memory, 4 * kCount));
+  EXPECT_EQ(std::vector<std::uint32_t>(kCount, 41), values);
+  CU_OK(peer.free_pointer());
+  CU_OK(cu().cuMemFreeAsync(memory, stream));
+  CU_OK(cu().cuMemFreeAsync(before, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
+TEST_F(ShareablePoolTest, AnImportedPoolGivesNoMemory) {
+  PeerProcess peer;
+  CU_OK(peer.import_pool(file().get()));
+  EXPECT_NE(CUDA_SUCCESS, peer.allocate_from_pool());
+}
+
+TEST_F(ShareablePoolTest, WhatWasFreedThereIsNotFreedAgain) {
+  const Stream stream;
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4096, pool, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  PeerProcess peer;
+  CU_OK(peer.import_pool(file().get()));
+  CU_OK(peer.import_pointer(data_of(memory)));
+  CU_OK(peer.free_pointer());
+  EXPECT_NE(CUDA_SUCCESS, peer.free_pointer());
+  CU_OK(cu().cuMemsetD8_v2(memory, 1, 4096));
+  CU_OK(cu().cuMemFreeAsync(memory, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
+TEST_F(ShareablePoolTest, OnlyWhatIsMadeForItIsShared) {
+  int number = -1;
+  CUmemoryPool standard = nullptr;
+  CU_OK(cu().cuDeviceGetDefaultMemPool(&standard, device));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemPoolExportToShareableHandle(&number, standard,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemPoolExportToShareableHandle(&number, pool, CU_MEM_HANDLE_TYPE_WIN32, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolExportToShareableHandle(
+                                      nullptr, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  const Stream stream;
+  CUdeviceptr memory = 0;
+  CUmemPoolPtrExportData data{};
+  CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4096, standard, stream));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolExportPointer(&data, memory));
+  CU_OK(cu().cuMemFreeAsync(memory, stream));
+  const DeviceMemory ordinary(64);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolExportPointer(&data, ordinary));
+}
+
+TEST_F(ShareablePoolTest, AFileThatIsNoPoolsIsRefused) {
+  const Fd other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  PeerProcess peer;
+  EXPECT_NE(CUDA_SUCCESS, peer.import_pool(other.get()));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -31,6 +31,10 @@ enum class What : std::uint32_t {
   kRead,
   kAddOne,
   kMake,
+  kImportPool,
+  kImportPointer,
+  kAllocateFromPool,
+  kFreePointer,
   kOpenEvent,
   kWaitForEvent,
   kFinish,
@@ -136,6 +140,12 @@ class PeerProcess::Order::Hands {
       case What::kMake:
         answer.result = make(order.number, order.word, out);
         break;
+      case What::kImportPool:
+      case What::kImportPointer:
+      case What::kAllocateFromPool:
+      case What::kFreePointer:
+        answer.result = obey_about_pools(order, file);
+        break;
       case What::kOpenEvent: {
         CUipcEventHandle handle;
         std::memcpy(handle.reserved, order.handle.data(), sizeof handle.reserved);
@@ -158,6 +168,26 @@ class PeerProcess::Order::Hands {
   }
 
  private:
+  CUresult obey_about_pools(const Order& order, const Fd& file) {
+    CUresult result = CUDA_SUCCESS;
+    if (order.what == What::kImportPool) {
+      result = cu().cuMemPoolImportFromShareableHandle(
+          &pool_, reinterpret_cast<void*>(static_cast<std::intptr_t>(file.get())),
+          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    } else if (order.what == What::kImportPointer) {
+      CUmemPoolPtrExportData data;
+      std::memcpy(data.reserved, order.handle.data(), sizeof data.reserved);
+      result = cu().cuMemPoolImportPointer(&memory_, pool_, &data);
+    } else if (order.what == What::kAllocateFromPool) {
+      CUdeviceptr own = 0;
+      result = cu().cuMemAllocFromPoolAsync(&own, 4096, pool_, stream_);
+    } else {
+      result = cu().cuMemFreeAsync(memory_, stream_);
+      if (result == CUDA_SUCCESS) result = cu().cuStreamSynchronize(stream_);
+    }
+    return result;
+  }
+
   CUresult map(CUmemGenericAllocationHandle allocation, std::uint64_t bytes) {
     CUresult result = cu().cuMemAddressReserve(&memory_, bytes, 0, 0, 0);
     if (result == CUDA_SUCCESS) result = cu().cuMemMap(memory_, bytes, 0, allocation, 0);
@@ -191,6 +221,7 @@ class PeerProcess::Order::Hands {
   CUstream stream_ = nullptr;
   CUevent event_ = nullptr;
   CUdeviceptr memory_ = 0;
+  CUmemoryPool pool_ = nullptr;
   std::unique_ptr<PinnedMemory> word_;
 };
 
@@ -257,6 +288,18 @@ CUresult PeerProcess::add_one(std::uint32_t words) {
 }
 CUresult PeerProcess::make(std::size_t bytes, std::uint32_t word, Fd& file) {
   return tell({.what = What::kMake, .number = bytes, .word = word}, -1, nullptr, &file);
+}
+CUresult PeerProcess::import_pool(int file) {
+  return tell({.what = What::kImportPool}, file, nullptr, nullptr);
+}
+CUresult PeerProcess::import_pointer(const HandleBytes& handle) {
+  return tell({.what = What::kImportPointer, .handle = handle}, -1, nullptr, nullptr);
+}
+CUresult PeerProcess::allocate_from_pool() {
+  return tell({.what = What::kAllocateFromPool}, -1, nullptr, nullptr);
+}
+CUresult PeerProcess::free_pointer() {
+  return tell({.what = What::kFreePointer}, -1, nullptr, nullptr);
 }
 CUresult PeerProcess::open_event(const HandleBytes& handle) {
   return tell({.what = What::kOpenEvent, .handle = handle}, -1, nullptr, nullptr);

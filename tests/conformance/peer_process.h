@@ -29,6 +29,12 @@ class PeerProcess {
   CUresult add_one(std::uint32_t words);
   // Makes memory of its own whose first word is `word`, and hands it out.
   CUresult make(std::size_t bytes, std::uint32_t word, Fd& file);
+  // Imports a pool, and a pointer of it (cuMemPoolImportPointer); an allocation from the pool; and
+  // the pointer's end.
+  CUresult import_pool(int file);
+  CUresult import_pointer(const HandleBytes& handle);
+  CUresult allocate_from_pool();
+  CUresult free_pointer();
   CUresult open_event(const HandleBytes& handle);
   // Lets its stream wait for the event and then copy the first word out; whether it is still
   // waiting.

@@ -1,4 +1,5 @@
 // Green contexts and resources that a client has not got, or ends in the wrong order.
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -188,6 +189,26 @@ TEST_F(HostileGreen, EventsOfContextsAreOfContextsAndEvents) {
                                   .event = handle_as<CUevent>(HandleKind::kEvent, 2)},
        kPrimary);
   EXPECT_EQ(ask(commands::EventQuery{.event = event}, kPrimary), CUDA_SUCCESS);
+}
+
+TEST_F(HostileGreen, PoolsAreOpenedByTheirOwnHandlesOnly) {
+  EXPECT_EQ(ask(commands::SharePool{.pool = 0x1234567}, kPrimary), CUDA_ERROR_INVALID_VALUE);
+  std::array<std::byte, 64> forged{};
+  EXPECT_EQ(ask(commands::OpenPool{.handle = forged}, kPrimary), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(commands::OpenPool{.handle = Bytes(forged).subspan(1)}, kPrimary),
+            CUDA_ERROR_INVALID_VALUE);
+  // A pool's handle is no memory's.
+  constexpr std::uint64_t kDefaultPool = 1;
+  ASSERT_EQ(ask(commands::SharePool{.pool = kDefaultPool}, kPrimary), CUDA_SUCCESS);
+  commands::SharePool::Reply shared;
+  ASSERT_TRUE(wire::decode(Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)), shared));
+  const std::vector<std::byte> handle(shared.handle.begin(), shared.handle.end());
+  EXPECT_EQ(ask(commands::OpenPool{.handle = handle}, kPrimary), CUDA_SUCCESS);
+  EXPECT_EQ(ask(commands::OpenShared{.allocation =
+                                         wire::Handle::make(HandleKind::kMemAllocation, 1, 1).value,
+                                     .handle = handle},
+                kPrimary),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

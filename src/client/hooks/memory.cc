@@ -70,7 +70,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   MemoryState& state = session().memory();
   const auto removed =
       state.map().remove(dptr, MemoryKind::kDevice, MemoryKind::kPool, MemoryKind::kManaged);
-  if (!removed) return CUDA_ERROR_INVALID_VALUE;
+  if (!removed) return state.shared().close_pointer(dptr);
   state.shared().on_freed(removed->base);
   if (removed->is_managed()) {
     const CUresult result = state.mirror().end(*removed);

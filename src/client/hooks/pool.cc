@@ -12,10 +12,20 @@ namespace {
 
 PoolState* find(CUmemoryPool pool) { return session().memory().pools.find(address_of(pool)); }
 
+// A pool that this process has made: nothing is allocated from others' here.
+PoolState* find_own(CUmemoryPool pool) {
+  PoolState* state = find(pool);
+  return state == nullptr || state->imported ? nullptr : state;
+}
+
+CUmemoryPool handle_of(std::uint64_t handle) {
+  return static_cast<CUmemoryPool>(pointer_at(handle));
+}
+
 CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
-  const PoolState* state = find(pool);
+  const PoolState* state = find_own(pool);
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0) {
     *out = 0;
@@ -60,7 +70,7 @@ bool is_flag(CUmemPool_attribute attribute) {
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   if (const CUresult result = check_device(dev); result != CUDA_SUCCESS) return result;
-  const PoolState* state = find(pool);
+  const PoolState* state = find_own(pool);
   if (state == nullptr || state->device != dev) return CUDA_ERROR_INVALID_VALUE;
   session().memory().set_current_pool(dev, pool);
   return CUDA_SUCCESS;
@@ -84,9 +94,11 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (dptr == 0) return CUDA_SUCCESS;
   // cuMemAlloc's memory may be freed this way too.
-  if (!session().memory().map().remove(dptr, MemoryKind::kPool, MemoryKind::kDevice)) {
-    return CUDA_ERROR_INVALID_VALUE;
+  MemoryState& memory = session().memory();
+  if (!memory.map().remove(dptr, MemoryKind::kPool, MemoryKind::kDevice)) {
+    return memory.shared().close_pointer(dptr);
   }
+  memory.shared().on_freed(dptr);
   return post(commands::PoolFree{.stream = hStream, .address = dptr});
 }
 
@@ -100,13 +112,13 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPoo
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
-  const PoolState* state = find(pool);
+  const PoolState* state = find_own(pool);
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return ask(commands::PoolTrim{.pool = state->name, .bytes_to_keep = minBytesToKeep});
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
-  const PoolState* state = find(pool);
+  const PoolState* state = find_own(pool);
   if (state == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t wanted = 0;
   if (is_flag(attr)) {
@@ -125,7 +137,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
-  const PoolState* state = find(pool);
+  const PoolState* state = find_own(pool);
   if (state == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   commands::PoolGet::Reply reply;
   const CUresult result = ask(
@@ -175,8 +187,9 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
       poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
-    return refused("cuMemPoolCreate", "memory is not shared between processes yet");
+  constexpr auto kFile = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && poolProps->handleTypes != kFile) {
+    return refused("cuMemPoolCreate", "pools are shared by file descriptors only");
   }
   const CUdevice device = poolProps->location.id;
   if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
@@ -184,6 +197,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   const auto made = memory.pools.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   made.state->device = device;
+  made.state->shareable = poolProps->handleTypes == kFile;
   made.state->name = made.handle;
   const CUresult result = post(
       commands::PoolCreate{.pool = made.handle, .device = device, .bytes_max = poolProps->maxSize});
@@ -192,7 +206,73 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
     return result;
   }
   memory.pools.publish(made.handle);
-  *pool = static_cast<CUmemoryPool>(pointer_at(made.handle));
+  *pool = handle_of(made.handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) {
+  const PoolState* state = find_own(pool);
+  if (handle_out == nullptr || flags != 0 || state == nullptr || !state->shareable ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Fd file;
+  const CUresult result = session().memory().shared().export_pool(state->name, file);
+  if (result != CUDA_SUCCESS) return result;
+  const int number = file.release();
+  std::memcpy(handle_out, &number, sizeof(number));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle,
+                                            CUmemAllocationHandleType handleType,
+                                            unsigned long long flags) {
+  if (pool_out == nullptr || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MemoryState& memory = session().memory();
+  CUdevice device = 0;
+  const CUresult result = memory.shared().import_pool(static_cast<int>(address_of(handle)), device);
+  if (result != CUDA_SUCCESS) return result;
+  const auto made = memory.pools.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made.state->device = device;
+  made.state->imported = true;
+  memory.pools.publish(made.handle);
+  *pool_out = handle_of(made.handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
+  if (shareData_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MemoryState& memory = session().memory();
+  const auto found = memory.map().find(ptr);
+  if (!found || found->base != ptr || found->kind != MemoryKind::kPool) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const PoolState* state = memory.pools.find(found->pool);
+  if (state == nullptr || !state->shareable) return CUDA_ERROR_INVALID_VALUE;
+  SharedHandle handle{};
+  const CUresult result = memory.shared().share(*found, handle);
+  static_assert(sizeof(handle) == sizeof(*shareData_out));
+  if (result == CUDA_SUCCESS) std::memcpy(shareData_out, handle.data(), handle.size());
+  return result;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData* shareData) {
+  const PoolState* state = find(pool);
+  if (ptr_out == nullptr || shareData == nullptr || state == nullptr || !state->imported) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MemoryState& memory = session().memory();
+  SharedHandle handle{};
+  std::memcpy(handle.data(), shareData, handle.size());
+  const CUresult result = memory.shared().open(handle, *ptr_out);
+  if (result != CUDA_SUCCESS) return result;
+  memory.map().update(*ptr_out, [&](Memory& opened) { opened.pool = address_of(pool); });
   return CUDA_SUCCESS;
 }
 
@@ -201,12 +281,13 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   const PoolState* state = find(pool);
   if (state == nullptr || state->is_default) return CUDA_ERROR_INVALID_VALUE;
   const CUdevice device = state->device;
+  const bool imported = state->imported;
   if (!memory.pools.drop(address_of(pool))) return CUDA_ERROR_INVALID_VALUE;
   // A device whose pool dies has its default one again.
   if (memory.current_pool(device) == pool) {
     memory.set_current_pool(device, memory.default_pool(device));
   }
-  return post(commands::PoolDestroy{.pool = address_of(pool)});
+  return imported ? CUDA_SUCCESS : post(commands::PoolDestroy{.pool = address_of(pool)});
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,

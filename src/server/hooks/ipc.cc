@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/exchange.h"
+#include "server/hooks_pool.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -89,6 +90,12 @@ CUresult export_file(const driver::Table& driver, CUmemGenericAllocationHandle a
   return result;
 }
 
+// What is to be known of a shared pool.
+struct PoolFacts {
+  std::int32_t device = 0;
+};
+static_assert(sizeof(PoolFacts) <= SharedObject::kFactsBytes);
+
 }  // namespace
 
 void share_memory(Request request, const commands::ShareMemory& command) {
@@ -160,6 +167,23 @@ void share_event(Request request, const commands::ShareEvent& command) {
   }
   set_facts(object, native);
   share<commands::ShareEvent::Reply>(std::move(request), result, object);
+}
+
+void share_pool(Request request, const commands::SharePool& command) {
+  SharedObject object{.kind = SharedKind::kPool};
+  const auto device = request.session().memory().pools.device_of(command.pool);
+  set_facts(object, PoolFacts{device.value_or(0)});
+  const CUresult result = device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  share<commands::SharePool::Reply>(std::move(request), result, object);
+}
+
+CUresult open_pool(Request& request, const commands::OpenPool& command,
+                   commands::OpenPool::Reply& reply) {
+  SharedObject object;
+  const CUresult bad = find(request, command.handle, SharedKind::kPool, object);
+  if (bad != CUDA_SUCCESS) return bad;
+  reply.device = facts_of<PoolFacts>(object).device;
+  return CUDA_SUCCESS;
 }
 
 CUresult open_event(Request& request, const commands::OpenEvent& command) {
