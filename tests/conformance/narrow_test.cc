@@ -14,6 +14,23 @@ namespace {
 
 // What only these tests call.
 struct NarrowCalls {
+  Call<decltype(driver::Table::cuArray3DCreate)> cuArray3DCreate{"cuArray3DCreate"};
+  Call<decltype(driver::Table::cuArray3DGetDescriptor)> cuArray3DGetDescriptor{
+      "cuArray3DGetDescriptor"};
+  Call<decltype(driver::Table::cuArrayCreate)> cuArrayCreate{"cuArrayCreate"};
+  Call<decltype(driver::Table::cuArrayGetDescriptor)> cuArrayGetDescriptor{"cuArrayGetDescriptor"};
+  Call<decltype(driver::Table::cuMemcpyAtoA)> cuMemcpyAtoA{"cuMemcpyAtoA"};
+  Call<decltype(driver::Table::cuMemcpyAtoD)> cuMemcpyAtoD{"cuMemcpyAtoD"};
+  Call<decltype(driver::Table::cuMemcpyAtoH)> cuMemcpyAtoH{"cuMemcpyAtoH"};
+  Call<decltype(driver::Table::cuMemcpyAtoHAsync)> cuMemcpyAtoHAsync{"cuMemcpyAtoHAsync"};
+  Call<decltype(driver::Table::cuMemcpyDtoA)> cuMemcpyDtoA{"cuMemcpyDtoA"};
+  Call<decltype(driver::Table::cuMemcpyHtoA)> cuMemcpyHtoA{"cuMemcpyHtoA"};
+  Call<decltype(driver::Table::cuMemcpyHtoAAsync)> cuMemcpyHtoAAsync{"cuMemcpyHtoAAsync"};
+  Call<decltype(driver::Table::cuTexRefCreate)> cuTexRefCreate{"cuTexRefCreate"};
+  Call<decltype(driver::Table::cuTexRefDestroy)> cuTexRefDestroy{"cuTexRefDestroy"};
+  Call<decltype(driver::Table::cuTexRefGetAddress)> cuTexRefGetAddress{"cuTexRefGetAddress"};
+  Call<decltype(driver::Table::cuTexRefSetAddress)> cuTexRefSetAddress{"cuTexRefSetAddress"};
+  Call<decltype(driver::Table::cuTexRefSetAddress2D)> cuTexRefSetAddress2D{"cuTexRefSetAddress2D"};
   Call<decltype(driver::Table::cuDeviceTotalMem)> cuDeviceTotalMem{"cuDeviceTotalMem"};
   Call<decltype(driver::Table::cuMemAlloc)> cuMemAlloc{"cuMemAlloc"};
   Call<decltype(driver::Table::cuMemAllocHost)> cuMemAllocHost{"cuMemAllocHost"};
@@ -32,6 +49,22 @@ struct NarrowCalls {
   Call<decltype(driver::Table::cuMemsetD8)> cuMemsetD8{"cuMemsetD8"};
 
   NarrowCalls() {
+    bind(cuArray3DCreate);
+    bind(cuArray3DGetDescriptor);
+    bind(cuArrayCreate);
+    bind(cuArrayGetDescriptor);
+    bind(cuMemcpyAtoA);
+    bind(cuMemcpyAtoD);
+    bind(cuMemcpyAtoH);
+    bind(cuMemcpyAtoHAsync);
+    bind(cuMemcpyDtoA);
+    bind(cuMemcpyHtoA);
+    bind(cuMemcpyHtoAAsync);
+    bind(cuTexRefCreate);
+    bind(cuTexRefDestroy);
+    bind(cuTexRefGetAddress);
+    bind(cuTexRefSetAddress);
+    bind(cuTexRefSetAddress2D);
     bind(cuDeviceTotalMem);
     bind(cuMemAlloc);
     bind(cuMemAllocHost);
@@ -202,6 +235,102 @@ TEST_F(NarrowTest, AnAddressOfNobodyIsRefused) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemcpyDtoH(&word, 16, 4));
   CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemsetD8(16, 1, 4));
   CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemFree(16));
+}
+
+TEST_F(NarrowTest, ArraysTellWhatTheyWereMadeOf) {
+  CUDA_ARRAY3D_DESCRIPTOR_v1 solid{};
+  solid.Width = 16;
+  solid.Height = 8;
+  solid.Depth = 4;
+  solid.Format = CU_AD_FORMAT_FLOAT;
+  solid.NumChannels = 2;
+  CUarray array = nullptr;
+  CU_OK(narrow_calls().cuArray3DCreate(&array, &solid));
+  CUDA_ARRAY3D_DESCRIPTOR_v1 told{};
+  CU_OK(narrow_calls().cuArray3DGetDescriptor(&told, array));
+  EXPECT_EQ(16u, told.Width);
+  EXPECT_EQ(8u, told.Height);
+  EXPECT_EQ(4u, told.Depth);
+  EXPECT_EQ(CU_AD_FORMAT_FLOAT, told.Format);
+  EXPECT_EQ(2u, told.NumChannels);
+  CUDA_ARRAY_DESCRIPTOR_v1 flat{};
+  CU_OK(narrow_calls().cuArrayGetDescriptor(&flat, array));
+  EXPECT_EQ(16u, flat.Width);
+  EXPECT_EQ(8u, flat.Height);
+  CU_OK(cu().cuArrayDestroy(array));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuArrayCreate(&array, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuArray3DCreate(&array, nullptr));
+}
+
+TEST_F(NarrowTest, BytesGoIntoArraysAndBack) {
+  CUDA_ARRAY_DESCRIPTOR_v1 line{};
+  line.Width = 256;
+  line.Format = CU_AD_FORMAT_UNSIGNED_INT8;
+  line.NumChannels = 1;
+  CUarray first = nullptr;
+  CUarray second = nullptr;
+  CU_OK(narrow_calls().cuArrayCreate(&first, &line));
+  CU_OK(narrow_calls().cuArrayCreate(&second, &line));
+  std::vector<std::uint8_t> in(256);
+  std::vector<std::uint8_t> out(256);
+  std::iota(in.begin(), in.end(), std::uint8_t{0});
+  CU_OK(narrow_calls().cuMemcpyHtoA(first, 0, in.data(), 256));
+  CU_OK(narrow_calls().cuMemcpyAtoA(second, 64, first, 32, 100));
+  CU_OK(narrow_calls().cuMemcpyAtoH(out.data(), second, 64, 100));
+  EXPECT_EQ(0, std::memcmp(out.data(), &in[32], 100));
+  const Stream stream;
+  CU_OK(narrow_calls().cuMemcpyHtoAAsync(second, 8, in.data(), 50, stream));
+  CU_OK(narrow_calls().cuMemcpyAtoHAsync(out.data(), second, 8, 50, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(0, std::memcmp(out.data(), in.data(), 50));
+  CU_OK(cu().cuArrayDestroy(first));
+  CU_OK(cu().cuArrayDestroy(second));
+}
+
+TEST_F(NarrowTest, AnAddressOf32BitsIsHardlyEverMemory) {
+  CUDA_ARRAY_DESCRIPTOR_v1 line{};
+  line.Width = 256;
+  line.Format = CU_AD_FORMAT_UNSIGNED_INT8;
+  line.NumChannels = 1;
+  CUarray array = nullptr;
+  CU_OK(narrow_calls().cuArrayCreate(&array, &line));
+  CUdeviceptr_v1 memory = 0;
+  if (narrow_calls().cuMemAlloc(&memory, 256) == CUDA_SUCCESS) {
+    CU_OK(narrow_calls().cuMemsetD8(memory, 7, 256));
+    CU_OK(narrow_calls().cuMemcpyDtoA(array, 0, memory, 256));
+    CU_OK(narrow_calls().cuMemsetD8(memory, 0, 256));
+    CU_OK(narrow_calls().cuMemcpyAtoD(memory, array, 0, 256));
+    std::uint8_t byte = 0;
+    CU_OK(narrow_calls().cuMemcpyDtoH(&byte, memory, 1));
+    EXPECT_EQ(7, byte);
+    CU_OK(narrow_calls().cuMemFree(memory));
+  } else {
+    CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemcpyDtoA(array, 0, 4096, 256));
+    CU_IS(CUDA_ERROR_INVALID_VALUE, narrow_calls().cuMemcpyAtoD(4096, array, 0, 256));
+  }
+  CU_OK(cu().cuArrayDestroy(array));
+}
+
+TEST_F(NarrowTest, TextureReferencesTellNoAddressInPart) {
+  CUtexref reference = nullptr;
+  CU_OK(narrow_calls().cuTexRefCreate(&reference));
+  const DeviceMemory memory(4096);
+  CU_OK(cu().cuTexRefSetFormat(reference, CU_AD_FORMAT_UNSIGNED_INT8, 1));
+  CU_OK(cu().cuTexRefSetAddress_v2(nullptr, reference, memory, 4096));
+  CUdeviceptr_v1 told = 0;
+  const CUresult result = narrow_calls().cuTexRefGetAddress(&told, reference);
+  if (memory <= kNarrowMax) {
+    EXPECT_EQ(memory, told);
+  } else {
+    CU_IS(CUDA_ERROR_INVALID_VALUE, result);
+  }
+  if (memory <= kNarrowMax) {
+    const auto narrow = static_cast<CUdeviceptr_v1>(CUdeviceptr{memory});
+    CU_OK(narrow_calls().cuTexRefSetAddress(nullptr, reference, narrow, 256));
+  }
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        narrow_calls().cuTexRefSetAddress2D(reference, nullptr, 4096, 512));
+  CU_OK(narrow_calls().cuTexRefDestroy(reference));
 }
 
 }  // namespace

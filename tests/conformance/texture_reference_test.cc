@@ -143,5 +143,14 @@ TEST_F(TextureReferenceTest, BadArgumentsAreRefused) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexRefSetAddress2D_v3(reference, &d, memory, 16));
 }
 
+// The call is of the time when references were parameters of a function.
+TEST_F(TextureReferenceTest, ParametersOfAFunctionAreItsModulesReferences) {
+  const Module module(image_kernel(kFetch, false, kGlobals));
+  const CUtexref reference = reference_of(module);
+  const CUfunction function = module.function("run");
+  CU_OK(cu().cuParamSetTexRef(function, CU_PARAM_TR_DEFAULT, reference));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuParamSetTexRef(function, 0, reference));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -147,6 +147,13 @@ CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numby
   return set_parameter(hfunc, offset, ptr, numbytes);
 }
 
+// References of a module are bound by their names; naming one here has had no effect since.
+CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+  if (const CUresult no = check(hfunc); no != CUDA_SUCCESS) return no;
+  if (texunit != CU_PARAM_TR_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  return check(hTexRef);
+}
+
 CUresult cuLaunch(CUfunction f) { return launch_legacy(f, 1, 1, nullptr); }
 
 CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {

@@ -1,14 +1,17 @@
 // The calls of before CUDA 3.2: their successors do the work.
 #include "cuda/narrow.h"
+#include "client/hooks_array.h"
 #include "client/hooks_copy.h"
 #include "client/hooks_device.h"
 #include "client/hooks_memory.h"
 #include "client/hooks_memset.h"
 #include "client/hooks_module.h"
 #include "client/hooks_pinned.h"
+#include "client/hooks_texture_reference.h"
 
 namespace flyt::client::hooks {
 
+using cuda::narrowed;
 using cuda::tell_narrow;
 using cuda::with_wide;
 
@@ -159,6 +162,84 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1* pdptr, void* p, unsigned int 
   CUdeviceptr wide = 0;
   const CUresult result = cuMemHostGetDevicePointer_v2(&wide, p, Flags);
   return result == CUDA_SUCCESS ? tell_narrow(wide, pdptr) : result;
+}
+
+CUresult cuArrayCreate(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR_v1* pAllocateArray) {
+  return with_wide(pAllocateArray, [&](const CUDA_ARRAY_DESCRIPTOR* wide) {
+    return cuArrayCreate_v2(pHandle, wide);
+  });
+}
+
+CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1* pArrayDescriptor, CUarray hArray) {
+  if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY_DESCRIPTOR wide{};
+  const CUresult result = cuArrayGetDescriptor_v2(&wide, hArray);
+  if (result == CUDA_SUCCESS) *pArrayDescriptor = narrowed(wide);
+  return result;
+}
+
+CUresult cuArray3DCreate(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1* pAllocateArray) {
+  return with_wide(pAllocateArray, [&](const CUDA_ARRAY3D_DESCRIPTOR* wide) {
+    return cuArray3DCreate_v2(pHandle, wide);
+  });
+}
+
+CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1* pArrayDescriptor, CUarray hArray) {
+  if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY3D_DESCRIPTOR wide{};
+  const CUresult result = cuArray3DGetDescriptor_v2(&wide, hArray);
+  if (result == CUDA_SUCCESS) *pArrayDescriptor = narrowed(wide);
+  return result;
+}
+
+CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice,
+                      unsigned int ByteCount) {
+  return cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+}
+
+CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset,
+                      unsigned int ByteCount) {
+  return cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+}
+
+CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void* srcHost,
+                      unsigned int ByteCount) {
+  return cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+}
+
+CUresult cuMemcpyAtoH(void* dstHost, CUarray srcArray, unsigned int srcOffset,
+                      unsigned int ByteCount) {
+  return cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+}
+
+CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray,
+                      unsigned int srcOffset, unsigned int ByteCount) {
+  return cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+}
+
+CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void* srcHost,
+                           unsigned int ByteCount, CUstream hStream) {
+  return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+}
+
+CUresult cuMemcpyAtoHAsync(void* dstHost, CUarray srcArray, unsigned int srcOffset,
+                           unsigned int ByteCount, CUstream hStream) {
+  return cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+}
+
+CUresult cuTexRefSetAddress(unsigned int* ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr,
+                            unsigned int bytes) {
+  size_t offset = 0;
+  const CUresult result =
+      cuTexRefSetAddress_v2(ByteOffset == nullptr ? nullptr : &offset, hTexRef, dptr, bytes);
+  return result == CUDA_SUCCESS ? tell_narrow(offset, ByteOffset) : result;
+}
+
+CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1* desc,
+                              CUdeviceptr_v1 dptr, unsigned int Pitch) {
+  return with_wide(desc, [&](const CUDA_ARRAY_DESCRIPTOR* wide) {
+    return cuTexRefSetAddress2D_v3(hTexRef, wide, dptr, Pitch);
+  });
 }
 
 }  // namespace flyt::client::hooks
