@@ -144,11 +144,13 @@ const std::byte* row_of(const BoxSide& side, std::uint64_t slice, std::uint64_t 
 
 bool BoxSide::place_in(const MemoryMap::Placed& placed) {
   if (placed.place == MemoryMap::Place::kBad) return false;
+  of_host = placed.place != MemoryMap::Place::kDevice;
   if (placed.place == MemoryMap::Place::kPageable) return true;
   mirrored = placed.memory.mirrored;
   if (placed.place == MemoryMap::Place::kDevice || mirrored) {
     memory = Memory::kDevice;
-    address = placed.memory.device_address(address);
+    distance = placed.memory.device_address(address) - address;
+    address += distance;
   } else {
     pinned = true;
   }

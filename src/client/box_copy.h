@@ -20,6 +20,9 @@ struct BoxSide {
   // Host memory that kernels reach: memory is kDevice, and the address theirs.
   bool mirrored = false;
 
+  bool of_host = false;        // The program has it as host memory, mirrored or not.
+  std::uint64_t distance = 0;  // From the program's address to the GPU's.
+
   // Takes over what memory it is, once `address` is known. False: it may not be used.
   bool place_in(const MemoryMap::Placed& placed);
   // kArray: the first byte of a row, the first row and the first slice in it.

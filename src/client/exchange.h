@@ -10,13 +10,15 @@
 namespace flyt::client {
 
 // Sends a command that nobody waits for; `context` is the index of the current one or 0. False: the
-// session is lost.
+// session is lost. `sequence`: told its number, if not null.
 template <class Command>
-[[nodiscard]] bool send(rpc::Channel& channel, std::uint32_t context, const Command& command) {
+[[nodiscard]] bool send(rpc::Channel& channel, std::uint32_t context, const Command& command,
+                        std::uint64_t* sequence = nullptr) {
   static_assert(!Command::kWaits);
   rpc::Post post = channel.begin(Command::kOp, wire::encoded_size(command), context);
   if (!post) return false;
   wire::encode(post.writer(), command);
+  if (sequence != nullptr) *sequence = post.sequence();
   post.commit();
   return true;
 }

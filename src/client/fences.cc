@@ -22,8 +22,9 @@ Fences::Fences(Session& session, Duration patience)
 // What the server would have to do besides waiting keeps a wait from being a fence's.
 bool Fences::usable() const {
   MemoryState& memory = session_.memory();
-  return patience_.count() > 0 && memory.pinned().shared() && !session_.channel().noticed() &&
-         !memory.mirror().active() && !memory.transfers().host_writes_pending();
+  return patience_.count() > 0 && !session_.captures().any() && memory.pinned().shared() &&
+         !session_.channel().noticed() && !memory.mirror().active() &&
+         !memory.transfers().host_writes_pending();
 }
 
 bool Fences::done(ContextState& context, CUstream stream) {

@@ -6,6 +6,7 @@
 #include "client/call.h"
 #include "client/session.h"
 #include "commands/stream.h"
+#include "wire/graphs.h"
 
 namespace flyt::client {
 
@@ -20,9 +21,7 @@ CUresult HostCallWorker::add(CUstream stream, std::uint32_t kind, Body body) {
   commands::HostCall command{.stream = stream, .kind = kind};
   {
     const Lock lock(mutex_);
-    if (!thread_.running() && !thread_.start("flyt-host-call", [this] { run(); })) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    if (!start()) return CUDA_ERROR_OUT_OF_MEMORY;
     command.token = next_token_++;
     waiting_.emplace(command.token, std::move(body));
   }
@@ -35,11 +34,37 @@ CUresult HostCallWorker::add(CUstream stream, std::uint32_t kind, Body body) {
   return result;
 }
 
-void HostCallWorker::reached(std::uint64_t token, CUresult status) {
+bool HostCallWorker::start() {
+  return thread_.running() || thread_.start("flyt-host-call", [this] { run(); });
+}
+
+std::uint64_t HostCallWorker::add_of_graphs(Body body, bool once) {
+  std::uint64_t name = 0;
+  {
+    const Lock lock(mutex_);
+    if (!start()) return 0;
+    name = next_token_++;
+    of_graphs_.emplace(name, GraphFunction{std::move(body), once});
+  }
+  if (!once) in_flight_.fetch_add(1, std::memory_order_acq_rel);
+  session_.channel().expect_pushes(1);
+  return name;
+}
+
+void HostCallWorker::remove_of_graphs(std::uint64_t name) {
+  {
+    const Lock lock(mutex_);
+    if (of_graphs_.erase(name) == 0) return;
+  }
+  session_.channel().expect_pushes(-1);
+}
+
+void HostCallWorker::reached(std::uint64_t token, CUresult status, std::uint64_t name) {
   const Lock lock(mutex_);
-  // A token that nobody added is a fault of the server and changes nothing here.
-  if (!waiting_.contains(token)) return;
-  ready_.push_back({token, status});
+  // What nobody added is a fault of the server and changes nothing here.
+  const bool known = name != 0 ? of_graphs_.contains(name) : waiting_.contains(token);
+  if (!known) return;
+  ready_.push_back({token, status, name});
   wake_.notify_one();
 }
 
@@ -61,17 +86,36 @@ void HostCallWorker::run() {
       if (stopping_) return;
       ready = ready_.front();
       ready_.pop_front();
-      const auto found = waiting_.find(ready.token);
-      if (found == waiting_.end()) continue;
-      body = std::move(found->second);
-      waiting_.erase(found);
+      body = take(ready);
     }
-    finish(ready, std::move(body));
+    if (body) finish(ready, std::move(body));
   }
+}
+
+// Empty for what was lost meanwhile.
+HostCallWorker::Body HostCallWorker::take(const Ready& ready) {
+  if (ready.name != 0) {
+    const auto found = of_graphs_.find(ready.name);
+    if (found == of_graphs_.end()) return {};
+    Body body = found->second.body;
+    if (found->second.once) of_graphs_.erase(found);
+    return body;
+  }
+  const auto found = waiting_.find(ready.token);
+  if (found == waiting_.end()) return {};
+  Body body = std::move(found->second);
+  waiting_.erase(found);
+  return body;
 }
 
 void HostCallWorker::finish(const Ready& ready, Body body) {
   body(ready.status);
+  if (ready.name != 0) {
+    // A destructor is waited for by nobody, and comes once.
+    if (ready.token == wire::kGraphRun) return session_.channel().expect_pushes(-1);
+    static_cast<void>(session_.post(commands::HostCallDone{.token = ready.token}));
+    return;
+  }
   // Only now, and before the stream goes on: what the function wrote may be copied from here on.
   in_flight_.fetch_sub(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(-1);

@@ -30,9 +30,15 @@ class HostCallWorker {
 
   // Puts a host function (kind 0) or callback (kind 1) into a stream of the current context.
   CUresult add(CUstream stream, std::uint32_t kind, Body body) EXCLUDES(mutex_);
-  // A stream has come to one. From the thread that reads the socket.
-  void reached(std::uint64_t token, CUresult status) EXCLUDES(mutex_);
+  // A function that graphs run, as often as they come to it, or (once) the destructor of an object
+  // of theirs: its name. 0: there can be no thread to run it.
+  std::uint64_t add_of_graphs(Body body, bool once = false) EXCLUDES(mutex_);
+  void remove_of_graphs(std::uint64_t name) EXCLUDES(mutex_);
+  // A stream has come to one; with `name`, a graph to the function of that name. From the thread
+  // that reads the socket.
+  void reached(std::uint64_t token, CUresult status, std::uint64_t name = 0) EXCLUDES(mutex_);
   // Added and not finished: memory may still change by them.
+  // A graph may come to its functions whenever it was launched.
   bool any() const { return in_flight_.load(std::memory_order_acquire) != 0; }
   // The session is lost: nothing will be reached any more.
   void on_lost() EXCLUDES(mutex_);
@@ -41,16 +47,24 @@ class HostCallWorker {
   struct Ready {
     std::uint64_t token = 0;
     CUresult status = CUDA_SUCCESS;
+    std::uint64_t name = 0;  // Of a graph's function.
+  };
+  struct GraphFunction {
+    Body body;
+    bool once = false;
   };
 
   void run() EXCLUDES(mutex_);
   void finish(const Ready& ready, Body body);
+  Body take(const Ready& ready) REQUIRES(mutex_);
+  bool start() REQUIRES(mutex_);
 
   Session& session_;
   std::atomic<std::uint64_t> in_flight_{0};
   Mutex mutex_;
   Condition wake_;
   std::map<std::uint64_t, Body> waiting_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, GraphFunction> of_graphs_ GUARDED_BY(mutex_);
   std::deque<Ready> ready_ GUARDED_BY(mutex_);
   std::uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   bool stopping_ GUARDED_BY(mutex_) = false;

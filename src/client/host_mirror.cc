@@ -11,6 +11,7 @@
 #include "client/session.h"
 #include "commands/copy.h"
 #include "commands/event.h"
+#include "commands/graph.h"
 #include "commands/managed.h"
 #include "commands/memory.h"
 #include "commands/memset.h"
@@ -54,6 +55,19 @@ bool names_its_memory(std::uint16_t op) {
     case commands::CopyOnDevice::kOp:
     case commands::CopyBoxOnDevice::kOp:
     case commands::FillMemory::kOp:
+    case commands::BeginCapture::kOp:
+    case commands::EndCapture::kOp:
+    case commands::CaptureInfo::kOp:
+    case commands::CaptureCopy::kOp:
+    case commands::CreateGraph::kOp:
+    case commands::DestroyGraph::kOp:
+    case commands::AddGraphNode::kOp:
+    case commands::GetGraphNode::kOp:
+    case commands::ListGraph::kOp:
+    case commands::InstantiateGraph::kOp:
+    case commands::UpdateGraphExec::kOp:
+    case commands::SetExecNode::kOp:
+    case commands::DestroyGraphExec::kOp:
       return true;
     default:
       return false;
@@ -105,9 +119,9 @@ CUresult HostMirror::begin(std::uint64_t base) {
   return CUDA_SUCCESS;
 }
 
-CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory) {
+CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory, bool borrowed) {
   // Known here before the server is asked: it may write as soon as it knows the range.
-  if (!add(device_base, memory)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!add(device_base, memory, borrowed)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (memory.kind == MemoryKind::kManagedVariable) {
     commands::MapManaged::Reply reply;
     rpc::Reply answer;
@@ -127,11 +141,12 @@ CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory) {
   return result;
 }
 
-bool HostMirror::add(std::uint64_t device_base, const Memory& memory) {
+bool HostMirror::add(std::uint64_t device_base, const Memory& memory, bool borrowed) {
   Range range;
   range.host = static_cast<std::byte*>(pointer_at(memory.base));
   range.bytes = memory.bytes;
   range.read_only = (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  range.borrowed = borrowed;
   range.shadow = Pages::make(memory.bytes);
   if (!range.shadow) return false;
   const Lock lock(mutex_);
@@ -226,8 +241,7 @@ void HostMirror::send_range(std::uint64_t device_address, std::uint64_t bytes) {
       const std::uint64_t offset = device_address - found->first;
       const std::uint64_t size =
           std::min({kTurnBytes, end - device_address, found->second.bytes - offset});
-      device_address += changes.collect(device_address, found->second.host + offset,
-                                        found->second.shadow.data() + offset, size);
+      device_address += compare(changes, device_address, found->second, offset, size);
     }
     if (changes.empty()) continue;
     // The lost session is told by the command that comes next.
@@ -245,10 +259,103 @@ bool HostMirror::on_changes(Bytes bytes) {
     if (found == ranges_.end() || found->second.read_only) return false;
     const std::uint64_t offset = change.address - found->first;
     if (change.bytes > found->second.bytes - offset) return false;
-    change.apply(found->second.host + offset);
-    change.apply(found->second.shadow.data() + offset);
+    apply(change, found->second, offset);
   }
   return reader.ok();
+}
+
+std::uint64_t HostMirror::compare(wire::MemoryChanges& changes, std::uint64_t device_address,
+                                  Range& range, std::uint64_t offset, std::uint64_t bytes) {
+  std::byte* shadow = range.shadow.data() + offset;
+  const std::byte* now = range.host + offset;
+  if (range.borrowed) {
+    copied_.assign(shadow, shadow + bytes);
+    careful_.read(copied_, now);
+    now = copied_.data();
+  }
+  return changes.collect(device_address, now, shadow, bytes);
+}
+
+void HostMirror::apply(const wire::MemoryChange& change, Range& range, std::uint64_t offset) {
+  std::byte* shadow = range.shadow.data() + offset;
+  if (!range.borrowed) {
+    change.apply(range.host + offset);
+    change.apply(shadow);
+    return;
+  }
+  std::vector<std::byte> now(shadow, shadow + change.bytes);
+  careful_.read(now, range.host + offset);
+  copied_ = now;
+  change.apply(now.data());
+  careful_.write(range.host + offset, now, copied_);
+  change.apply(shadow);
+}
+
+CUresult HostMirror::borrow(std::uint64_t host, std::uint64_t bytes, std::uint64_t& device_address,
+                            std::uint64_t& number) {
+  const ContextState* current = thread_state().current_state;
+  const std::uint64_t context = current != nullptr ? current->handle : 0;
+  const Lock lock(beginning_);
+  for (Loan& loan : loans_) {
+    const bool holds = host >= loan.host && host + bytes <= loan.host + loan.bytes;
+    if (!holds || loan.context != context) continue;
+    ++loan.count;
+    device_address = loan.device_base + (host - loan.host);
+    number = loan.number;
+    return CUDA_SUCCESS;
+  }
+  const std::uint64_t offset = host % Pages::kPageBytes;
+  const std::uint64_t spare = spare_.take(pages(offset + bytes), Pages::kPageBytes, 0);
+  if (spare == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  Memory memory;
+  memory.kind = MemoryKind::kRegistered;
+  memory.base = host;
+  memory.bytes = bytes;
+  const std::uint64_t device_base = spare + offset;
+  const CUresult result = map_at(device_base, memory, true);
+  if (result != CUDA_SUCCESS) {
+    spare_.give(spare, pages(offset + bytes));
+    return result;
+  }
+  number = ++last_loan_;
+  loans_.push_back({number, context, host, bytes, device_base, 1});
+  device_address = device_base;
+  send(device_base, bytes);
+  return CUDA_SUCCESS;
+}
+
+void HostMirror::end_loan(const Loan& loan) {
+  Memory memory;
+  memory.base = loan.host;
+  memory.bytes = loan.bytes;
+  memory.device_base = loan.device_base;
+  // A lost session, or a context that is gone, has nothing left to end.
+  static_cast<void>(end(memory));
+}
+
+void HostMirror::give_back(std::uint64_t number) {
+  const Lock lock(beginning_);
+  const auto loan = std::find_if(loans_.begin(), loans_.end(),
+                                 [&](const Loan& each) { return each.number == number; });
+  if (loan == loans_.end() || --loan->count != 0) return;
+  const Loan ended = *loan;
+  loans_.erase(loan);
+  end_loan(ended);
+}
+
+void HostMirror::on_context_destroyed(std::uint64_t context) {
+  const Lock lock(beginning_);
+  for (const Loan& loan : loans_) {
+    if (loan.context == context) end_loan(loan);
+  }
+  std::erase_if(loans_, [&](const Loan& loan) { return loan.context == context; });
+}
+
+std::uint64_t HostMirror::host_address(std::uint64_t device_address) {
+  const Lock lock(mutex_);
+  const auto found = around(device_address);
+  if (found == ranges_.end()) return device_address;
+  return address_of(found->second.host) + (device_address - found->first);
 }
 
 HostMirror::Ranges::iterator HostMirror::around(std::uint64_t device_address) {

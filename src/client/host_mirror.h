@@ -11,13 +11,16 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/bytes.h"
 #include "base/pages.h"
+#include "client/careful_copy.h"
 #include "client/memory_map.h"
 #include "cuda/types.h"
 #include "wire/hello.h"
+#include "wire/memory_changes.h"
 
 namespace flyt::client {
 
@@ -38,6 +41,17 @@ class HostMirror {
   CUresult begin(std::uint64_t address) EXCLUDES(beginning_, sending_, mutex_);
   // Kernels do not reach it any more. Waits for the GPU, and what it wrote is here then.
   CUresult end(const Memory& memory) EXCLUDES(sending_, mutex_);
+
+  // The same for memory that CUDA does not know, which copies of graphs use whenever they are
+  // launched: at an address of its own, in the current context. Given back, by its number, as often
+  // as borrowed. The program may free it before that.
+  CUresult borrow(std::uint64_t host, std::uint64_t bytes, std::uint64_t& device_address,
+                  std::uint64_t& loan) EXCLUDES(beginning_, sending_, mutex_);
+  void give_back(std::uint64_t loan) EXCLUDES(beginning_, sending_, mutex_);
+  // What was borrowed in a context goes with it.
+  void on_context_destroyed(std::uint64_t context) EXCLUDES(beginning_, sending_, mutex_);
+  // An address as the program has it.
+  std::uint64_t host_address(std::uint64_t device_address) EXCLUDES(mutex_);
 
   // There is (or is no longer) host memory that kernels have not been seen to use.
   void note_candidate(const Memory& memory);
@@ -67,16 +81,30 @@ class HostMirror {
     std::byte* host = nullptr;
     std::uint64_t bytes = 0;
     bool read_only = false;  // For kernels.
+    bool borrowed = false;
     Pages shadow;
   };
   using Ranges = std::map<std::uint64_t, Range>;
+  struct Loan {
+    std::uint64_t number = 0;
+    std::uint64_t context = 0;
+    std::uint64_t host = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t device_base = 0;
+    std::size_t count = 0;
+  };
 
+  void end_loan(const Loan& loan) REQUIRES(beginning_) EXCLUDES(sending_, mutex_);
   void send_unless_named(std::uint16_t op) EXCLUDES(sending_, mutex_);
   void send_range(std::uint64_t device_address, std::uint64_t bytes) REQUIRES(sending_);
   void look_for_pointers(Bytes data);
-  bool add(std::uint64_t device_base, const Memory& memory) EXCLUDES(mutex_);
+  bool add(std::uint64_t device_base, const Memory& memory, bool borrowed = false) EXCLUDES(mutex_);
+  // What the program has written in a part of a range.
+  std::uint64_t compare(wire::MemoryChanges& changes, std::uint64_t device_address, Range& range,
+                        std::uint64_t offset, std::uint64_t bytes) REQUIRES(mutex_);
+  void apply(const wire::MemoryChange& change, Range& range, std::uint64_t offset) REQUIRES(mutex_);
   void remove(std::uint64_t device_base) EXCLUDES(mutex_);
-  CUresult map_at(std::uint64_t device_base, const Memory& memory);
+  CUresult map_at(std::uint64_t device_base, const Memory& memory, bool borrowed = false);
   // The range around an address as kernels name it; end() if there is none.
   Ranges::iterator around(std::uint64_t device_address) REQUIRES(mutex_);
 
@@ -90,11 +118,16 @@ class HostMirror {
   std::atomic<std::uint64_t> registered_low_{~std::uint64_t{0}};
   std::atomic<std::uint64_t> registered_high_{0};
   Mutex beginning_;
+  std::vector<Loan> loans_ GUARDED_BY(beginning_);
+  std::uint64_t last_loan_ GUARDED_BY(beginning_) = 0;
   // Held from comparing to posting, so that what was seen later is sent later. The thread that
   // reads the socket never takes it.
   Mutex sending_;
   Mutex mutex_;
   Ranges ranges_ GUARDED_BY(mutex_);  // By the address that kernels use.
+  // For borrowed memory.
+  const CarefulCopy careful_;
+  std::vector<std::byte> copied_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::client

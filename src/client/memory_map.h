@@ -24,6 +24,7 @@ enum class MemoryKind : std::uint8_t {
   kRegistered,  // cuMemHostRegister
   kOpened,      // cuIpcOpenMemHandle
   kAlias,       // Where kernels find registered memory whose own address they cannot use.
+  kGraph,       // What nodes of graphs allocate.
   // Managed memory is always mirrored.
   kManaged,          // cuMemAllocManaged
   kManagedVariable,  // A variable of a module or library.

@@ -39,7 +39,11 @@ MemoryState::MemoryState(Session& session, Duration fence_patience)
 void MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
   Reader reader(payload);
   const auto status = reader.take<std::uint32_t>();
-  host_calls_.reached(token, reader.ok() ? static_cast<CUresult>(status) : CUDA_ERROR_UNKNOWN);
+  const CUresult result = reader.ok() ? static_cast<CUresult>(status) : CUDA_ERROR_UNKNOWN;
+  // A graph's own runs of a function have names of their own.
+  const std::uint64_t name =
+      reader.remaining() == sizeof(std::uint64_t) ? reader.take<std::uint64_t>() : 0;
+  host_calls_.reached(token, result, name);
 }
 
 void MemoryState::on_lost() {
@@ -75,6 +79,8 @@ void MemoryState::on_context_destroyed(ContextState& context) {
   events.for_each([&](std::uint64_t handle, const EventState& state) {
     if (state.context == &context) events.drop(handle);
   });
+  mirror_.on_context_destroyed(context.handle);
+  session_.captures().on_context_destroyed(context);
   images.on_context_destroyed(context);
   transfers_.on_context_destroyed(context.handle);
   fences_.on_context_destroyed(context.handle);

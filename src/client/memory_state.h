@@ -53,13 +53,19 @@ struct EventState {
   std::atomic<std::uint64_t> records{0};
   std::atomic<std::uint64_t> done{0};
 
-  // Never of an event that other processes may record.
+  std::atomic<bool> in_graphs{false};  // Launches of graphs record it.
+  std::atomic<bool> captured{false};   // Its last record may stand in a graph.
+
+  // Never of an event that other processes or graphs may record.
   bool known_done() const {
-    return (flags & CU_EVENT_INTERPROCESS) == 0 && done.load() == records.load();
+    return (flags & CU_EVENT_INTERPROCESS) == 0 && !in_graphs.load() &&
+           done.load() == records.load();
   }
   void reset() {
     records = 0;
     done = 0;
+    in_graphs = false;
+    captured = false;
   }
 };
 

@@ -5,7 +5,9 @@
 #include <cstdio>
 
 #include "client/code_state.h"
+#include "client/graphs.h"
 #include "client/memory_state.h"
+#include "commands/graph.h"
 #include "commands/module.h"
 #include "commands/ops.h"
 #include "transport/transport.h"
@@ -155,6 +157,7 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
     code_->names_code.store(options.code.named);
   }
   memory_ = std::make_unique<MemoryState>(*this, options.fence_patience);
+  graphs_ = std::make_unique<Graphs>(*this);
   mirror_ = &memory_->mirror();
   pushes_->set_memory(memory_.get());
   if (memory_->reservable() == nullptr) devices_.deny_virtual_memory();
@@ -162,6 +165,16 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
                               {"driver", channel_->welcome().driver},
                               {"devices", devices_.count()}});
   return {};
+}
+
+CUresult Session::hear(std::uint64_t sequence) {
+  commands::HearPosts::Reply reply;
+  rpc::Reply answer;
+  if (!exchange(*channel_, context_index(), commands::HearPosts{}, reply, answer)) return health();
+  if (answer.posted_error() != 0 && answer.posted_error_sequence() == sequence) {
+    return static_cast<CUresult>(answer.posted_error());
+  }
+  return settle(answer);
 }
 
 CUresult Session::settle(const rpc::Reply& answer) {

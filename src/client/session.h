@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "client/captures.h"
 #include "client/code_state.h"
 #include "client/context.h"
 #include "client/device_cache.h"
@@ -22,6 +23,7 @@
 namespace flyt::client {
 
 class MemoryState;  // Memory, streams, events, pools, host functions: client/memory_state.h.
+class Graphs;       // Graphs, and what of the program they use: client/graphs.h.
 
 struct SessionOptions {
   std::string url;             // As FLYT_SERVER.
@@ -57,14 +59,28 @@ class Session {
   Contexts& contexts() { return *contexts_; }
   MemoryState& memory() { return *memory_; }
   CodeState& code() { return *code_; }
+  Captures& captures() { return captures_; }
+  Graphs& graphs() { return *graphs_; }
   cuda::ContextStorage& storage() { return storage_; }
   Refusals& refusals() { return refusals_; }
 
-  // Sends a command that nobody waits for, in the calling thread's current context.
+  // Sends a command that nobody waits for, in the calling thread's current context. While streams
+  // are captured, one that is for a stream is waited for: a capture refuses at once.
   template <class Command>
   CUresult post(const Command& command) {
+    if constexpr (requires { command.stream; }) {
+      if (captures_.any()) return post_and_hear(command);
+    }
     if (mirror_ != nullptr) mirror_->before(Command::kOp);
     return send(*channel_, context_index(), command) ? CUDA_SUCCESS : health();
+  }
+
+  // The same, and waits until it was executed: its own error, or that of the lost session.
+  template <class Command>
+  CUresult post_and_hear(const Command& command) {
+    if (mirror_ != nullptr) mirror_->before(Command::kOp);
+    std::uint64_t sequence = 0;
+    return send(*channel_, context_index(), command, &sequence) ? hear(sequence) : health();
   }
 
   // Sends a command in the calling thread's current context and waits for the answer; never
@@ -98,6 +114,8 @@ class Session {
   Status start(std::unique_ptr<transport::Connection> connection, bool share,
                const SessionOptions& options, Instant deadline);
 
+  CUresult hear(std::uint64_t sequence);
+
   Log log_;
   std::unique_ptr<Pushes> pushes_;
   std::unique_ptr<rpc::Channel> channel_;
@@ -107,6 +125,8 @@ class Session {
   std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<CodeState> code_;
   std::unique_ptr<MemoryState> memory_;
+  Captures captures_{*this};
+  std::unique_ptr<Graphs> graphs_;
   HostMirror* mirror_ = nullptr;  // memory_'s.
   std::atomic<int> posted_error_{0};
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/call.h"
+#include "client/captures.h"
 #include "client/memory_state.h"
 #include "client/session.h"
 #include "client/stream_wait.h"
@@ -30,7 +31,8 @@ Staging::Staging(Session& session, Duration patience)
       crew_(CopyCrew::helpers_here()) {}
 
 std::optional<Staging::Slot> Staging::take_soon(ContextState& context) {
-  if (!session_.memory().pinned().shared()) return std::nullopt;
+  // While anything is captured, each post into a stream is heard, and would be no cheaper.
+  if (!session_.memory().pinned().shared() || session_.captures().any()) return std::nullopt;
   auto slot = slots_.take(context);
   if (slot || patience_.count() == 0) return slot;
   const Instant deadline = system_clock().now() + patience_;

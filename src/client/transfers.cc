@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "client/call.h"
+#include "client/graph_node.h"
+#include "client/graphs.h"
 #include "client/memory_state.h"
 #include "client/session.h"
 #include "client/stream_wait.h"
 #include "commands/array.h"
 #include "commands/copy.h"
+#include "commands/graph.h"
 
 namespace flyt::client {
 namespace {
@@ -117,6 +120,10 @@ Command array_to_host(const BoxCopy& copy, CUstream stream, std::uint64_t delive
 
 CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
   if (copy.empty()) return CUDA_SUCCESS;
+  std::uint64_t graph = 0;
+  const CUresult no = look_for_captures(stream, waiting, graph);
+  if (no != CUDA_SUCCESS) return no;
+  if (graph != 0) return capture_in_graph(copy, stream, graph);
   const BoxCopy box = flattened(copy);
   const bool mirrored = box.from.mirrored || box.to.mirrored;
   if (!mirrored) return start(box, stream, waiting);
@@ -129,6 +136,74 @@ CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
   // To the program it is host memory, which it may use when the call returns.
   return result == CUDA_SUCCESS && waiting == Waiting::kStaged ? synchronize(session_, stream)
                                                                : result;
+}
+
+CUresult Transfers::look_for_captures(CUstream stream, Waiting waiting, std::uint64_t& graph) {
+  if (!session_.captures().any()) return CUDA_SUCCESS;
+  return waiting == Waiting::kStaged ? session_.captures().wait_call(stream)
+                                     : session_.captures().work_call(stream, graph);
+}
+
+namespace {
+
+// One side as a program would describe it.
+void describe(const BoxSide& side, CUmemorytype& type, std::uint64_t& host, CUdeviceptr& device,
+              std::size_t& pitch, std::size_t& height) {
+  const std::uint64_t address = side.address - side.distance;
+  type = side.of_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  if (side.of_host) {
+    host = address;
+  } else {
+    device = address;
+  }
+  pitch = side.pitch;
+  height = side.slice_pitch / side.pitch;
+}
+
+}  // namespace
+
+// In the form in which a node of a graph is described, because that is what becomes of it.
+CUresult Transfers::capture_in_graph(const BoxCopy& copy, CUstream stream, std::uint64_t graph) {
+  CUDA_MEMCPY3D whole{};
+  std::uint64_t from = 0;
+  std::uint64_t to = 0;
+  if (is_array(copy.from)) {
+    whole.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    whole.srcArray = copy.from.array;
+    whole.srcXInBytes = copy.from.x;
+    whole.srcY = copy.from.y;
+    whole.srcZ = copy.from.z;
+  } else {
+    describe(copy.from, whole.srcMemoryType, from, whole.srcDevice, whole.srcPitch,
+             whole.srcHeight);
+  }
+  if (is_array(copy.to)) {
+    whole.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    whole.dstArray = copy.to.array;
+    whole.dstXInBytes = copy.to.x;
+    whole.dstY = copy.to.y;
+    whole.dstZ = copy.to.z;
+  } else {
+    describe(copy.to, whole.dstMemoryType, to, whole.dstDevice, whole.dstPitch, whole.dstHeight);
+  }
+  if (copy.rows == 1 && copy.slices == 1) {
+    // A row has no pitch, and may be longer than one can be.
+    whole.srcPitch = whole.srcHeight = whole.dstPitch = whole.dstHeight = 0;
+  }
+  whole.srcHost = pointer_at(from);
+  whole.dstHost = pointer_at(to);
+  whole.WidthInBytes = copy.width;
+  whole.Height = copy.rows;
+  whole.Depth = copy.slices;
+  LentMemories lent;
+  const CUresult bad = take_graph_copy(whole, lent);
+  if (bad != CUDA_SUCCESS) return bad;
+  session_.graphs().lend(graph, lent);
+  commands::CaptureCopy::Reply reply;
+  rpc::Reply answer;
+  return session_.ask(
+      commands::CaptureCopy{.stream = stream, .parameters = bytes_at(&whole, sizeof whole)}, reply,
+      answer);
 }
 
 CUresult Transfers::start(const BoxCopy& box, CUstream stream, Waiting waiting) {

@@ -64,6 +64,10 @@ class Transfers {
   CUresult to_device(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult to_host(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult host_to_host(const BoxCopy& copy, CUstream stream);
+  // While streams are captured: a copy that waits is refused where a capture forbids that, and one
+  // into a captured stream becomes part of `graph`.
+  CUresult look_for_captures(CUstream stream, Waiting waiting, std::uint64_t& graph);
+  CUresult capture_in_graph(const BoxCopy& copy, CUstream stream, std::uint64_t graph);
   CUresult on_device(const BoxCopy& copy, CUstream stream);
 
   // Sends the bytes as they are now.

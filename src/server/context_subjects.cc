@@ -29,6 +29,15 @@ CUstream ContextSubjects::thread_stream(std::uint32_t context, std::uint32_t thr
   return stream;
 }
 
+std::vector<CUstream> ContextSubjects::thread_streams(std::uint32_t context) {
+  std::vector<CUstream> streams;
+  const Lock lock(mutex_);
+  for (const auto& [key, stream] : thread_streams_) {
+    if (key.first == context) streams.push_back(stream);
+  }
+  return streams;
+}
+
 ContextOrigin& ContextSubjects::origin(const Handles::Entry& entry) {
   return static_cast<ContextOrigin&>(*entry.attachment);
 }

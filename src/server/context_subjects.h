@@ -6,6 +6,7 @@
 #include <map>
 #include <shared_mutex>
 #include <utility>
+#include <vector>
 
 #include "base/annotations.h"
 #include "cuda/types.h"
@@ -44,6 +45,9 @@ class ContextSubjects {
 
   // See Session::thread_stream().
   CUstream thread_stream(std::uint32_t context, std::uint32_t thread) EXCLUDES(mutex_);
+
+  // Those that there are in a context.
+  std::vector<CUstream> thread_streams(std::uint32_t context) EXCLUDES(mutex_);
 
   // What an entry of the contexts' table is.
   static ContextOrigin& origin(const Handles::Entry& entry);

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
+#include "wire/graphs.h"
 
 namespace flyt::server {
 
@@ -37,25 +38,81 @@ CUresult HostCalls::enqueue(CUstream stream, Kind kind, std::uint64_t token,
 
 void HostCalls::run_function(void* entry) {
   const std::unique_ptr<Entry> owned(static_cast<Entry*>(entry));
-  reached(*owned, CUDA_SUCCESS);
+  reached(*owned->shared, owned->token, owned->sequence, CUDA_SUCCESS);
 }
 
 void HostCalls::run_callback(CUstream, CUresult status, void* entry) {
   const std::unique_ptr<Entry> owned(static_cast<Entry*>(entry));
-  reached(*owned, status);
+  reached(*owned->shared, owned->token, owned->sequence, status);
 }
 
-void HostCalls::reached(const Entry& entry, CUresult status) {
-  Shared& shared = *entry.shared;
-  const std::uint64_t token = entry.token;
+void* HostCalls::graph_function(std::uint64_t name) {
+  if (name == 0) return nullptr;
+  auto& function = functions_[name];
+  if (function == nullptr) {
+    if (functions_.size() > kGraphFunctionsMax) {
+      functions_.erase(name);
+      return nullptr;
+    }
+    function = std::make_unique<GraphFunction>(GraphFunction{shared_, name, 0});
+    function_entries_.insert(function.get());
+  }
+  return function.get();
+}
+
+std::uint64_t HostCalls::name_of(const void* graph_function) const {
+  return function_entries_.contains(graph_function)
+             ? static_cast<const GraphFunction*>(graph_function)->name
+             : 0;
+}
+
+void HostCalls::run_graph_function(void* entry) {
+  run_of_graph(*static_cast<const GraphFunction*>(entry), CUDA_SUCCESS);
+}
+
+void HostCalls::run_graph_callback(CUstream, CUresult status, void* entry) {
+  run_of_graph(*static_cast<const GraphFunction*>(entry), status);
+}
+
+void HostCalls::run_of_graph(const GraphFunction& function, CUresult status) {
+  Shared& shared = *function.shared;
+  std::uint64_t run = 0;
+  {
+    const Lock lock(shared.mutex);
+    run = wire::kGraphRun | ++shared.runs;
+  }
+  reached(shared, run, 0, status, function.name);
+}
+
+void* HostCalls::destructor(std::uint64_t function, std::uint64_t object) {
+  return std::make_unique<GraphFunction>(GraphFunction{shared_, function, object}).release();
+}
+
+void HostCalls::release_destructor(void* entry) {
+  const std::unique_ptr<GraphFunction> owned(static_cast<GraphFunction*>(entry));
+}
+
+void HostCalls::run_destructor(void* entry) {
+  const std::unique_ptr<GraphFunction> owned(static_cast<GraphFunction*>(entry));
+  const Lock lock(owned->shared->mutex);
+  if (owned->shared->session == nullptr) return;
+  Session& session = *owned->shared->session;
+  session.handles().drop(wire::HandleKind::kUserObject, owned->object);
+  session.workers().run([&session, name = owned->name] {
+    tell_client(session, wire::kGraphRun, 0, CUDA_SUCCESS, name);
+  });
+}
+
+void HostCalls::reached(Shared& shared, std::uint64_t token, std::uint64_t sequence,
+                        CUresult status, std::uint64_t function) {
   const Lock lock(shared.mutex);
   if (shared.session != nullptr) {
     shared.calls[token] = true;
     Session& session = *shared.session;
     // The driver allows no call of its own in here, and copies that the client must see first are
     // looked for with such calls; so a worker does it.
-    session.workers().run([&session, token, sequence = entry.sequence, status] {
-      tell_client(session, token, sequence, status);
+    session.workers().run([&session, token, sequence, status, function] {
+      tell_client(session, token, sequence, status, function);
     });
   }
   while (shared.session != nullptr && shared.calls.contains(token)) {
@@ -64,13 +121,14 @@ void HostCalls::reached(const Entry& entry, CUresult status) {
 }
 
 void HostCalls::tell_client(Session& session, std::uint64_t token, std::uint64_t sequence,
-                            CUresult status) {
+                            CUresult status, std::uint64_t function) {
   session.flush_before_reply();
   session.memory().host_mirror.send_changes();
-  std::array<std::byte, sizeof(std::uint32_t)> payload;
+  std::array<std::byte, sizeof(std::uint32_t) + sizeof(std::uint64_t)> payload;
   Writer writer(payload);
   writer.write(static_cast<std::uint32_t>(status));
-  session.endpoint().push_host_call(sequence, token, payload);
+  if (function != 0) writer.write(function);
+  session.endpoint().push_host_call(sequence, token, Bytes(payload).first(writer.used()));
 }
 
 bool HostCalls::done(std::uint64_t token) {
@@ -82,7 +140,9 @@ bool HostCalls::done(std::uint64_t token) {
   return true;
 }
 
+// A graph that has been launched may come to a function of the client's at any time.
 bool HostCalls::any() const {
+  if (!functions_.empty()) return true;
   const Lock lock(shared_->mutex);
   return !shared_->calls.empty();
 }

@@ -4,11 +4,16 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "commands/graph.h"
 #include "commands/launch.h"
 #include "commands/library.h"
 #include "commands/memory.h"
 #include "commands/module.h"
 #include "commands/pinned.h"
+#include "server/graphs.h"
 #include "server/session.h"
 #include "transport/transport.h"
 #include "wire/memory_changes.h"
@@ -29,6 +34,20 @@ bool tells_nothing(std::uint16_t op) {
     case commands::GetFunction::kOp:
     case commands::GetGlobal::kOp:
     case commands::GetLibraryGlobal::kOp:
+    case commands::HearPosts::kOp:
+    case commands::BeginCapture::kOp:
+    case commands::EndCapture::kOp:
+    case commands::CaptureInfo::kOp:
+    case commands::CaptureCopy::kOp:
+    case commands::CreateGraph::kOp:
+    case commands::DestroyGraph::kOp:
+    case commands::AddGraphNode::kOp:
+    case commands::GetGraphNode::kOp:
+    case commands::ListGraph::kOp:
+    case commands::InstantiateGraph::kOp:
+    case commands::UpdateGraphExec::kOp:
+    case commands::SetExecNode::kOp:
+    case commands::TryLaunchGraph::kOp:
       return true;
     default:
       return false;
@@ -155,7 +174,7 @@ CUresult HostMirror::unmap(std::uint64_t address, std::uint32_t context) {
     if (found->second.context != 0) context = found->second.context;
   }
   CUresult result = session_.enter(context);
-  if (result == CUDA_SUCCESS) result = session_.driver().cuCtxSynchronize();
+  if (result == CUDA_SUCCESS) result = session_.graphs().wait_for_context(context);
   const Lock lock(mutex_);
   const auto found = ranges_.find(address);
   if (found == ranges_.end()) return CUDA_ERROR_INVALID_VALUE;

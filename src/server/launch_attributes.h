@@ -22,6 +22,9 @@ class LaunchAttributes {
   // that hand out pointers, CUDA_ERROR_INVALID_HANDLE for a bad event in one.
   CUresult take(const Request& request, Bytes attributes);
 
+  // Checks one, and puts the driver's handles in place of the client's; errors as of take().
+  static CUresult admit(const Request& request, CUlaunchAttribute& attribute);
+
   bool empty() const { return count_ == 0; }
   // A configuration with these attributes, valid as long as this.
   template <class Command>
@@ -39,8 +42,6 @@ class LaunchAttributes {
   }
 
  private:
-  static CUresult admit(const Request& request, CUlaunchAttribute& attribute);
-
   unsigned int count_ = 0;
   std::array<CUlaunchAttribute, kCountMax> attributes_;
 };

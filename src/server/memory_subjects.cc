@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "server/context_subjects.h"
+#include "server/graphs.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -96,6 +97,7 @@ void MemorySubjects::on_context_destroy(std::uint32_t context) {
       if (auto* stream = dynamic_cast<StreamOwner*>(entry.attachment.get())) {
         if (stream->context() != context) continue;
         pools.forget_stream(stream->stream());
+        session.graphs().forget_stream(stream->stream());
         stream->abandon();
       } else if (auto* event = dynamic_cast<EventOwner*>(entry.attachment.get())) {
         if (event->context() != context) continue;

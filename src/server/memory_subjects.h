@@ -55,12 +55,16 @@ class EventOwner final : public Attachment {
   CUevent event() const { return event_.load(); }
   unsigned int flags() const { return flags_; }
   void abandon() { event_.store(nullptr); }
+  // Nodes of graphs know the driver's event: no other takes its place any more.
+  void note_in_graphs() const { in_graphs_.store(true); }
+  bool in_graphs() const { return in_graphs_.load(); }
 
  private:
   const driver::Table& driver_;
   const std::uint32_t context_;
   std::atomic<CUevent> event_;
   const unsigned int flags_;
+  mutable std::atomic<bool> in_graphs_{false};
 };
 
 // Belongs to one Session; members say which threads may use them.

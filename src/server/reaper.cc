@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/graphs.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -35,7 +36,9 @@ void Reaper::work() {
     // An error means that the context is gone or broken: nothing uses the memory any more.
     if (context != 0) {
       const auto using_context = session_.use();
-      if (session_.enter(context) == CUDA_SUCCESS) session_.driver().cuCtxSynchronize();
+      if (session_.enter(context) == CUDA_SUCCESS) {
+        static_cast<void>(session_.graphs().wait_for_context(context));
+      }
     }
     for (const auto& recycle : batch) recycle();
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "server/graphs.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -16,6 +17,8 @@ inline constexpr std::size_t kCopiedBytesMax = 8 * kKiB;
 // Issues `copy(source)` for received bytes and keeps them as long as the GPU reads them.
 template <class Copy>
 CUresult from_received(Request& request, CUstream stream, Bytes data, Copy&& copy) {
+  // A graph would read them when it is launched, long after they are gone.
+  if (request.session().graphs().capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   request.session().memory().depths.count(request.context(), stream);
   if (data.size() <= kCopiedBytesMax) {
     std::array<std::byte, kCopiedBytesMax> unpinned;

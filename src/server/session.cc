@@ -8,6 +8,8 @@
 #include "commands/stream.h"
 #include "server/code_subjects.h"
 #include "server/context_subjects.h"
+#include "server/graph_memory.h"
+#include "server/graphs.h"
 #include "server/handlers.h"
 #include "server/memory_subjects.h"
 
@@ -53,6 +55,8 @@ Session::Session(const SessionParts& parts)
       main_thread_(std::this_thread::get_id()) {
   contexts_ = std::make_unique<ContextSubjects>(*this);
   code_ = std::make_unique<CodeSubjects>(*this);
+  graphs_ = std::make_unique<Graphs>(*this);
+  graph_memory_ = std::make_unique<GraphMemory>(*this);
   memory_ = std::make_unique<MemorySubjects>(*this);
 }
 

@@ -35,6 +35,8 @@ class PinnedBufferPool;  // What the endpoint receives into: server/pinned_memor
 class CodeStore;         // Code on disk: server/code_store.h.
 class CodeSubjects;      // Uploads, modules, links: server/code_subjects.h.
 class ContextSubjects;   // Contexts and what hangs on them: server/context_subjects.h.
+class Graphs;            // Graphs and captures: server/graphs.h.
+class GraphMemory;       // What graphs allocate: server/graph_memory.h.
 
 struct HandlerRow;
 
@@ -85,6 +87,8 @@ class Session final : public rpc::CommandHandler {
   ContextSubjects& contexts() { return *contexts_; }
   CodeSubjects& code() { return *code_; }
   MemorySubjects& memory() { return *memory_; }
+  Graphs& graphs() { return *graphs_; }
+  GraphMemory& graph_memory() { return *graph_memory_; }
 
   // Runs `work` on a worker with the request's context current. For what may take long. It does not
   // hold use().
@@ -146,6 +150,8 @@ class Session final : public rpc::CommandHandler {
   Completions completions_{*this};
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;
+  std::unique_ptr<Graphs> graphs_;
+  std::unique_ptr<GraphMemory> graph_memory_;
   std::unique_ptr<MemorySubjects> memory_;
   // Last, so that their threads end before what they use.
   Workers workers_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/graphs.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -19,6 +20,8 @@ void StreamDepths::prune(Depth& depth) {
 }
 
 void StreamDepths::count(std::uint32_t context, CUstream stream) {
+  // Captured work does not wait in its stream.
+  if (session_.graphs().capturing(stream)) return;
   Depth& depth = depths_[{context, stream}];
   if (++depth.unmarked < kMarkEvery) return;
   CUresult result = CUDA_SUCCESS;

@@ -25,6 +25,7 @@ CUresult check(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, const char* name) {
 }
 
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, const char* name) {
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   if (const CUresult bad = check(descriptor, name); bad != CUDA_SUCCESS) return bad;
   const auto made = images().arrays.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -157,6 +158,7 @@ CUresult cuArrayGetPlane(CUarray*, CUarray hArray, unsigned int) {
 }
 
 CUresult cuArrayDestroy(CUarray hArray) {
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const ArrayState* state = images().arrays.find(address_of(hArray));
   if (state == nullptr || state->mipmapped != 0) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = ask(commands::DestroyArray{.array = hArray});
@@ -168,6 +170,7 @@ CUresult cuArrayDestroy(CUarray hArray) {
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
                                 const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels) {
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   if (pHandle == nullptr || pMipmappedArrayDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_ARRAY3D_DESCRIPTOR& descriptor = *pMipmappedArrayDesc;
   if (const CUresult bad = check(descriptor, "cuMipmappedArrayCreate"); bad != CUDA_SUCCESS) {
@@ -223,6 +226,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const std::uint64_t handle = address_of(hMipmappedArray);
   std::vector<std::uint64_t> levels;
   {

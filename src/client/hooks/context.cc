@@ -60,6 +60,7 @@ CUresult named_or_current(CUcontext handle, ContextState*& context) {
 }
 
 CUresult synchronize(ContextState* context) {
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const ContextScope scope(context);
   const commands::SynchronizeContext command{.context = handle_of(context)};
   return call(command);

@@ -20,10 +20,10 @@ CUresult completion(CUevent event, Ask&& ask_server) {
   // An event brings its context along; a thread that asks need not have one.
   const ContextScope scope(state.context);
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  if (const CUresult no = session().captures().event_call(event); no != CUDA_SUCCESS) return no;
   // Records that come after this line are another question.
   const std::uint64_t records = state.records.load();
-  const bool shared = (state.flags & CU_EVENT_INTERPROCESS) != 0;
-  if (!shared && state.done.load() == records) return session().take_posted_error();
+  if (state.known_done()) return session().take_posted_error();
   const CUresult result = ask_server();
   if (result == CUDA_SUCCESS) state.done.store(records);
   return result;
@@ -33,7 +33,8 @@ CUresult completion(CUevent event, Ask&& ask_server) {
 void recorded(CUevent event, EventState& state, CUresult result) {
   // Only now: a query sent before it that counts it already would take the event for done.
   state.records.fetch_add(1);
-  if (result == CUDA_SUCCESS && (state.flags & CU_EVENT_INTERPROCESS) != 0) {
+  const bool shared = (state.flags & CU_EVENT_INTERPROCESS) != 0;
+  if (result == CUDA_SUCCESS && shared && !session().captures().any()) {
     // Another process may wait for it as soon as this returns, so the server must have it by then.
     static_cast<void>(ask(commands::EventQuery{.event = event}));
   }
@@ -84,14 +85,18 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  const bool external = flags == CU_EVENT_RECORD_EXTERNAL;
+  const bool capturing = session().captures().any();
   // External records exist only while a stream is captured.
-  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (external && !capturing) return CUDA_ERROR_ILLEGAL_STATE;
+  if (!external && flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   MemoryState& memory = session().memory();
   EventState& state = state_of(hEvent);
   const StreamState* stream = memory.streams.find(address_of(hStream));
   const ContextState* home = stream != nullptr ? stream->context->home : &owner();
   if (home != state.context) return CUDA_ERROR_INVALID_HANDLE;
+  if (external) state.in_graphs = true;
+  state.captured = capturing && !external;
   const CUresult result =
       post(commands::EventRecord{.event = hEvent, .stream = hStream, .flags = flags});
   recorded(hEvent, state, result);
@@ -141,7 +146,8 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   for (const CUevent event : {hStart, hEnd}) {
     if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
     const EventState& state = state_of(event);
-    if (state.records.load() == 0 || (state.flags & CU_EVENT_DISABLE_TIMING) != 0) {
+    const bool recorded = state.records.load() != 0 || state.in_graphs.load();
+    if (!recorded || (state.flags & CU_EVENT_DISABLE_TIMING) != 0) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
   }

@@ -3,6 +3,7 @@
 
 #include "client/call.h"
 #include "client/memory_state.h"
+#include "commands/graph.h"
 #include "commands/memory.h"
 
 namespace flyt::client::hooks {
@@ -11,6 +12,7 @@ namespace {
 constexpr std::size_t kPitchBytes = 512;
 
 CUresult allocate(std::size_t bytes, CUdeviceptr& address) {
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   commands::MemAlloc::Reply reply;
   const CUresult result = ask(commands::MemAlloc{.bytes = bytes}, reply);
   if (result != CUDA_SUCCESS) return result;
@@ -68,6 +70,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   MemoryState& state = session().memory();
+  const auto memory = state.map().find(dptr);
+  if (memory && memory->kind == MemoryKind::kGraph) {
+    return ask(commands::FreeGraphMemory{.stream = nullptr, .address = dptr});
+  }
   const auto removed =
       state.map().remove(dptr, MemoryKind::kDevice, MemoryKind::kPool, MemoryKind::kManaged);
   if (!removed) return state.shared().close_pointer(dptr);

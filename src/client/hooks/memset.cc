@@ -59,7 +59,17 @@ CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   MemoryState& memory = session().memory();
-  const MemoryMap::Placed placed = memory.map().place(fill.address, bytes);
+  MemoryMap::Placed placed = memory.map().place(fill.address, bytes);
+  if (session().captures().any()) {
+    // A blocking fill would wait; a captured one is done by the GPU, wherever the memory is.
+    const CUresult no =
+        waiting == Waiting::kStaged ? session().captures().wait_call(stream) : CUDA_SUCCESS;
+    if (no != CUDA_SUCCESS) return no;
+    if (placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored) {
+      static_cast<void>(memory.mirror().begin(fill.address));
+      placed = memory.map().place(fill.address, bytes);
+    }
+  }
   Fill whole = fill;
   whole.width = width_bytes / fill.element_bytes;
   switch (placed.place) {

@@ -101,6 +101,7 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(p
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   if (pp == nullptr || (Flags & ~kAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   *pp = nullptr;
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   if (bytesize == 0) return CUDA_SUCCESS;
   MemoryState& memory = session().memory();
   void* allocated = memory.pinned().allocate(bytesize);
@@ -119,6 +120,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
 
 CUresult cuMemFreeHost(void* p) {
   if (p == nullptr) return CUDA_SUCCESS;
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   MemoryState& memory = session().memory();
   const auto freed = memory.map().remove(address_of(p), MemoryKind::kPinned);
   if (!freed) return CUDA_ERROR_INVALID_VALUE;
@@ -155,6 +157,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   MemoryMap& map = session().memory().map();
   const auto there = map.find(base);
   if (there && there->kind != MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
@@ -166,6 +169,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
 
 CUresult cuMemHostUnregister(void* p) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   MemoryState& memory = session().memory();
   const auto removed = memory.map().remove(address_of(p), MemoryKind::kRegistered);
   if (removed) return let_go(*removed);

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/graphs.h"
 #include "client/memory_state.h"
+#include "commands/graph.h"
 #include "commands/pool.h"
 
 namespace flyt::client::hooks {
@@ -22,6 +24,17 @@ CUmemoryPool handle_of(std::uint64_t handle) {
   return static_cast<CUmemoryPool>(pointer_at(handle));
 }
 
+// In a stream that is captured it is a node of the graph that allocates, at an address of the
+// driver's.
+CUresult capture_allocation(CUdeviceptr* out, std::size_t bytes, CUdevice device, CUstream stream) {
+  commands::CaptureAllocation::Reply reply;
+  CUresult result = ask(commands::CaptureAllocation{.stream = stream, .bytes = bytes}, reply);
+  if (result != CUDA_SUCCESS) return result;
+  result = session().graphs().add_memory(reply.address, bytes, device);
+  if (result == CUDA_SUCCESS) *out = reply.address;
+  return result;
+}
+
 CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream stream) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
@@ -31,6 +44,10 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstre
     *out = 0;
     return CUDA_SUCCESS;
   }
+  std::uint64_t graph = 0;
+  const CUresult no = session().captures().work_call(stream, graph);
+  if (no != CUDA_SUCCESS) return no;
+  if (graph != 0) return capture_allocation(out, bytes, state->device, stream);
   commands::PoolAllocate::Reply reply;
   const CUresult result =
       ask(commands::PoolAllocate{.stream = stream, .pool = state->name, .bytes = bytes}, reply);
@@ -93,8 +110,16 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (dptr == 0) return CUDA_SUCCESS;
-  // cuMemAlloc's memory may be freed this way too.
   MemoryState& memory = session().memory();
+  const auto found = memory.map().find(dptr);
+  if (found && found->kind == MemoryKind::kGraph) {
+    return ask(commands::FreeGraphMemory{.stream = hStream, .address = dptr});
+  }
+  // Only a graph's memory can be freed by a graph.
+  std::uint64_t graph = 0;
+  const CUresult no = session().captures().work_call(hStream, graph);
+  if (no != CUDA_SUCCESS || graph != 0) return no != CUDA_SUCCESS ? no : CUDA_ERROR_INVALID_VALUE;
+  // cuMemAlloc's memory may be freed this way too.
   if (!memory.map().remove(dptr, MemoryKind::kPool, MemoryKind::kDevice)) {
     return memory.shared().close_pointer(dptr);
   }

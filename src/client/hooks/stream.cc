@@ -4,8 +4,11 @@
 #include <algorithm>
 
 #include "client/call.h"
+#include "client/graphs.h"
+#include "client/host_call_scope.h"
 #include "client/memory_state.h"
 #include "client/stream_wait.h"
+#include "commands/graph.h"
 #include "commands/stream.h"
 #include "cuda/default_stream.h"
 
@@ -37,15 +40,6 @@ CUresult create(CUstream* out, unsigned int flags, int priority) {
       std::min(std::max(priority, std::min(greatest, least)), std::max(greatest, least));
   return session().memory().make_stream(owner, flags, clamped, *out);
 }
-
-// While a function of the program runs hardly any CUDA call is allowed.
-class HostCallScope {
- public:
-  explicit HostCallScope(HostCall kind) { thread_state().host_call = kind; }
-  ~HostCallScope() { thread_state().host_call = HostCall::kNone; }
-  HostCallScope(const HostCallScope&) = delete;
-  HostCallScope& operator=(const HostCallScope&) = delete;
-};
 
 // Attributes that change how the GPU runs the stream go to the server as well.
 CUresult send_attribute(CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue& value) {
@@ -118,12 +112,19 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
+  const bool external = Flags == CU_EVENT_WAIT_EXTERNAL;
+  if (!external && Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  EventState& event = *session().memory().events.find(address_of(hEvent));
+  const commands::StreamWaitEvent command{.stream = hStream, .event = hEvent, .flags = Flags};
+  if (session().captures().any()) {
+    if (external) event.in_graphs = true;
+    return session().post_and_hear(command);
+  }
   // External waits exist only while a stream is captured.
-  if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
-  if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (external) return CUDA_ERROR_ILLEGAL_STATE;
   // An event that was never recorded, or is known to be over, holds nothing up.
-  if (session().memory().events.find(address_of(hEvent))->known_done()) return CUDA_SUCCESS;
-  return post(commands::StreamWaitEvent{.stream = hStream, .event = hEvent});
+  if (event.known_done()) return CUDA_SUCCESS;
+  return event.captured ? session().post_and_hear(command) : post(command);
 }
 
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
@@ -131,6 +132,15 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   const CUstream named = hStream;
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t graph = 0;
+  const CUresult no = session().captures().work_call(hStream, graph);
+  if (no != CUDA_SUCCESS) return no;
+  if (graph != 0) {
+    return ask(commands::CaptureHostCall{
+        .stream = hStream,
+        .kind = 1,
+        .function = session().graphs().name_of(callback, named, userData)});
+  }
   return session().memory().host_calls().add(hStream, 1, [=](CUresult status) {
     const HostCallScope scope(HostCall::kCallback);
     callback(named, status, userData);
@@ -140,6 +150,13 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t graph = 0;
+  const CUresult no = session().captures().work_call(hStream, graph);
+  if (no != CUDA_SUCCESS) return no;
+  if (graph != 0) {
+    return ask(commands::CaptureHostCall{
+        .stream = hStream, .kind = 0, .function = session().graphs().name_of(fn, userData)});
+  }
   return session().memory().host_calls().add(hStream, 0, [=](CUresult) {
     const HostCallScope scope(HostCall::kFunction);
     fn(userData);
@@ -148,12 +165,15 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
 
 CUresult cuStreamQuery(CUstream hStream) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  const CUresult no = session().captures().wait_call(hStream);
+  if (no != CUDA_SUCCESS) return no;
   return call(commands::StreamQuery{.stream = hStream});
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
-  return synchronize(session(), hStream);
+  const CUresult no = session().captures().wait_call(hStream);
+  return no != CUDA_SUCCESS ? no : synchronize(session(), hStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
@@ -161,6 +181,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   // The server let go of it with its green context.
   const bool gone = state != nullptr && state->context->live.load() == 0;
   if (!session().memory().streams.drop(address_of(hStream))) return CUDA_ERROR_INVALID_HANDLE;
+  session().captures().on_stream_destroyed(hStream);
   return gone ? CUDA_SUCCESS : post(commands::StreamDestroy{.stream = hStream});
 }
 

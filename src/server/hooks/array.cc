@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/graphs.h"
 #include "server/images.h"
 #include "server/memory_subjects.h"
 #include "server/received.h"
@@ -83,7 +84,7 @@ void destroy(Request request, wire::HandleKind kind, std::uint64_t handle) {
     {
       const auto using_context = session.use();
       if (session.enter(owner->context()) == CUDA_SUCCESS) {
-        session.driver().cuCtxSynchronize();
+        static_cast<void>(session.graphs().wait_for_context(owner->context()));
         // Textures, levels and copies on their way keep it too.
         if (owner.use_count() == 1) session.memory().images->end(owner->id());
       }
@@ -102,6 +103,9 @@ CUresult array_job(Request& request, CUstream stream, const FoundArray& array,
   job.delivery = delivery;
   job.stream = stream;
   if (!array || !request.resolve(job.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (request.session().graphs().capturing(job.stream)) {
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   job.stream_owner =
       request.session().handles().entry(wire::HandleKind::kStream, address_of(stream)).attachment;
   if (!array.owner->extent.holds(place.x, place.y, place.z, box.width, box.rows, box.slices)) {

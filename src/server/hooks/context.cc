@@ -6,6 +6,7 @@
 
 #include "server/context_description.h"
 #include "server/context_subjects.h"
+#include "server/graphs.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 #include "server/usage_board.h"
@@ -159,8 +160,11 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
   Completion wait;
   wait.context = index;
   auto streams = streams_of(session, index);
-  // Those of its green contexts are waited for too.
-  if (streams.size() <= kStreamsPolledMax && !session.contexts().has_greens(index)) {
+  // Those of its green contexts are waited for too. Captures forbid to wait for a context, and the
+  // driver has to be asked that at once.
+  const bool polled = streams.size() <= kStreamsPolledMax && !session.contexts().has_greens(index) &&
+                      !session.graphs().capturing();
+  if (polled) {
     wait.poll = [&driver, streams = std::move(streams)]() -> CUresult {
       CUresult result = driver.cuStreamQuery(CU_STREAM_LEGACY);
       for (const auto& stream : streams) {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/graphs.h"
 #include "server/memory_subjects.h"
 #include "server/received.h"
 #include "server/session.h"
@@ -19,6 +20,7 @@ CUresult host_job(Request& request, CUstream stream, const Box& box, std::uint64
   job.stream = stream;
   const auto handle = address_of(stream);
   if (!request.resolve(job.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (session.graphs().capturing(job.stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   session.memory().depths.count(request.context(), job.stream);
   job.stream_owner = session.handles().entry(wire::HandleKind::kStream, handle).attachment;
   return session.memory().allowed(box) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -37,9 +37,10 @@ CUresult event_for_record(Request& request, CUevent handle, CUevent& event) {
   if (!entry) return CUDA_ERROR_INVALID_HANDLE;
   event = static_cast<CUevent>(entry.native);
   const auto& owner = static_cast<const EventOwner&>(*entry.attachment);
-  // Other processes know a shared one by what it is.
+  // Other processes and graphs know one by what it is.
   const bool shared = (owner.flags() & CU_EVENT_INTERPROCESS) != 0;
-  if (shared || entry.attachment.use_count() <= kOwnersWithoutWaits) return CUDA_SUCCESS;
+  const bool stays = shared || owner.in_graphs();
+  if (stays || entry.attachment.use_count() <= kOwnersWithoutWaits) return CUDA_SUCCESS;
   const CUresult result = renew(request, entry, event);
   // It made the event's own context current.
   return result == CUDA_SUCCESS ? request.session().enter(request.context()) : result;
@@ -78,7 +79,13 @@ CUresult event_record(Request& request, const commands::EventRecord& command) {
   const CUresult result = event_for_record(request, command.event, event);
   if (result != CUDA_SUCCESS) return result;
   request.session().memory().depths.count(request.context(), stream);
-  return request.driver().cuEventRecord(event, stream);
+  if (command.flags == CU_EVENT_RECORD_DEFAULT) {
+    return request.driver().cuEventRecord(event, stream);
+  }
+  const Handles::Entry entry =
+      request.session().handles().entry(wire::HandleKind::kEvent, address_of(command.event));
+  static_cast<const EventOwner&>(*entry.attachment).note_in_graphs();
+  return request.driver().cuEventRecordWithFlags(event, stream, command.flags);
 }
 
 CUresult context_record_event(Request& request, const commands::ContextRecordEvent& command) {

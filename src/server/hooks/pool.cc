@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/graphs.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -53,6 +54,9 @@ CUresult pool_destroy(Request& request, const commands::PoolDestroy& command) {
 void pool_allocate(Request request, const commands::PoolAllocate& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return answer(request, CUDA_ERROR_INVALID_HANDLE, {});
+  if (request.session().graphs().capturing(stream)) {
+    return answer(request, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, {});
+  }
   MemorySubjects& memory = request.session().memory();
   const StreamPlace place{request.context(), stream};
   Pools::Allocation allocation;
@@ -74,6 +78,7 @@ void pool_allocate(Request request, const commands::PoolAllocate& command) {
 CUresult pool_free(Request& request, const commands::PoolFree& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (request.session().graphs().capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   MemorySubjects& memory = request.session().memory();
   if (memory.pools.free(command.address, {request.context(), stream})) return CUDA_SUCCESS;
   // What cuMemAlloc gave may be freed this way too.

@@ -4,9 +4,11 @@
 #include <memory>
 #include <utility>
 
+#include "server/graphs.h"
 #include "server/launch_attributes.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
+#include "wire/graphs.h"
 
 namespace flyt::server::hooks {
 
@@ -34,7 +36,8 @@ CUresult stream_destroy(Request& request, const commands::StreamDestroy& command
   memory.holds.seal();
   request.session().enter(request.context());
   memory.pools.forget_stream(static_cast<CUstream>(entry.native));
-  // The driver finishes the stream's work by itself.
+  request.session().graphs().forget_stream(static_cast<CUstream>(entry.native));
+  // The driver finishes the stream's work by itself, and a capture ends.
   entry.attachment.reset();
   return CUDA_SUCCESS;
 }
@@ -43,8 +46,15 @@ CUresult stream_wait_event(Request& request, const commands::StreamWaitEvent& co
   CUstream stream = command.stream;
   CUevent event = command.event;
   if (!request.resolve(stream) || !request.resolve(event)) return CUDA_ERROR_INVALID_HANDLE;
-  request.session().memory().depths.count(request.context(), stream);
-  return request.driver().cuStreamWaitEvent(stream, event, 0);
+  Session& session = request.session();
+  session.memory().depths.count(request.context(), stream);
+  if (!session.graphs().capturing()) {
+    return request.driver().cuStreamWaitEvent(stream, event, command.flags);
+  }
+  // The stream may join a capture, which must not find events of our own in it.
+  session.memory().holds.seal();
+  const Lock lock(session.graphs().joining());
+  return request.driver().cuStreamWaitEvent(stream, event, command.flags);
 }
 
 CUresult stream_query(Request& request, const commands::StreamQuery& command) {
@@ -82,6 +92,8 @@ CUresult host_call(Request& request, const commands::HostCall& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (command.kind > 1) return CUDA_ERROR_INVALID_VALUE;
+  if ((command.token & wire::kGraphRun) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (request.session().graphs().capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   request.session().memory().depths.count(request.context(), stream);
   return request.session().memory().host_calls.enqueue(
       stream, static_cast<HostCalls::Kind>(command.kind), command.token, request.sequence());

@@ -1,0 +1,128 @@
+// Graphs: what this process keeps about graphs: executable ones, the functions and the memory of
+// the program that they use, and what it was told about nodes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/pages.h"
+#include "client/context.h"
+#include "client/handle_table.h"
+#include "cuda/types.h"
+
+namespace flyt::client {
+
+class HostMirror;
+class Session;
+
+// Memory that CUDA does not know, in use by copies of graphs until the last of them is gone.
+class LentMemory {
+ public:
+  // `loan`: its number there.
+  LentMemory(HostMirror& mirror, std::uint64_t loan) : mirror_(mirror), loan_(loan) {}
+  ~LentMemory();
+  LentMemory(const LentMemory&) = delete;
+  LentMemory& operator=(const LentMemory&) = delete;
+
+ private:
+  HostMirror& mirror_;
+  const std::uint64_t loan_;
+};
+using LentMemories = std::set<std::shared_ptr<LentMemory>>;
+
+struct ExecState {
+  bool has_memory = false;
+  // A launch in a stream of this context was accepted: later ones are posted.
+  std::atomic<const ContextState*> accepted{nullptr};
+  LentMemories lent;  // Guarded by Graphs.
+
+  void reset() {
+    has_memory = false;
+    accepted = nullptr;
+  }
+};
+
+struct UserObjectState {
+  void reset() {}
+};
+
+// What the last question about a node's parameters was answered with, which the program may read
+// as long as the node exists.
+struct ToldNode {
+  std::vector<std::byte> data;
+  std::vector<void*> pointers;
+  std::vector<CUstreamBatchMemOpParams> words;
+  std::vector<CUmemAccessDesc> access;
+  std::vector<CUgraph> graphs;
+};
+// The same of cuStreamGetCaptureInfo.
+struct ToldFrontier {
+  std::vector<CUgraphNode> nodes;
+  std::vector<CUgraphEdgeData> edges;
+};
+
+// Safe from any thread.
+class Graphs {
+ public:
+  explicit Graphs(Session& session) : session_(session) {}
+  Graphs(const Graphs&) = delete;
+  Graphs& operator=(const Graphs&) = delete;
+
+  // A graph is inside of another one, and goes with it.
+  void put_within(std::uint64_t graph, std::uint64_t around) EXCLUDES(mutex_);
+  void forget_graph(std::uint64_t graph) EXCLUDES(mutex_);
+  // What nodes of a graph use.
+  LentMemories lent_to(std::uint64_t graph) EXCLUDES(mutex_);
+  void lend(std::uint64_t graph, const LentMemories& memories) EXCLUDES(mutex_);
+  void lend_to_exec(ExecState& exec, const LentMemories& memories) EXCLUDES(mutex_);
+  LentMemories take_back(ExecState& exec) EXCLUDES(mutex_);
+
+  // Keeps it until the next question about the node, or the end of the graph.
+  ToldNode& keep(std::uint64_t graph, std::uint64_t node, std::unique_ptr<ToldNode> told)
+      EXCLUDES(mutex_);
+  ToldFrontier& keep(CUstream stream, std::unique_ptr<ToldFrontier> told) EXCLUDES(mutex_);
+
+  // A function of the program under the name by which graphs run it, the same one each time.
+  std::uint64_t name_of(CUhostFn function, void* data) EXCLUDES(mutex_);
+  std::pair<CUhostFn, void*> function_of(std::uint64_t name) EXCLUDES(mutex_);
+  std::uint64_t name_of(CUstreamCallback callback, CUstream stream, void* data) EXCLUDES(mutex_);
+
+  // Memory of graphs, at the driver's addresses: from now on known here. CUDA_ERROR_OUT_OF_MEMORY
+  // where something of the program's lies there.
+  CUresult add_memory(std::uint64_t address, std::uint64_t bytes, CUdevice device) EXCLUDES(mutex_);
+
+  HandleTable<ExecState> execs{wire::HandleKind::kGraphExec};
+  HandleTable<UserObjectState> user_objects{wire::HandleKind::kUserObject};
+
+ private:
+  struct Graph {
+    LentMemories lent;
+    std::map<std::uint64_t, std::unique_ptr<ToldNode>> told;
+    std::set<std::uint64_t> within;
+  };
+  struct Function {
+    CUhostFn function = nullptr;
+    void* data = nullptr;
+  };
+
+  std::uint64_t root(std::uint64_t graph) const REQUIRES(mutex_);
+
+  Session& session_;
+  Mutex mutex_;
+  std::map<std::uint64_t, Graph> graphs_ GUARDED_BY(mutex_);          // Those that are in no other.
+  std::map<std::uint64_t, std::uint64_t> around_ GUARDED_BY(mutex_);  // The others.
+  std::map<std::pair<CUhostFn, void*>, std::uint64_t> names_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Function> functions_ GUARDED_BY(mutex_);
+  std::map<std::pair<CUstream, const void*>, std::unique_ptr<ToldFrontier>> frontiers_
+      GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::uint64_t> memory_ GUARDED_BY(mutex_);  // Sizes by address.
+  FixedPages pages_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::client

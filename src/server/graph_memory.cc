@@ -1,0 +1,55 @@
+#include "server/graph_memory.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "server/graphs.h"
+#include "server/session.h"
+
+namespace flyt::server {
+
+void GraphMemory::add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph) {
+  session_.graphs().note_memory_node();
+  // What the driver gives out again was free.
+  auto at = ranges_.lower_bound(address);
+  if (at != ranges_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > address) --at;
+  while (at != ranges_.end() && at->first < address + bytes) {
+    session_.regions().remove(at->first);
+    at = ranges_.erase(at);
+  }
+  ranges_[address] = {bytes, graph, {}};
+  session_.regions().add({address, bytes, Regions::Kind::kDevice});
+}
+
+void GraphMemory::add_exec(std::uint64_t graph, std::uint64_t exec) {
+  const std::uint64_t root = session_.graphs().root(graph);
+  for (auto& [address, range] : ranges_) {
+    if (session_.graphs().root(range.graph) == root) range.execs.insert(exec);
+  }
+}
+
+bool GraphMemory::in_use(const Range& range) const {
+  if (session_.graphs().graph(range.graph) != nullptr) return true;
+  return std::any_of(range.execs.begin(), range.execs.end(), [this](std::uint64_t exec) {
+    return session_.handles().find(wire::HandleKind::kGraphExec, exec) != nullptr;
+  });
+}
+
+// What the last launch has left allocated is the program's still: the driver knows it.
+void GraphMemory::sweep() {
+  for (auto at = ranges_.begin(); at != ranges_.end();) {
+    unsigned int type = 0;
+    const bool kept = in_use(at->second) ||
+                      (session_.driver().cuPointerGetAttribute(
+                           &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at->first) == CUDA_SUCCESS &&
+                       type == CU_MEMORYTYPE_DEVICE);
+    if (kept) {
+      ++at;
+      continue;
+    }
+    session_.regions().remove(at->first);
+    at = ranges_.erase(at);
+  }
+}
+
+}  // namespace flyt::server

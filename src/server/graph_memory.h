@@ -1,0 +1,44 @@
+// GraphMemory: memory that nodes of graphs allocate, at addresses of the driver's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "cuda/types.h"
+
+namespace flyt::server {
+
+class Session;
+
+// A client may name an address from the moment that it was told one, until the graph, what was
+// instantiated from it, and the memory itself are gone. Main thread only.
+class GraphMemory {
+ public:
+  explicit GraphMemory(Session& session) : session_(session) {}
+  GraphMemory(const GraphMemory&) = delete;
+  GraphMemory& operator=(const GraphMemory&) = delete;
+
+  // `graph`: the number of the one that has the node.
+  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph);
+  // An executable graph has been made of that graph.
+  void add_exec(std::uint64_t graph, std::uint64_t exec);
+  bool contains(std::uint64_t address) const { return ranges_.contains(address); }
+  bool any() const { return !ranges_.empty(); }
+  // Looks which are gone: after something was destroyed or freed.
+  void sweep();
+
+ private:
+  struct Range {
+    std::uint64_t bytes = 0;
+    std::uint64_t graph = 0;
+    std::set<std::uint64_t> execs;
+  };
+
+  bool in_use(const Range& range) const;
+
+  Session& session_;
+  std::map<std::uint64_t, Range> ranges_;  // By address.
+};
+
+}  // namespace flyt::server

@@ -1,0 +1,186 @@
+#include "server/graphs.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/context_subjects.h"
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server {
+
+CUgraph Graphs::graph(std::uint64_t name) const {
+  const auto found = graphs_.find(name);
+  return found == graphs_.end() ? nullptr : found->second.native;
+}
+
+CUgraphNode Graphs::node(std::uint64_t name) const {
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? nullptr : found->second.native;
+}
+
+std::uint64_t Graphs::graph_of(std::uint64_t node) const {
+  const auto found = nodes_.find(node);
+  return found == nodes_.end() ? 0 : found->second.graph;
+}
+
+std::uint64_t Graphs::root(std::uint64_t graph) const {
+  for (;;) {
+    const auto found = graphs_.find(graph);
+    const std::uint64_t around = found == graphs_.end() ? 0 : graph_of(found->second.around);
+    if (around == 0) return graph;
+    graph = around;
+  }
+}
+
+bool Graphs::nodes(const wire::List<std::uint64_t>& names, std::vector<CUgraphNode>& out) const {
+  out.clear();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const CUgraphNode native = node(names[i]);
+    if (native == nullptr) return false;
+    out.push_back(native);
+  }
+  return true;
+}
+
+std::uint64_t Graphs::next_name(wire::HandleKind kind) {
+  if (graphs_.size() + nodes_.size() >= kNamesMax) return 0;
+  for (;;) {
+    const std::uint64_t number = names_++;
+    const auto generation =
+        static_cast<std::uint32_t>(number / wire::kHandleIndexMax % wire::kHandleGenerationMax + 1);
+    const auto index = static_cast<std::uint32_t>(number % wire::kHandleIndexMax + 1);
+    const std::uint64_t name = wire::Handle::make(kind, generation, index).value;
+    if (!graphs_.contains(name) && !nodes_.contains(name)) return name;
+  }
+}
+
+std::uint64_t Graphs::name_graph(CUgraph native, std::uint64_t around) {
+  if (native == nullptr) return 0;
+  const auto [known, fresh] = graph_names_.try_emplace(native, 0);
+  if (!fresh) return known->second;
+  const std::uint64_t name = next_name(wire::HandleKind::kGraph);
+  if (name == 0) {
+    graph_names_.erase(known);
+    return 0;
+  }
+  known->second = name;
+  graphs_[name] = {native, around, {}};
+  const auto node = nodes_.find(around);
+  if (node != nodes_.end()) node->second.graphs.insert(name);
+  return name;
+}
+
+std::uint64_t Graphs::name_node(CUgraphNode native, std::uint64_t graph) {
+  if (native == nullptr) return 0;
+  const auto [known, fresh] = node_names_.try_emplace(native, 0);
+  if (!fresh) return known->second;
+  const std::uint64_t name = next_name(wire::HandleKind::kGraphNode);
+  const auto around = graphs_.find(graph);
+  if (name == 0 || around == graphs_.end()) {
+    node_names_.erase(known);
+    return 0;
+  }
+  known->second = name;
+  nodes_[name] = {native, graph, {}};
+  around->second.nodes.insert(name);
+  return name;
+}
+
+void Graphs::put_around(std::uint64_t graph, std::uint64_t node) {
+  const auto found = graphs_.find(graph);
+  const auto around = nodes_.find(node);
+  if (found == graphs_.end() || around == nodes_.end()) return;
+  found->second.around = node;
+  around->second.graphs.insert(graph);
+}
+
+void Graphs::forget_graph(std::uint64_t name) {
+  const auto found = graphs_.find(name);
+  if (found == graphs_.end()) return;
+  const Graph gone = std::move(found->second);
+  graphs_.erase(found);
+  graph_names_.erase(gone.native);
+  for (const std::uint64_t node : gone.nodes) forget_node(node);
+  const auto around = nodes_.find(gone.around);
+  if (around != nodes_.end()) around->second.graphs.erase(name);
+}
+
+void Graphs::forget_node(std::uint64_t name) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return;
+  const Node gone = std::move(found->second);
+  nodes_.erase(found);
+  node_names_.erase(gone.native);
+  for (const std::uint64_t graph : gone.graphs) forget_graph(graph);
+  const auto around = graphs_.find(gone.graph);
+  if (around != graphs_.end()) around->second.nodes.erase(name);
+}
+
+void Graphs::capture_begun(CUstream stream, std::uint64_t into) {
+  CUgraph native = nullptr;
+  CUstreamCaptureStatus status{};
+  const driver::Table& driver = session_.driver();
+  if (into == 0 && driver.cuStreamGetCaptureInfo_v2 != nullptr) {
+    static_cast<void>(
+        driver.cuStreamGetCaptureInfo_v2(stream, &status, nullptr, &native, nullptr, nullptr));
+  }
+  streams_[stream] = native;
+  captures_.store(streams_.size(), std::memory_order_release);
+}
+
+void Graphs::look_after_capture(CUstream stream, bool has_graph) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end() || capturing(stream)) return;
+  const auto name = graph_names_.find(found->second);
+  streams_.erase(found);
+  captures_.store(streams_.size(), std::memory_order_release);
+  if (!has_graph && name != graph_names_.end()) forget_graph(name->second);
+}
+
+void Graphs::forget_stream(CUstream stream) {
+  streams_.erase(stream);
+  captures_.store(streams_.size(), std::memory_order_release);
+}
+
+bool Graphs::capturing(CUstream stream) const {
+  if (!capturing()) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const driver::Table& driver = session_.driver();
+  return driver.cuStreamIsCapturing != nullptr &&
+         driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// A wait for the whole context would end its captures.
+CUresult Graphs::wait_for_context(std::uint32_t context) {
+  const driver::Table& driver = session_.driver();
+  if (!capturing()) return driver.cuCtxSynchronize();
+  CUresult result = CUDA_SUCCESS;
+  std::vector<std::shared_ptr<Fence>> ends;
+  {
+    const Lock lock(joining_);
+    std::vector<CUstream> streams = session_.contexts().thread_streams(context);
+    for (const Handles::Entry& entry : session_.handles().all(wire::HandleKind::kStream)) {
+      const auto* owner = dynamic_cast<const StreamOwner*>(entry.attachment.get());
+      if (owner == nullptr || owner->context() != context) continue;
+      if (CUstream stream = owner->stream()) streams.push_back(stream);
+    }
+    streams.push_back(CU_STREAM_LEGACY);
+    for (CUstream stream : streams) {
+      CUstreamCaptureStatus status{};
+      // The legacy stream has no status while a stream that it would wait for captures.
+      const CUresult asked = driver.cuStreamIsCapturing(stream, &status);
+      if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE) continue;
+      auto fence = session_.memory().events.record(context, stream, result);
+      if (fence != nullptr) ends.push_back(std::move(fence));
+    }
+  }
+  for (const auto& end : ends) {
+    const CUresult waited = end->wait();
+    if (waited != CUDA_SUCCESS) result = waited;
+  }
+  return result;
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,105 @@
+// Graphs: the driver's graphs and nodes under the numbers that the client knows them by, and the
+// captures that go on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "base/annotations.h"
+#include "cuda/types.h"
+#include "server/request.h"
+#include "wire/handle.h"
+
+namespace flyt::server {
+
+class Session;
+
+// Numbers are given out when an object is first told to the client, and taken back with the graph
+// around it. Numbers and captures belong to the main thread; what other threads may call says so.
+class Graphs {
+ public:
+  // Graphs and nodes that a session may have numbers for.
+  static constexpr std::size_t kNamesMax = 1 << 21;
+
+  explicit Graphs(Session& session) : session_(session) {}
+  Graphs(const Graphs&) = delete;
+  Graphs& operator=(const Graphs&) = delete;
+
+  // Null for a number that is not one of a living graph or node.
+  CUgraph graph(std::uint64_t name) const;
+  CUgraphNode node(std::uint64_t name) const;
+  // The graph that a node is in; 0 if there is no such node.
+  std::uint64_t graph_of(std::uint64_t node) const;
+  // The graph that it is in at last; itself if it is in none.
+  std::uint64_t root(std::uint64_t graph) const;
+  // All of them, or false.
+  bool nodes(const wire::List<std::uint64_t>& names, std::vector<CUgraphNode>& out) const;
+
+  // The number of a graph, a new one if it has none; `around`: the node that it is in, or 0. 0 when
+  // there are no numbers left.
+  std::uint64_t name_graph(CUgraph native, std::uint64_t around);
+  // The same for a node of the graph with the number `graph`.
+  std::uint64_t name_node(CUgraphNode native, std::uint64_t graph);
+  // A graph has become part of a node.
+  void put_around(std::uint64_t graph, std::uint64_t node);
+  // The driver has destroyed it: its number, and those of all that is in it, are gone.
+  void forget_graph(std::uint64_t name);
+  void forget_node(std::uint64_t name);
+
+  // Some node of the session allocates or frees memory.
+  bool has_memory_nodes() const { return memory_nodes_; }
+  void note_memory_node() { memory_nodes_ = true; }
+
+  // Handles of conditional nodes are the driver's own values.
+  void add_conditional(std::uint64_t handle) { conditionals_.insert(handle); }
+  bool has_conditional(std::uint64_t handle) const { return conditionals_.contains(handle); }
+
+  // Held while streams join captures, and by others while they make sure that one is in none.
+  Mutex& joining() RETURN_CAPABILITY(joining_) { return joining_; }
+  // A stream, as the driver knows it, has begun a capture; `into`: the client's graph that it adds
+  // to, or 0.
+  void capture_begun(CUstream stream, std::uint64_t into);
+  // The driver was asked to end it, or the stream was destroyed: looks whether it has ended.
+  void look_after_capture(CUstream stream, bool has_graph);
+  // The stream is gone; under Session::alone().
+  void forget_stream(CUstream stream);
+  // Any thread: some capture may be going on.
+  bool capturing() const { return captures_.load(std::memory_order_acquire) != 0; }
+  // Any thread: is the stream part of a capture? A plain load while none goes on.
+  bool capturing(CUstream stream) const;
+  // Any thread, with the context current: waits for its work, which a capture must not notice.
+  CUresult wait_for_context(std::uint32_t context) EXCLUDES(joining_);
+
+ private:
+  struct Graph {
+    CUgraph native = nullptr;
+    std::uint64_t around = 0;
+    std::set<std::uint64_t> nodes;
+  };
+  struct Node {
+    CUgraphNode native = nullptr;
+    std::uint64_t graph = 0;
+    std::set<std::uint64_t> graphs;  // Those that are in it.
+  };
+
+  std::uint64_t next_name(wire::HandleKind kind);
+
+  Session& session_;
+  std::unordered_map<std::uint64_t, Graph> graphs_;
+  std::unordered_map<std::uint64_t, Node> nodes_;
+  std::unordered_map<const void*, std::uint64_t> graph_names_;
+  std::unordered_map<const void*, std::uint64_t> node_names_;
+  std::uint64_t names_ = 0;
+  std::set<std::uint64_t> conditionals_;
+  bool memory_nodes_ = false;
+  // Where captures began, and the driver's graph of each if it is nobody's before it ends.
+  std::map<CUstream, CUgraph> streams_;
+  std::atomic<std::size_t> captures_{0};
+  Mutex joining_;
+};
+
+}  // namespace flyt::server

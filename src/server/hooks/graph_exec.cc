@@ -1,0 +1,172 @@
+// Executable graphs.
+#include <vector>
+
+#include "server/graph_memory.h"
+#include "server/graph_node_params.h"
+#include "server/graph_typed_nodes.h"
+#include "server/graphs.h"
+#include "server/hooks_graph.h"
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+CUgraphExec exec_of(const Request& request, std::uint64_t name) {
+  return static_cast<CUgraphExec>(
+      request.session().handles().find(wire::HandleKind::kGraphExec, name));
+}
+
+// Whether a graph, or one in it, allocates or frees; such a launch can be refused at once.
+bool has_memory(const driver::Table& driver, CUgraph graph) {
+  std::size_t count = 0;
+  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return true;
+  std::vector<CUgraphNode> nodes(count);
+  if (count == 0 || driver.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) {
+    return count != 0;
+  }
+  for (const CUgraphNode node : nodes) {
+    CUgraphNodeType type{};
+    CUgraph child = nullptr;
+    driver.cuGraphNodeGetType(node, &type);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE) return true;
+    if (type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
+    if (driver.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS ||
+        has_memory(driver, child)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+CUresult instantiate(const driver::Table& driver, CUgraph graph,
+                     CUDA_GRAPH_INSTANTIATE_PARAMS& params, CUgraphExec* exec) {
+  if (driver.cuGraphInstantiateWithParams != nullptr) {
+    return driver.cuGraphInstantiateWithParams(exec, graph, &params);
+  }
+  const CUresult result = driver.cuGraphInstantiateWithFlags(exec, graph, params.flags);
+  params.result_out =
+      result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+  return result;
+}
+
+template <class Command>
+CUresult launch(Request& request, const Command& command) {
+  const CUgraphExec exec = exec_of(request, command.exec);
+  CUstream stream = command.stream;
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  request.session().memory().depths.count(request.context(), stream);
+  return request.driver().cuGraphLaunch(exec, stream);
+}
+
+}  // namespace
+
+CUresult instantiate_graph(Request& request, const commands::InstantiateGraph& command,
+                           commands::InstantiateGraph::Reply& reply) {
+  Session& session = request.session();
+  const CUgraph graph = session.graphs().graph(command.graph);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  params.flags = command.flags;
+  const bool uploads = (command.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
+  if (uploads) {
+    params.hUploadStream = command.stream;
+    if (!request.resolve(params.hUploadStream)) return CUDA_ERROR_INVALID_HANDLE;
+  }
+  CUgraphExec exec = nullptr;
+  const CUresult result = instantiate(request.driver(), graph, params, &exec);
+  reply.outcome = static_cast<std::uint32_t>(params.result_out);
+  reply.node = session.graphs().name_node(params.hErrNode_out, command.graph);
+  if (result != CUDA_SUCCESS) return result;
+  reply.has_memory = session.graphs().has_memory_nodes() && has_memory(request.driver(), graph);
+  if (reply.has_memory) session.graph_memory().add_exec(command.graph, command.exec);
+  if (session.handles().put(wire::HandleKind::kGraphExec, command.exec, exec)) return result;
+  session.end("instantiate_graph: the handle is malformed or in use");
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult destroy_graph_exec(Request& request, const commands::DestroyGraphExec& command) {
+  Session& session = request.session();
+  const Handles::Entry entry = session.handles().drop(wire::HandleKind::kGraphExec, command.exec);
+  if (!entry) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result =
+      request.driver().cuGraphExecDestroy(static_cast<CUgraphExec>(entry.native));
+  session.graph_memory().sweep();
+  return result;
+}
+
+CUresult launch_graph(Request& request, const commands::LaunchGraph& command) {
+  return launch(request, command);
+}
+
+CUresult try_launch_graph(Request& request, const commands::TryLaunchGraph& command) {
+  return launch(request, command);
+}
+
+CUresult upload_graph(Request& request, const commands::UploadGraph& command) {
+  const CUgraphExec exec = exec_of(request, command.exec);
+  CUstream stream = command.stream;
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  return request.driver().cuGraphUpload(exec, stream);
+}
+
+CUresult graph_exec_flags(Request& request, const commands::GraphExecFlags& command,
+                          commands::GraphExecFlags::Reply& reply) {
+  const CUgraphExec exec = exec_of(request, command.exec);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (request.driver().cuGraphExecGetFlags == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  cuuint64_t flags = 0;
+  const CUresult result = request.driver().cuGraphExecGetFlags(exec, &flags);
+  reply.flags = flags;
+  return result;
+}
+
+CUresult update_graph_exec(Request& request, const commands::UpdateGraphExec& command,
+                           commands::UpdateGraphExec::Reply& reply) {
+  Graphs& graphs = request.session().graphs();
+  const CUgraphExec exec = exec_of(request, command.exec);
+  const CUgraph graph = graphs.graph(command.graph);
+  if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (request.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphExecUpdateResultInfo info{};
+  const CUresult result = request.driver().cuGraphExecUpdate_v2(exec, graph, &info);
+  reply.outcome = static_cast<std::uint32_t>(info.result);
+  reply.node = graphs.name_node(info.errorNode, command.graph);
+  reply.from = graphs.name_node(info.errorFromNode, command.graph);
+  return result;
+}
+
+CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {
+  const driver::Table& driver = request.driver();
+  const CUgraphExec exec = exec_of(request, command.exec);
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (exec == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GraphNodeParams params;
+  const CUresult bad = params.take(request, command.parameters, command.data);
+  if (bad != CUDA_SUCCESS) return bad;
+  if (command.typed) return set_typed_exec_node(driver, exec, node, params.native());
+  if (driver.cuGraphExecNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return driver.cuGraphExecNodeSetParams(exec, node, &params.native());
+}
+
+CUresult enable_exec_node(Request& request, const commands::EnableExecNode& command) {
+  const CUgraphExec exec = exec_of(request, command.exec);
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (exec == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return request.driver().cuGraphNodeSetEnabled(exec, node, command.enabled);
+}
+
+CUresult exec_node_enabled(Request& request, const commands::ExecNodeEnabled& command,
+                           commands::ExecNodeEnabled::Reply& reply) {
+  const CUgraphExec exec = exec_of(request, command.exec);
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (exec == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  unsigned int enabled = 0;
+  const CUresult result = request.driver().cuGraphNodeGetEnabled(exec, node, &enabled);
+  reply.enabled = enabled;
+  return result;
+}
+
+}  // namespace flyt::server::hooks

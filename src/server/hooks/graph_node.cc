@@ -1,0 +1,171 @@
+// Nodes of graphs: adding them, and what they do.
+#include <vector>
+
+#include "server/graph_edges.h"
+#include "server/graph_memory.h"
+#include "server/graph_node_params.h"
+#include "server/graph_typed_nodes.h"
+#include "server/graphs.h"
+#include "server/hooks_graph.h"
+#include "server/launch_attributes.h"
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+// By the driver's call for any kind.
+CUresult add_any(const driver::Table& driver, const NewNode& made, CUgraphNodeParams& params) {
+  if (driver.cuGraphAddNode_v2 != nullptr) {
+    return driver.cuGraphAddNode_v2(made.node, made.graph, made.after, made.edges, made.count,
+                                    &params);
+  }
+  if (driver.cuGraphAddNode == nullptr || made.edges != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return driver.cuGraphAddNode(made.node, made.graph, made.after, made.count, &params);
+}
+
+// What the client is to know of a node that was made: false when there are no numbers left.
+bool tell(Session& session, const commands::AddGraphNode& command, CUgraphNode node,
+          GraphNodeParams& params, commands::AddGraphNode::Reply& reply,
+          std::vector<std::uint64_t>& bodies) {
+  Graphs& graphs = session.graphs();
+  reply.node = graphs.name_node(node, command.graph);
+  if (reply.node == 0) return false;
+  const CUgraphNodeParams& made = params.native();
+  switch (params.type()) {
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      if (made.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
+        graphs.put_around(params.child(), reply.node);
+      }
+      return true;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      reply.address = made.alloc.dptr;
+      session.graph_memory().add(made.alloc.dptr, made.alloc.bytesize, command.graph);
+      return true;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      graphs.note_memory_node();
+      return true;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      for (unsigned i = 0; i < made.conditional.size; ++i) {
+        bodies.push_back(graphs.name_graph(made.conditional.phGraph_out[i], reply.node));
+        if (bodies.back() == 0) return false;
+      }
+      return true;
+    default:
+      return true;
+  }
+}
+
+CUkernelNodeAttrValue value_of(Bytes bytes) {
+  CUkernelNodeAttrValue value{};
+  std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+void add_graph_node(Request request, const commands::AddGraphNode& command) {
+  Graphs& graphs = request.session().graphs();
+  commands::AddGraphNode::Reply reply;
+  const CUgraph graph = graphs.graph(command.graph);
+  std::vector<CUgraphNode> dependencies;
+  GraphEdges edges;
+  GraphNodeParams params;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  if (graph != nullptr && graphs.nodes(command.dependencies, dependencies) &&
+      edges.take(command.edges, dependencies.size())) {
+    result = params.take(request, command.parameters, command.data);
+  }
+  CUgraphNode node = nullptr;
+  if (result == CUDA_SUCCESS) {
+    const NewNode made{&node, graph, dependencies.data(), edges.data(), dependencies.size()};
+    result = command.typed ? add_typed_node(request.driver(), made, params.native())
+                           : add_any(request.driver(), made, params.native());
+  }
+  std::vector<std::uint64_t> bodies;
+  if (result == CUDA_SUCCESS && !tell(request.session(), command, node, params, reply, bodies)) {
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  reply.bodies = wire::List<std::uint64_t>(bodies);
+  request.reply(result, reply);
+}
+
+CUresult graph_node_type(Request& request, const commands::GraphNodeType& command,
+                         commands::GraphNodeType::Reply& reply) {
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeType type{};
+  const CUresult result = request.driver().cuGraphNodeGetType(node, &type);
+  reply.type = static_cast<std::int32_t>(type);
+  return result;
+}
+
+void get_graph_node(Request request, const commands::GetGraphNode& command) {
+  commands::GetGraphNode::Reply reply;
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (node == nullptr) return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
+  CUgraphNodeParams params{};
+  std::vector<std::byte> data;
+  const CUresult result = describe_node(request, node, command.type, params, data);
+  if (result != CUDA_SUCCESS) return request.reply(result, reply);
+  reply.graph = request.session().graphs().graph_of(command.node);
+  reply.parameters = bytes_at(&params, sizeof params);
+  reply.data = data;
+  request.reply(CUDA_SUCCESS, reply);
+}
+
+CUresult set_graph_node(Request& request, const commands::SetGraphNode& command,
+                        commands::SetGraphNode::Reply& reply) {
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  reply.graph = request.session().graphs().graph_of(command.node);
+  GraphNodeParams params;
+  const CUresult bad = params.take(request, command.parameters, command.data);
+  if (bad != CUDA_SUCCESS) return bad;
+  if (command.typed) return set_typed_node(request.driver(), node, params.native());
+  if (request.driver().cuGraphNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return request.driver().cuGraphNodeSetParams(node, &params.native());
+}
+
+CUresult destroy_graph_node(Request& request, const commands::DestroyGraphNode& command) {
+  Graphs& graphs = request.session().graphs();
+  const CUgraphNode node = graphs.node(command.node);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = request.driver().cuGraphDestroyNode(node);
+  if (result == CUDA_SUCCESS) graphs.forget_node(command.node);
+  return result;
+}
+
+void get_node_attribute(Request request, const commands::GetNodeAttribute& command) {
+  commands::GetNodeAttribute::Reply reply;
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (node == nullptr) return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
+  CUkernelNodeAttrValue value{};
+  const auto attribute = static_cast<CUkernelNodeAttrID>(command.attribute);
+  const CUresult result = request.driver().cuGraphKernelNodeGetAttribute(node, attribute, &value);
+  reply.value = bytes_at(&value, sizeof value);
+  request.reply(result, reply);
+}
+
+CUresult set_node_attribute(Request& request, const commands::SetNodeAttribute& command) {
+  const CUgraphNode node = request.session().graphs().node(command.node);
+  if (node == nullptr || command.value.size() != sizeof(CUkernelNodeAttrValue)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUlaunchAttribute attribute{};
+  attribute.id = static_cast<CUlaunchAttributeID>(command.attribute);
+  attribute.value = value_of(command.value);
+  const CUresult bad = LaunchAttributes::admit(request, attribute);
+  if (bad != CUDA_SUCCESS) return bad;
+  return request.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
+}
+
+CUresult copy_node_attributes(Request& request, const commands::CopyNodeAttributes& command) {
+  const Graphs& graphs = request.session().graphs();
+  const CUgraphNode to = graphs.node(command.to);
+  const CUgraphNode from = graphs.node(command.from);
+  if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return request.driver().cuGraphKernelNodeCopyAttributes(to, from);
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,99 @@
+// What graphs own: objects of the program, and memory.
+#include "server/graph_memory.h"
+#include "server/graphs.h"
+#include "server/hooks_graph.h"
+#include "server/memory_subjects.h"
+#include "server/session.h"
+
+namespace flyt::server::hooks {
+namespace {
+
+CUuserObject object_of(const Request& request, std::uint64_t name) {
+  return static_cast<CUuserObject>(
+      request.session().handles().find(wire::HandleKind::kUserObject, name));
+}
+
+}  // namespace
+
+CUresult create_user_object(Request& request, const commands::CreateUserObject& command) {
+  Session& session = request.session();
+  const driver::Table& driver = request.driver();
+  void* entry = session.memory().host_calls.destructor(command.function, command.object);
+  CUuserObject native = nullptr;
+  const CUresult result = driver.cuUserObjectCreate(&native, entry, &HostCalls::run_destructor,
+                                                    command.references, command.flags);
+  if (result != CUDA_SUCCESS) {
+    HostCalls::release_destructor(entry);
+    return result;
+  }
+  if (session.handles().put(wire::HandleKind::kUserObject, command.object, native)) return result;
+  session.end("create_user_object: the handle is malformed or in use");
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult retain_user_object(Request& request, const commands::RetainUserObject& command) {
+  const CUuserObject object = object_of(request, command.object);
+  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return request.driver().cuUserObjectRetain(object, command.count);
+}
+
+CUresult release_user_object(Request& request, const commands::ReleaseUserObject& command) {
+  const CUuserObject object = object_of(request, command.object);
+  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return request.driver().cuUserObjectRelease(object, command.count);
+}
+
+CUresult graph_retain_object(Request& request, const commands::GraphRetainObject& command) {
+  const CUgraph graph = request.session().graphs().graph(command.graph);
+  const CUuserObject object = object_of(request, command.object);
+  if (graph == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return request.driver().cuGraphRetainUserObject(graph, object, command.count, command.flags);
+}
+
+CUresult graph_release_object(Request& request, const commands::GraphReleaseObject& command) {
+  const CUgraph graph = request.session().graphs().graph(command.graph);
+  const CUuserObject object = object_of(request, command.object);
+  if (graph == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return request.driver().cuGraphReleaseUserObject(graph, object, command.count);
+}
+
+CUresult free_graph_memory(Request& request, const commands::FreeGraphMemory& command) {
+  GraphMemory& memory = request.session().graph_memory();
+  if (!memory.contains(command.address)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_SUCCESS;
+  if (command.stream == nullptr) {
+    result = request.driver().cuMemFree_v2(command.address);
+  } else {
+    CUstream stream = command.stream;
+    if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    result = request.driver().cuMemFreeAsync(command.address, stream);
+  }
+  memory.sweep();
+  return result;
+}
+
+CUresult trim_graph_memory(Request& request, const commands::TrimGraphMemory& command) {
+  if (request.driver().cuDeviceGraphMemTrim == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return request.driver().cuDeviceGraphMemTrim(command.device);
+}
+
+CUresult get_graph_memory(Request& request, const commands::GetGraphMemory& command,
+                          commands::GetGraphMemory::Reply& reply) {
+  if (request.driver().cuDeviceGetGraphMemAttribute == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (command.attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) return CUDA_ERROR_INVALID_VALUE;
+  cuuint64_t value = 0;
+  const CUresult result = request.driver().cuDeviceGetGraphMemAttribute(
+      command.device, static_cast<CUgraphMem_attribute>(command.attribute), &value);
+  reply.value = value;
+  return result;
+}
+
+CUresult reset_graph_memory(Request& request, const commands::ResetGraphMemory& command) {
+  if (request.driver().cuDeviceSetGraphMemAttribute == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (command.attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) return CUDA_ERROR_INVALID_VALUE;
+  cuuint64_t zero = 0;
+  return request.driver().cuDeviceSetGraphMemAttribute(
+      command.device, static_cast<CUgraphMem_attribute>(command.attribute), &zero);
+}
+
+}  // namespace flyt::server::hooks

@@ -1,0 +1,24 @@
+// Graphs: what lists of a graph a client may ask for.
+#pragma once
+
+#include <cstdint>
+
+namespace flyt::wire {
+
+enum class GraphList : std::uint32_t {
+  kNodes = 0,  // Of a graph, as are the next two.
+  kRoots = 1,
+  kEdges = 2,         // `nodes` are where they begin, `others` where they end.
+  kDependencies = 3,  // Of a node.
+  kDependents = 4,
+};
+inline constexpr std::uint32_t kGraphListMax = 4;
+
+// What of a list travels at once.
+inline constexpr std::uint64_t kGraphListPart = 16 * 1024;
+
+// Names of runs of a graph's host functions, which the server chooses, have this bit; names of
+// other host functions, which the client chooses, have not.
+inline constexpr std::uint64_t kGraphRun = std::uint64_t{1} << 63;
+
+}  // namespace flyt::wire

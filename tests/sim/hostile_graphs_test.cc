@@ -1,0 +1,365 @@
+// Graphs and captures, and what a client may not say about them.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "commands/all.h"
+#include "tests/sim/hostile.h"
+#include "wire/graphs.h"
+#include "wire/handle.h"
+
+namespace flyt::sim {
+namespace {
+
+constexpr std::uint32_t kContext = 1;
+constexpr std::uint64_t kServersOwn = 0x400000;
+
+template <class Handle>
+Handle handle(wire::HandleKind kind, std::uint32_t index) {
+  return static_cast<Handle>(pointer_at(wire::Handle::make(kind, 1, index).value));
+}
+
+class HostileGraphs : public HostileTest {
+ protected:
+  void SetUp() override {
+    HostileTest::SetUp();
+    peer_ = std::make_unique<Peer>(attacker());
+    ASSERT_EQ(ask(commands::RetainPrimary{
+                  .context = handle<CUcontext>(wire::HandleKind::kContext, kContext)}),
+              CUDA_SUCCESS);
+    send(commands::StreamCreate{.stream = stream_, .flags = CU_STREAM_NON_BLOCKING});
+    ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
+    commands::CreateGraph::Reply made;
+    ASSERT_TRUE(wire::decode(fields(), made));
+    graph_ = made.graph;
+    ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = 4096}));
+    commands::MemAlloc::Reply allocated;
+    ASSERT_TRUE(wire::decode(fields(), allocated));
+    address_ = allocated.address;
+  }
+  void TearDown() override {
+    peer_.reset();
+    HostileTest::TearDown();
+  }
+  template <class Command>
+  void send(const Command& command) {
+    std::vector<std::byte> bytes(wire::encoded_size(command));
+    Writer writer(bytes);
+    wire::encode(writer, command);
+    const std::uint32_t context = Command::kOp == commands::RetainPrimary::kOp ? 0 : kContext;
+    EXPECT_TRUE(peer_->send_command(Command::kOp, bytes, Command::kWaits, context).ok());
+  }
+  template <class Command>
+  CUresult ask(const Command& command) {
+    send(command);
+    const Heard heard = peer_->read_until(wire::FrameKind::kReply);
+    if (!heard.is(wire::FrameKind::kReply)) {
+      ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
+      return CUDA_ERROR_UNKNOWN;
+    }
+    answered_ = heard.payload;
+    Reader reader(heard.payload);
+    const wire::ReplyPrefix prefix = wire::decode_reply_prefix(reader);
+    posted_ = static_cast<CUresult>(prefix.posted_error);
+    return static_cast<CUresult>(prefix.result);
+  }
+  // The error of what is posted.
+  template <class Command>
+  CUresult post(const Command& command) {
+    send(command);
+    EXPECT_EQ(CUDA_SUCCESS, ask(commands::HearPosts{}));
+    return posted_;
+  }
+  // By the driver's call for its kind, and by that for any.
+  CUresult add(const CUgraphNodeParams& params, Bytes data = {}) {
+    commands::AddGraphNode command{
+        .graph = graph_, .parameters = bytes_at(&params, sizeof params), .data = data};
+    command.typed = true;
+    const CUresult typed = ask(command);
+    command.typed = false;
+    const CUresult any = ask(command);
+    EXPECT_EQ(typed == CUDA_SUCCESS, any == CUDA_SUCCESS) << typed << " " << any;
+    return any;
+  }
+  std::uint64_t added() {
+    commands::AddGraphNode::Reply reply;
+    EXPECT_TRUE(wire::decode(fields(), reply));
+    return reply.node;
+  }
+  CUgraphNodeParams fill(std::uint64_t address, std::uint64_t width, std::uint64_t height = 1,
+                         std::uint64_t pitch = 0) {
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    params.memset = {address, pitch, 1, 1, width, height, nullptr};
+    return params;
+  }
+  CUgraphNodeParams copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    CUDA_MEMCPY3D& box = params.memcpy.copyParams;
+    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.srcDevice = from;
+    box.dstDevice = to;
+    box.WidthInBytes = bytes;
+    box.Height = box.Depth = 1;
+    return params;
+  }
+  void expect_ended() {
+    const auto ending = peer_->ending();
+    EXPECT_TRUE(ending.in_order) << ending.reason;
+  }
+  Bytes fields() const { return Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)); }
+
+  const CUstream stream_ = handle<CUstream>(wire::HandleKind::kStream, 1);
+  std::unique_ptr<Peer> peer_;
+  std::uint64_t graph_ = 0;
+  std::uint64_t address_ = 0;
+  CUresult posted_ = CUDA_SUCCESS;
+  std::vector<std::byte> answered_;
+};
+
+TEST_F(HostileGraphs, AreKnownByTheirNumbersAlone) {
+  const std::vector<std::uint64_t> wrong = {
+      0,
+      1,
+      graph_ + 16,
+      graph_ ^ (1ULL << 26),
+      ~0ULL,
+      kServersOwn,
+      graph_ | (1ULL << 63),
+      wire::Handle::make(wire::HandleKind::kGraphNode, 1, 1).value};
+  for (const std::uint64_t number : wrong) {
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = number})) << number;
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::CloneGraph{.graph = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::ListGraph{.object = number, .what = 0}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::ListGraph{.object = number, .what = 3}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::DrawGraph{.graph = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = 1, .graph = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::GraphNodeType{.node = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::GetGraphNode{.node = number, .type = 0}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::SetGraphNode{.node = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::DestroyGraphNode{.node = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::GetNodeAttribute{.node = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::SetNodeAttribute{.node = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::CopyNodeAttributes{.to = number, .from = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::FindInClone{.node = number, .clone = graph_}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::TryLaunchGraph{.exec = number, .stream = stream_}));
+    EXPECT_NE(CUDA_SUCCESS, post(commands::LaunchGraph{.exec = number, .stream = stream_}));
+    EXPECT_NE(CUDA_SUCCESS, post(commands::UploadGraph{.exec = number, .stream = stream_}));
+    EXPECT_NE(CUDA_SUCCESS, post(commands::DestroyGraphExec{.exec = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::UpdateGraphExec{.exec = number, .graph = graph_}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::ReleaseUserObject{.object = number, .count = 1}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::GraphRetainObject{.graph = graph_, .object = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::FreeGraphMemory{.stream = stream_, .address = number}));
+    EXPECT_NE(CUDA_SUCCESS, ask(commands::FreeGraphMemory{.stream = nullptr, .address = number}));
+  }
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::ListGraph{.object = graph_, .what = 5}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, NodesOfADestroyedGraphAreUnknown) {
+  ASSERT_EQ(CUDA_SUCCESS, add(fill(address_, 16)));
+  const std::uint64_t node = added();
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::GraphNodeType{.node = node}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::GraphNodeType{.node = node}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, ParametersOfAnotherSizeAreRefused) {
+  const CUgraphNodeParams params = fill(address_, 16);
+  const Bytes whole = bytes_at(&params, sizeof params);
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    ASSERT_NE(CUDA_SUCCESS,
+              ask(commands::AddGraphNode{.graph = graph_, .parameters = whole.first(size)}));
+  }
+  EXPECT_EQ(CUDA_SUCCESS, add(params));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, KindsThatThereAreNotAreRefused) {
+  CUgraphNodeParams params{};
+  for (const std::uint32_t type : {8U, 9U, 14U, 0x7fffffffU, 0xffffffffU}) {
+    std::memcpy(static_cast<void*>(&params), &type, sizeof type);
+    EXPECT_NE(CUDA_SUCCESS, add(params)) << type;
+  }
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, NodesUseTheSessionsOwnMemory) {
+  EXPECT_EQ(CUDA_SUCCESS, add(fill(address_, 4096)));
+  EXPECT_NE(CUDA_SUCCESS, add(fill(address_, 1ULL << 40)));
+  EXPECT_NE(CUDA_SUCCESS, add(fill(address_, 16, 1ULL << 40, 1ULL << 40)));
+  EXPECT_NE(CUDA_SUCCESS, add(fill(address_, ~0ULL, ~0ULL, ~0ULL)));
+  EXPECT_NE(CUDA_SUCCESS, add(fill(kServersOwn, 16)));
+  EXPECT_EQ(CUDA_SUCCESS, add(copy(address_, address_ + 64, 64)));
+  EXPECT_NE(CUDA_SUCCESS, add(copy(kServersOwn, address_, 64)));
+  EXPECT_NE(CUDA_SUCCESS, add(copy(address_, kServersOwn, 64)));
+  EXPECT_NE(CUDA_SUCCESS, add(copy(address_, address_, ~0ULL)));
+  CUgraphNodeParams box = copy(address_, address_ + 64, 64);
+  box.memcpy.copyParams.srcMemoryType = CU_MEMORYTYPE_HOST;
+  box.memcpy.copyParams.srcHost = pointer_at(kServersOwn);
+  EXPECT_NE(CUDA_SUCCESS, add(box));
+  box = copy(address_, address_ + 64, 64);
+  box.memcpy.copyParams.srcZ = 1ULL << 50;
+  EXPECT_NE(CUDA_SUCCESS, add(box));
+  box.memcpy.copyParams.srcZ = 0;
+  box.memcpy.copyParams.Depth = 1ULL << 50;
+  EXPECT_NE(CUDA_SUCCESS, add(box));
+  box = copy(address_, address_ + 64, 64);
+  box.memcpy.copyParams.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  box.memcpy.copyParams.srcArray = static_cast<CUarray>(pointer_at(kServersOwn));
+  EXPECT_NE(CUDA_SUCCESS, add(box));
+  CUstreamBatchMemOpParams word{};
+  word.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  word.writeValue.address = kServersOwn;
+  CUgraphNodeParams words{};
+  words.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+  words.memOp.count = 1;
+  EXPECT_NE(CUDA_SUCCESS, add(words, bytes_at(&word, sizeof word)));
+  words.memOp.count = 1 << 20;
+  EXPECT_NE(CUDA_SUCCESS, add(words, bytes_at(&word, sizeof word)));
+  CUgraphNodeParams release{};
+  release.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+  release.free.dptr = kServersOwn;
+  EXPECT_NE(CUDA_SUCCESS, add(release));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, NodesUseTheSessionsOwnObjects) {
+  CUgraphNodeParams kernel{};
+  kernel.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  EXPECT_NE(CUDA_SUCCESS, add(kernel));
+  kernel.kernel.func = static_cast<CUfunction>(pointer_at(kServersOwn));
+  EXPECT_NE(CUDA_SUCCESS, add(kernel));
+  kernel.kernel.func = nullptr;
+  kernel.kernel.kern = static_cast<CUkernel>(pointer_at(kServersOwn));
+  EXPECT_NE(CUDA_SUCCESS, add(kernel));
+  CUgraphNodeParams record{};
+  record.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  record.eventRecord.event = static_cast<CUevent>(pointer_at(kServersOwn));
+  EXPECT_NE(CUDA_SUCCESS, add(record));
+  CUgraphNodeParams child{};
+  child.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  child.graph.graph = static_cast<CUgraph>(pointer_at(kServersOwn));
+  EXPECT_NE(CUDA_SUCCESS, add(child));
+  CUgraphNodeParams conditional{};
+  conditional.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  conditional.conditional.handle = kServersOwn;
+  conditional.conditional.size = 1;
+  EXPECT_NE(CUDA_SUCCESS, add(conditional));
+  conditional.conditional.size = ~0U;
+  EXPECT_NE(CUDA_SUCCESS, add(conditional));
+  CUgraphNodeParams wide = fill(address_, 16);
+  wide.memset.ctx = static_cast<CUcontext>(pointer_at(kServersOwn));
+  EXPECT_NE(CUDA_SUCCESS, add(wide));
+  // A host function has a name of eight bytes, which is not 0.
+  CUgraphNodeParams host{};
+  host.type = CU_GRAPH_NODE_TYPE_HOST;
+  const std::vector<std::byte> zeros(8);
+  EXPECT_NE(CUDA_SUCCESS, add(host));
+  EXPECT_NE(CUDA_SUCCESS, add(host, Bytes(zeros).first(7)));
+  EXPECT_NE(CUDA_SUCCESS, add(host, zeros));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, EdgesAreToldWholeOrNotAtAll) {
+  ASSERT_EQ(CUDA_SUCCESS, add(fill(address_, 16)));
+  const std::vector<std::uint64_t> one = {added()};
+  ASSERT_EQ(CUDA_SUCCESS, add(fill(address_, 16)));
+  const std::vector<std::uint64_t> two = {added()};
+  const std::vector<std::uint64_t> both = {one[0], two[0]};
+  const std::vector<std::byte> data(24);
+  using List = wire::List<std::uint64_t>;
+  const auto change = [&](const List& from, const List& to, Bytes edges) {
+    return ask(
+        commands::ChangeEdges{.graph = graph_, .add = 1, .from = from, .to = to, .edges = edges});
+  };
+  EXPECT_NE(CUDA_SUCCESS, change(List(both), List(one), {}));
+  EXPECT_NE(CUDA_SUCCESS, change(List(one), List(two), Bytes(data).first(7)));
+  EXPECT_NE(CUDA_SUCCESS, change(List(one), List(two), Bytes(data).first(16)));
+  EXPECT_EQ(CUDA_SUCCESS, change(List(one), List(two), Bytes(data).first(8)));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, ACapturedStreamTakesNothingThatDoesNotLast) {
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = stream_}));
+  const std::vector<std::byte> data(16);
+  const CUresult refused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  EXPECT_EQ(refused,
+            post(commands::CopyToDevice{.stream = stream_, .address = address_, .data = data}));
+  EXPECT_EQ(refused, post(commands::PostToHost{.stream = stream_,
+                                               .address = address_,
+                                               .pitch = 16,
+                                               .slice_pitch = 16,
+                                               .width = 16,
+                                               .rows = 1,
+                                               .slices = 1,
+                                               .delivery = 1}));
+  EXPECT_EQ(refused, post(commands::HostCall{.stream = stream_, .token = 1, .kind = 0}));
+  EXPECT_EQ(refused, ask(commands::PoolAllocate{.stream = stream_, .pool = 1, .bytes = 64}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::CaptureCopy{.stream = stream_, .parameters = data}));
+  CUDA_MEMCPY3D foreign = copy(kServersOwn, address_, 64).memcpy.copyParams;
+  EXPECT_NE(CUDA_SUCCESS,
+            ask(commands::CaptureCopy{.stream = stream_,
+                                      .parameters = bytes_at(&foreign, sizeof foreign)}));
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::EndCapture{.stream = stream_}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, AStreamThatIsNotCapturedTakesNothingThatIsForGraphs) {
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::EndCapture{.stream = stream_}));
+  EXPECT_NE(CUDA_SUCCESS,
+            ask(commands::CaptureHostCall{.stream = stream_, .kind = 0, .function = 1}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::CaptureAllocation{.stream = stream_, .bytes = 64}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::CaptureDependencies{.stream = stream_}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, TheGraphOfAFailedCaptureIsUnknown) {
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = stream_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CaptureInfo{.stream = stream_}));
+  commands::CaptureInfo::Reply info;
+  ASSERT_TRUE(wire::decode(fields(), info));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::StreamQuery{.stream = stream_}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::EndCapture{.stream = stream_}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::ListGraph{.object = info.graph, .what = 0}));
+  EXPECT_NE(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = info.graph}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, ASessionMayEndInTheMiddleOfACapture) {
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = stream_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CaptureInfo{.stream = stream_}));
+  send(commands::StreamDestroy{.stream = stream_});
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::HearPosts{}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, NamesOfRunsAreTheServers) {
+  EXPECT_NE(CUDA_SUCCESS,
+            post(commands::HostCall{.stream = stream_, .token = wire::kGraphRun | 1, .kind = 0}));
+  EXPECT_TRUE(peer_->alive());
+  send(commands::HostCallDone{.token = wire::kGraphRun | 1});
+  expect_ended();
+}
+
+TEST_F(HostileGraphs, AHandleOfAnExecutableGraphIsUsedOnce) {
+  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
+  send(commands::InstantiateGraph{.exec = exec, .graph = graph_});
+  expect_ended();
+}
+
+TEST_F(HostileGraphs, AHandleOfAUserObjectIsOne) {
+  send(commands::CreateUserObject{.object = kServersOwn,
+                                  .function = 1,
+                                  .references = 1,
+                                  .flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC});
+  expect_ended();
+}
+
+}  // namespace
+}  // namespace flyt::sim
