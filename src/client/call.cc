@@ -11,6 +11,8 @@ CUresult handle_result(bool live) { return live ? CUDA_SUCCESS : CUDA_ERROR_INVA
 
 }  // namespace
 
+ContextOf::ContextOf(ContextState* context) : scope_(context), bad_(enter(Needs::kContext)) {}
+
 ContextState* ContextOfStream::context_of(CUstream stream) {
   if (address_of(stream) <= wire::kStreamPerThread) return nullptr;
   Session* session = current_session();

@@ -47,6 +47,21 @@ class ContextScope {
   bool adopted_ = false;
 };
 
+// A module, function or event brings its context along: a thread that has none current may make
+// calls on it, and one that has must have that in order.
+//
+//   const ContextOf home(module->context);
+//   if (home.bad() != CUDA_SUCCESS) return home.bad();
+class ContextOf {
+ public:
+  explicit ContextOf(ContextState* context);
+  CUresult bad() const { return bad_; }
+
+ private:
+  ContextScope scope_;
+  CUresult bad_ = CUDA_SUCCESS;
+};
+
 // A stream brings its context along, as natively: commands and errors are that context's, whatever
 // the thread's current one is. Default streams are the current context's.
 class ContextOfStream {

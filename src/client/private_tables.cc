@@ -56,7 +56,7 @@ struct RemoteDriver {
     return CUDA_SUCCESS;
   }
   static CUresult functions_of(CUmodule module, std::vector<CUfunction>* functions) {
-    if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+    if (const CUresult no = enter(Needs::kInit); no != CUDA_SUCCESS) return no;
     unsigned int count = 0;
     if (const CUresult no = hooks::cuModuleGetFunctionCount(&count, module); no != CUDA_SUCCESS)
       return no;

@@ -99,8 +99,9 @@ class SharedSlots {
   const std::size_t slots_;
   const std::uint64_t slot_bytes_;
   Mutex mutex_;
-  // By handle of the context or, for a green one, of its primary context; null where the server could not share it. Areas are never unmapped, because
-  // some thread may still look at one whose context is gone; they serve another context then.
+  // By handle of the context or, for a green one, of its primary context; null where the server
+  // could not share it. Areas are never unmapped, because some thread may still look at one whose
+  // context is gone; they serve another context then.
   std::map<std::uint64_t, Area*> areas_ GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Area>> all_ GUARDED_BY(mutex_);
   std::vector<Area*> spare_ GUARDED_BY(mutex_);

@@ -206,6 +206,8 @@ CUresult GraphNodeParams::take_kind(Request& request, Bytes data) {
 
 CUresult GraphNodeParams::take_kernel(const Request& request, Bytes data) {
   CUDA_KERNEL_NODE_PARAMS_v3& kernel = params_.kernel;
+  // NVIDIA's driver takes the current context without looking whether there is one.
+  if (kernel.ctx == nullptr && request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult bad = admit_context(request, kernel.ctx); bad != CUDA_SUCCESS) return bad;
   if (kernel.func != nullptr && !request.resolve(kernel.func)) return CUDA_ERROR_INVALID_HANDLE;
   if (kernel.kern != nullptr && !request.resolve(kernel.kern)) return CUDA_ERROR_INVALID_HANDLE;

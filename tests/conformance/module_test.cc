@@ -1,5 +1,6 @@
 // Modules: loading PTX, functions, globals, and what must not load.
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
@@ -258,6 +259,27 @@ TEST_F(ModuleTest, TheLoadingModeCanBeAsked) {
 TEST_F(ModuleTest, ATextForAnUnknownChipIsInvalidPtx) {
   CUmodule module = nullptr;
   CU_IS(CUDA_ERROR_INVALID_PTX, cu().cuModuleLoadData(&module, kFutureTargetPtx));
+}
+
+TEST_F(ModuleTest, AThreadWithoutAContextMayAskModulesAndFunctions) {
+  const Module module(kBasicPtx);
+  const CUfunction function = module.function("store_value");
+  std::thread([&] {
+    CUfunction found = nullptr;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuModuleGetFunction(&found, module, "store_value"));
+    EXPECT_EQ(function, found);
+    CUdeviceptr counter = 0;
+    std::size_t bytes = 0;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuModuleGetGlobal_v2(&counter, &bytes, module, "counter"));
+    EXPECT_EQ(4u, bytes);
+    int registers = -1;
+    EXPECT_EQ(CUDA_SUCCESS,
+              cu().cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuFuncSetAttribute(
+                                function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
+    CUmodule home = nullptr;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuFuncGetModule(&home, function));
+  }).join();
 }
 
 }  // namespace

@@ -52,8 +52,7 @@ TEST_P(Devices, AreWholeGpus) {
   EXPECT_EQ(nvml().nvmlDeviceGetMigMode(device(0), &current, &pending), NVML_SUCCESS);
   EXPECT_EQ(current, 0U);
   EXPECT_EQ(pending, 0U);
-  EXPECT_EQ(nvml().nvmlDeviceGetMigMode(device(0), &current, nullptr),
-            NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvml().nvmlDeviceGetMigMode(device(0), &current, nullptr), NVML_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_P(Devices, HaveEventSetsThatStayQuiet) {

@@ -17,9 +17,8 @@ template <class Ask>
 CUresult completion(CUevent event, Ask&& ask_server) {
   if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
   EventState& state = state_of(event);
-  // An event brings its context along; a thread that asks need not have one.
-  const ContextScope scope(state.context);
-  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  const ContextOf home(state.context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (const CUresult no = session().captures().event_call(event); no != CUDA_SUCCESS) return no;
   // Records that come after this line are another question.
   const std::uint64_t records = state.records.load();
@@ -151,8 +150,8 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
       return CUDA_ERROR_INVALID_HANDLE;
     }
   }
-  const ContextScope scope(state_of(hStart).context);
-  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  const ContextOf home(state_of(hStart).context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   commands::EventElapsedTime::Reply reply;
   const CUresult result = call(commands::EventElapsedTime{.start = hStart, .end = hEnd}, reply);
   if (result == CUDA_SUCCESS) *pMilliseconds = reply.milliseconds;

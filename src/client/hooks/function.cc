@@ -17,6 +17,8 @@ FunctionState* find(CUfunction handle) {
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   const FunctionState* function = find(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(function->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   const auto index = static_cast<std::uint32_t>(attrib);
   if (pi == nullptr || index >= CU_FUNC_ATTRIBUTE_MAX ||
       (function->facts.known.load(std::memory_order_relaxed) >> index & 1) == 0) {
@@ -29,6 +31,8 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
   FunctionState* function = find(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(function->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   const auto index = static_cast<std::uint32_t>(attrib);
   if (index >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (function->facts.has(index, value)) return CUDA_SUCCESS;
@@ -41,7 +45,10 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  if (const CUresult no = check(hfunc); no != CUDA_SUCCESS) return no;
+  const FunctionState* function = find(hfunc);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(function->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
     return CUDA_ERROR_INVALID_VALUE;
   }

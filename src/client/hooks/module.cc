@@ -142,13 +142,18 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
   if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   ModuleState* module = session().code().modules.find(address_of(hmod));
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(module->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
   return find_function(*module, name, hfunc);
 }
 
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult no = check(mod); no != CUDA_SUCCESS) return no;
+  const ModuleState* module = session().code().modules.find(address_of(mod));
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(module->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   std::vector<std::string> names;
   const CUresult result = function_names(mod, names);
   if (result == CUDA_SUCCESS) *count = static_cast<unsigned int>(names.size());
@@ -160,6 +165,8 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunct
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ModuleState* module = session().code().modules.find(address_of(mod));
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(module->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   std::vector<std::string> names;
   if (const CUresult no = function_names(mod, names); no != CUDA_SUCCESS) return no;
   const std::size_t count = std::min<std::size_t>(names.size(), numFunctions);
@@ -175,6 +182,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
   if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ModuleState* module = session().code().modules.find(address_of(hmod));
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(module->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   using Reply = commands::GetGlobal::Reply;
   return find_global<Reply>(
       module->globals, *module->context, module->library != 0, name, dptr, bytes,
@@ -186,6 +195,8 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   CodeState& code = session().code();
   const FunctionState* function = code.functions.find(address_of(hfunc));
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(function->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (function->module != 0) {
     *hmod = static_cast<CUmodule>(pointer_at(function->module));
     return CUDA_SUCCESS;

@@ -162,8 +162,8 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
   auto streams = streams_of(session, index);
   // Those of its green contexts are waited for too. Captures forbid to wait for a context, and the
   // driver has to be asked that at once.
-  const bool polled = streams.size() <= kStreamsPolledMax && !session.contexts().has_greens(index) &&
-                      !session.graphs().capturing();
+  const bool polled = streams.size() <= kStreamsPolledMax &&
+                      !session.contexts().has_greens(index) && !session.graphs().capturing();
   if (polled) {
     wait.poll = [&driver, streams = std::move(streams)]() -> CUresult {
       CUresult result = driver.cuStreamQuery(CU_STREAM_LEGACY);

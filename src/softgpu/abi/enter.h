@@ -66,6 +66,17 @@ struct StreamOfCall {
 // stream brings its own context, and needs no current one.
 CUresult find_stream(Driver& driver, CUstream handle, StreamOfCall& out);
 
+// For calls on what belongs to a context of its own: a thread that has none current may make them,
+// and one that has must have it in order.
+template <class Body>
+CUresult with_context_or_none(Body body) {
+  return with_driver([&body](Driver& driver) -> CUresult {
+    std::shared_ptr<Context> context;
+    const CUresult bad = current_context(driver, context);
+    return bad == CUDA_SUCCESS || bad == CUDA_ERROR_INVALID_CONTEXT ? body(driver) : bad;
+  });
+}
+
 // Calls body(driver, context, stream).
 template <class Body>
 CUresult with_stream(CUstream handle, Body body) {

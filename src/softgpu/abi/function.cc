@@ -6,10 +6,9 @@ namespace {
 
 template <class Body>
 CUresult with_function(CUfunction handle, Body body) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
-    std::shared_ptr<Function> function;
-    const CUresult bad = find_function(driver, context, handle, false, function);
-    return bad != CUDA_SUCCESS ? bad : body(*function);
+  return with_context_or_none([&](Driver& driver) -> CUresult {
+    const std::shared_ptr<Function> function = driver.functions().find(from_handle(handle));
+    return function == nullptr ? CUDA_ERROR_INVALID_HANDLE : body(*function);
   });
 }
 

@@ -30,7 +30,7 @@ CUresult load(CUmodule* out, const void* image, unsigned options, CUjit_option* 
 // Calls body(driver, module).
 template <class Body>
 CUresult with_module(CUmodule handle, Body body) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_context_or_none([&](Driver& driver) -> CUresult {
     const auto module = driver.modules().find(from_handle(handle));
     if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     return body(driver, module);
