@@ -26,7 +26,7 @@ ALL_HEAD = """\
 // All: every command as a type, for code that treats them alike.
 #pragma once
 
-#include <tuple>
+#include "wire/command_list.h"
 """
 
 
@@ -95,7 +95,7 @@ def all_header(api):
     out = [banner("Every command."), ALL_HEAD]
     out += [f"#include \"commands/{subject}.h\"" for each in api.together
             for subject in each.subjects]
-    out += ["", "namespace flyt::commands {", "", "using All = std::tuple<",
+    out += ["", "namespace flyt::commands {", "", "using All = wire::CommandList<",
             ",\n".join(names) + ">;", "", "}  // namespace flyt::commands"]
     return "\n".join(out) + "\n"
 

@@ -2,7 +2,6 @@
 // encode to the same bytes again.
 #include <cstdint>
 #include <cstring>
-#include <tuple>
 #include <vector>
 
 #include "base/assert.h"
@@ -35,8 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   flyt::Reader reader(flyt::bytes_at(data, size));
   const auto op = reader.take<std::uint16_t>();
   const flyt::Bytes payload = reader.take_bytes(reader.remaining());
-  std::apply([&](auto... command) { (try_command<decltype(command)>(op, payload), ...); },
-             flyt::commands::All{});
+  flyt::commands::All::each([&]<class Command>() { try_command<Command>(op, payload); });
   static_cast<void>(flyt::commands::describe(op, payload));
   return 0;
 }

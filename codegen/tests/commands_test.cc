@@ -6,7 +6,6 @@
 #include <cstring>
 #include <list>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/random.h"
@@ -153,16 +152,10 @@ struct NamedReply : Reply {
 
 template <class Visit>
 void for_every_command(Visit visit) {
-  std::apply(
-      [&](auto... command) {
-        (
-            [&] {
-              SCOPED_TRACE(command.kName);
-              visit.template operator()<decltype(command)>();
-            }(),
-            ...);
-      },
-      All{});
+  All::each([&]<class Command>() {
+    SCOPED_TRACE(Command::kName);
+    visit.template operator()<Command>();
+  });
 }
 
 constexpr std::uint64_t kSeeds = 20;
