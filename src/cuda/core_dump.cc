@@ -8,10 +8,10 @@
 namespace flyt::cuda {
 namespace {
 
-std::string default_name(const char* prefix) {
+std::string default_pipe() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return std::string(prefix) + host.data() + "." + std::to_string(::getpid());
+  return std::string("corepipe.cuda.") + host.data() + "." + std::to_string(::getpid());
 }
 
 std::size_t bytes_of(CUcoredumpSettings attribute) {
@@ -88,11 +88,9 @@ CUresult CoreDumpSettings::get(CUcontext context, CUcoredumpSettings attribute, 
     case CU_COREDUMP_LIGHTWEIGHT:
       return give(present.lightweight, value, size);
     case CU_COREDUMP_FILE:
-      return give_name(present.file.empty() ? default_name("core.cuda.") : present.file, value,
-                       size);
+      return give_name(present.file, value, size);
     case CU_COREDUMP_PIPE:
-      return give_name(present.pipe.empty() ? default_name("corepipe.cuda.") : present.pipe, value,
-                       size);
+      return give_name(present.pipe.empty() ? default_pipe() : present.pipe, value, size);
     case CU_COREDUMP_GENERATION_FLAGS:
       return give(present.flags, value, size);
     case CU_COREDUMP_MAX:

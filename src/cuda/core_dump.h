@@ -30,8 +30,8 @@ class CoreDumpSettings {
     bool trigger_host = true;
     bool lightweight = false;
     unsigned int flags = 0;
-    std::string file;  // Empty: the default name.
-    std::string pipe;
+    std::string file;  // Empty: the default name, which is told so.
+    std::string pipe;  // Empty: the default name.
   };
 
   const Values& values(CUcontext context) const REQUIRES(mutex_);

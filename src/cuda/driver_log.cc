@@ -67,7 +67,7 @@ CUresult DriverLog::unregister_callback(CUlogsCallbackHandle handle) {
 }
 
 CUresult DriverLog::current(CUlogIterator* out, unsigned int flags) const {
-  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(mutex_);
   *out = next_;
   return CUDA_SUCCESS;

@@ -94,11 +94,9 @@ void Graph::connect(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data)
   to.dependencies.push_back({&from, data});
 }
 
-bool Graph::disconnect(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data) {
-  const auto erased = std::erase_if(from.dependents,
-                                    [&](const Edge& e) { return e.node == &to && e.data == data; });
-  std::erase_if(to.dependencies, [&](const Edge& e) { return e.node == &from && e.data == data; });
-  return erased != 0;
+void Graph::disconnect(GraphNode& from, GraphNode& to) {
+  std::erase_if(from.dependents, [&](const Edge& e) { return e.node == &to; });
+  std::erase_if(to.dependencies, [&](const Edge& e) { return e.node == &from; });
 }
 
 bool Graph::connected(const GraphNode& from, const GraphNode& to) {

@@ -135,7 +135,7 @@ class Graph {
   GraphNode& add(Work work, std::span<const Edge> dependencies);
   void remove(GraphNode& node);
   static void connect(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data);
-  static bool disconnect(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data);
+  static void disconnect(GraphNode& from, GraphNode& to);
   static bool connected(const GraphNode& from, const GraphNode& to);
 
   // A deep copy: with `driver` a graph of its own, without one the inside of an executable graph,

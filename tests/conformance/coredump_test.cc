@@ -52,11 +52,11 @@ TEST_F(CoredumpTest, ANullValueAsksForTheSize) {
   EXPECT_EQ(sizeof(bool), size);
 }
 
-TEST_F(CoredumpTest, TheDefaultFileNamesTheProcess) {
-  char name[1024] = {};
+TEST_F(CoredumpTest, TheDefaultFileHasNoNameYet) {
+  char name[1024] = "x";
   std::size_t size = sizeof name;
   CU_OK(coredump().cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, name, &size));
-  EXPECT_EQ(0u, std::string(name).find("core.cuda.")) << name;
+  EXPECT_STREQ("", name);
 }
 
 TEST_F(CoredumpTest, AFileNameIsKept) {

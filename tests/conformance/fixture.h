@@ -41,6 +41,9 @@ class ContextTest : public ::testing::Test {
   CUcontext context = nullptr;
 };
 
+// How much device memory other processes of a GPU may take or give back during a test.
+constexpr std::size_t kOthersMemory = 8u << 20;
+
 // cuDeviceGetAttribute for device 0, unrecorded.
 int attribute(CUdevice_attribute which);
 

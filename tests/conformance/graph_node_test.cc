@@ -169,7 +169,9 @@ TEST_F(GraphNodeTest, EdgesOfKernelsCarryData) {
   const OwnedExec exec(graph);
   CU_OK(run(exec));
   EXPECT_EQ(2u, read(1));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphRemoveDependencies(graph, &a, &b, 1));
+  CU_OK(cu().cuGraphRemoveDependencies(graph, &a, &b, 1));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphRemoveDependencies_v2(graph, &a, &b, &data, 1));
+  CU_OK(cu().cuGraphAddDependencies_v2(graph, &a, &b, &data, 1));
   CU_OK(cu().cuGraphRemoveDependencies_v2(graph, &a, &b, &data, 1));
 }
 

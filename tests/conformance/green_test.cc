@@ -96,7 +96,7 @@ TEST_F(GreenTest, ASplitRefusesWhatItCannotDo) {
         cu().cuDevSmResourceSplitByCount(&group, &count, nullptr, nullptr, 0, 1));
   CU_IS(CUDA_ERROR_INVALID_VALUE,
         cu().cuDevSmResourceSplitByCount(&group, &none, &all, nullptr, 0, 1));
-  CU_IS(CUDA_ERROR_INVALID_VALUE,
+  CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
         cu().cuDevSmResourceSplitByCount(&group, &count, &all, nullptr, 0, all.sm.smCount + 1));
   CU_IS(CUDA_ERROR_INVALID_RESOURCE_TYPE,
         cu().cuDevSmResourceSplitByCount(&group, &count, &nothing, nullptr, 0, 1));

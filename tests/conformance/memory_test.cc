@@ -57,10 +57,10 @@ TEST_F(MemoryTest, InfoFollowsAllocations) {
   CUdeviceptr address = 0;
   CU_OK(cu().cuMemAlloc_v2(&address, 64u << 20));
   CU_OK(cu().cuMemGetInfo_v2(&during, nullptr));
-  EXPECT_GE(before - during, 64u << 20);
+  EXPECT_GE(before - during, (64u << 20) - kOthersMemory);
   CU_OK(cu().cuMemFree_v2(address));
   CU_OK(cu().cuMemGetInfo_v2(&after, &total));
-  EXPECT_GE(after, before);
+  EXPECT_GE(after + kOthersMemory, before);
   CU_IS(CUDA_SUCCESS, cu().cuMemGetInfo_v2(nullptr, nullptr));
 }
 

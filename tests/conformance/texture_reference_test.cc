@@ -134,7 +134,7 @@ TEST_F(TextureReferenceTest, SurfacesAreBoundToo) {
 TEST_F(TextureReferenceTest, BadArgumentsAreRefused) {
   const Module module(image_kernel(kFetch, false, kGlobals));
   const CUtexref reference = reference_of(module);
-  CU_IS(CUDA_ERROR_INVALID_VALUE,
+  CU_IS(CUDA_ERROR_INVALID_HANDLE,
         cu().cuTexRefSetArray(reference, nullptr, CU_TRSA_OVERRIDE_FORMAT));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexRefSetFormat(reference, CU_AD_FORMAT_FLOAT, 3));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexRefGetFlags(nullptr, reference));

@@ -526,7 +526,7 @@ TEST_F(TextureTest, DescriptionsComeBack) {
   CUDA_TEXTURE_DESC description =
       described(CU_TR_ADDRESS_MODE_BORDER, CU_TR_FILTER_MODE_LINEAR, kNormalized);
   description.addressMode[1] = CU_TR_ADDRESS_MODE_CLAMP;
-  description.borderColor[2] = 0.5f;
+  description.borderColor[0] = 0.5f;
   const Texture texture(of(array), description);
   CUDA_RESOURCE_DESC resource{};
   CU_OK(cu().cuTexObjectGetResourceDesc(&resource, texture));
@@ -538,9 +538,12 @@ TEST_F(TextureTest, DescriptionsComeBack) {
   EXPECT_EQ(CU_TR_ADDRESS_MODE_CLAMP, told.addressMode[1]);
   EXPECT_EQ(CU_TR_FILTER_MODE_LINEAR, told.filterMode);
   EXPECT_EQ(kNormalized, told.flags & kNormalized);
-  EXPECT_EQ(0.5f, told.borderColor[2]);
+  // NVIDIA's driver forgets the colour beyond the channels.
+  EXPECT_EQ(0.5f, told.borderColor[0]);
   CUDA_RESOURCE_VIEW_DESC view{};
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexObjectGetResourceViewDesc(&view, texture));
+  view.width = 9;
+  CU_OK(cu().cuTexObjectGetResourceViewDesc(&view, texture));
+  EXPECT_EQ(0u, view.width);
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexObjectGetTextureDesc(nullptr, texture));
 }
 
@@ -566,9 +569,6 @@ TEST_F(TextureTest, BadDescriptionsAreRefused) {
   bad.res.linear.devPtr = memory;
   bad.res.linear.numChannels = 3;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexObjectCreate(&texture, &bad, &plain, nullptr));
-  CUDA_RESOURCE_VIEW_DESC view{};
-  bad.res.linear.numChannels = 1;
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexObjectCreate(&texture, &bad, &plain, &view));
 }
 
 TEST_F(TextureTest, TexturesDieWithTheirContext) {

@@ -115,9 +115,8 @@ CUresult cuTexRefDestroy(CUtexref hTexRef) {
 
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
   if (const CUresult bad = check(hTexRef); bad != CUDA_SUCCESS) return bad;
-  if (check(hArray) != CUDA_SUCCESS || Flags != CU_TRSA_OVERRIDE_FORMAT) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (check(hArray) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;
+  if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       ask(commands::BindTextureArray{.reference = hTexRef, .array = hArray, .flags = Flags});
   if (result == CUDA_SUCCESS) note_binding(hTexRef, hArray, nullptr);

@@ -125,18 +125,20 @@ CUresult add_dependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraph
       &Graph::connect);
 }
 
+// Without data: whatever the edges have.
 CUresult remove_dependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                              const CUgraphEdgeData* data, std::size_t count) {
   return for_pairs(
       hGraph, from, to, data, count,
-      [](const Graph& graph, const GraphNode& a, const GraphNode& b, const CUgraphEdgeData& edge) {
+      [data](const Graph& graph, const GraphNode& a, const GraphNode& b,
+             const CUgraphEdgeData& edge) {
         if (graph.has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
         for (const Edge& each : a.dependents) {
-          if (each.node == &b && each.data == edge) return CUDA_SUCCESS;
+          if (each.node == &b && (data == nullptr || each.data == edge)) return CUDA_SUCCESS;
         }
         return CUDA_ERROR_INVALID_VALUE;
       },
-      &Graph::disconnect);
+      [](GraphNode& a, GraphNode& b, const CUgraphEdgeData&) { Graph::disconnect(a, b); });
 }
 
 }  // namespace

@@ -109,24 +109,17 @@ CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
-    if (!stream.stream->capturing()) {
-      stream.stream->await_room();
-      return with_exec(hGraph, [&](Driver&, const std::shared_ptr<GraphExec>& exec) {
-        return exec->launch(driver, stream.context, *stream.stream);
-      });
-    }
-    // A graph that is launched within a capture becomes a child of what is captured.
-    ChildWork work;
-    const CUresult bad =
-        with_exec(hGraph, [&](Driver&, const std::shared_ptr<GraphExec>& exec) -> CUresult {
-          if (exec->graph().has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
-          work.graph = exec->graph().clone(&driver);
-          work.graph->set_owned();
-          return CUDA_SUCCESS;
+  return with_work(
+      hStream, [&](Driver& driver, const Context& context, const StreamOfCall& stream) -> CUresult {
+        if (stream.stream->capturing()) {
+          const CUresult bad = check_wait(driver, context, *stream.stream);
+          if (bad != CUDA_SUCCESS) return bad;
+        }
+        stream.stream->await_room();
+        return with_exec(hGraph, [&](Driver&, const std::shared_ptr<GraphExec>& exec) {
+          return exec->launch(driver, stream.context, *stream.stream);
         });
-    return bad != CUDA_SUCCESS ? bad : capture_work(driver, *stream.stream, std::move(work));
-  });
+      });
 }
 
 }  // extern "C"

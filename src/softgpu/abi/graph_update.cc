@@ -40,7 +40,7 @@ CUresult set_child(CUgraphExec exec, CUgraphNode hNode, CUgraph child) {
                           if (own == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
                           CUgraphExecUpdateResultInfo info{};
                           if (!check_update(*own->graph, *graph, info))
-                            return CUDA_ERROR_INVALID_VALUE;
+                            return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
                           apply_update(*own->graph, *graph);
                           found.changed();
                           return CUDA_SUCCESS;

@@ -104,7 +104,8 @@ CUresult split_resource(Driver& driver, CUdevResource* result, unsigned* count,
   if (const CUresult bad = read_resource(driver, resource, input); bad != CUDA_SUCCESS) return bad;
   // Parts are split no further before a green context has been made of them.
   if (input.inside.split != 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-  if ((flags & ~kSplitFlags) != 0 || least > input.sms->size()) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~kSplitFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (least > input.sms->size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   Multiprocessors::Grain grain;
   std::vector<SmSet> groups = groups_of(input, flags, least, grain);
   if (groups.empty()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;

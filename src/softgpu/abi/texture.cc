@@ -69,8 +69,8 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texO
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
                                         CUtexObject texObject) {
   return with_texture(texObject, [&](const TextureObject& object) -> CUresult {
-    if (pResViewDesc == nullptr || !object.view) return CUDA_ERROR_INVALID_VALUE;
-    *pResViewDesc = *object.view;
+    if (pResViewDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *pResViewDesc = object.view.value_or(CUDA_RESOURCE_VIEW_DESC{});
     return CUDA_SUCCESS;
   });
 }

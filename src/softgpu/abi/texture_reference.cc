@@ -144,8 +144,8 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
   return change(hTexRef,
                 [&](Driver& driver, const Device&, TextureReference::State& state) -> CUresult {
                   const auto array = driver.arrays().find(from_handle(hArray));
-                  if (array == nullptr || Flags != CU_TRSA_OVERRIDE_FORMAT)
-                    return CUDA_ERROR_INVALID_VALUE;
+                  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+                  if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
                   state.resource = CUDA_RESOURCE_DESC{};
                   state.resource->resType = CU_RESOURCE_TYPE_ARRAY;
                   state.resource->res.array.hArray = hArray;
