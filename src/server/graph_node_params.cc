@@ -133,15 +133,6 @@ bool take_array(Bytes data, std::uint64_t count, std::uint64_t count_max, std::v
   return true;
 }
 
-// Where a parameter of a function, or of a kernel in its place, lies. False: there is none.
-bool find_parameter(const driver::Table& driver, CUfunction function, CUkernel kernel,
-                    std::size_t index, std::size_t& offset, std::size_t& size) {
-  const CUresult result = function != nullptr
-                              ? driver.cuFuncGetParamInfo(function, index, &offset, &size)
-                              : driver.cuKernelGetParamInfo(kernel, index, &offset, &size);
-  return result == CUDA_SUCCESS;
-}
-
 }  // namespace
 
 CUresult admit_copy(const Request& request, CUDA_MEMCPY3D& copy) {
@@ -221,32 +212,12 @@ CUresult GraphNodeParams::take_kernel(const Request& request, Bytes data) {
   if (kernel.func != nullptr && !request.resolve(kernel.func)) return CUDA_ERROR_INVALID_HANDLE;
   if (kernel.kern != nullptr && !request.resolve(kernel.kern)) return CUDA_ERROR_INVALID_HANDLE;
   if (kernel.func == nullptr && kernel.kern == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  kernel.kernelParams = nullptr;
-  kernel.extra = nullptr;
-  // Parameters one by one, as programs give them: a node with a buffer of them was refused
-  // attributes that NVIDIA's driver gives to one without.
-  if (data.empty() || point_to_parameters(request.driver(), data)) return CUDA_SUCCESS;
   kernel_bytes_ = data.size();
   extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(data.data()),
             CU_LAUNCH_PARAM_BUFFER_SIZE, &kernel_bytes_, CU_LAUNCH_PARAM_END};
-  kernel.extra = extra_.data();
+  kernel.kernelParams = nullptr;
+  kernel.extra = data.empty() ? nullptr : extra_.data();
   return CUDA_SUCCESS;
-}
-
-bool GraphNodeParams::point_to_parameters(const driver::Table& driver, Bytes data) {
-  CUDA_KERNEL_NODE_PARAMS_v3& kernel = params_.kernel;
-  if (driver.cuFuncGetParamInfo == nullptr || driver.cuKernelGetParamInfo == nullptr) return false;
-  pointers_.clear();
-  for (std::size_t index = 0;; ++index) {
-    std::size_t offset = 0;
-    std::size_t size = 0;
-    if (!find_parameter(driver, kernel.func, kernel.kern, index, offset, size)) break;
-    if (offset > data.size() || size > data.size() - offset) return false;
-    pointers_.push_back(const_cast<std::byte*>(data.data()) + offset);
-  }
-  if (pointers_.empty()) return false;
-  kernel.kernelParams = pointers_.data();
-  return true;
 }
 
 CUresult GraphNodeParams::take_memset(const Request& request) {
@@ -313,8 +284,10 @@ void pack_parameters(const driver::Table& driver, const CUDA_KERNEL_NODE_PARAMS_
   for (std::size_t index = 0; kernel.kernelParams != nullptr; ++index) {
     std::size_t offset = 0;
     std::size_t size = 0;
-    if (!find_parameter(driver, kernel.func, kernel.kern, index, offset, size)) return;
-    if (offset + size > kBytesMax) return;
+    const CUresult result = kernel.func != nullptr
+                                ? driver.cuFuncGetParamInfo(kernel.func, index, &offset, &size)
+                                : driver.cuKernelGetParamInfo(kernel.kern, index, &offset, &size);
+    if (result != CUDA_SUCCESS || offset + size > kBytesMax) return;
     data.resize(std::max(data.size(), offset + size));
     std::memcpy(data.data() + offset, kernel.kernelParams[index], size);
   }

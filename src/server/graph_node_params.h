@@ -28,8 +28,6 @@ class GraphNodeParams {
  private:
   CUresult take_kind(Request& request, Bytes data);
   CUresult take_kernel(const Request& request, Bytes data);
-  // Of the kernel, in `data`. False: the driver does not tell where they lie there.
-  bool point_to_parameters(const driver::Table& driver, Bytes data);
   CUresult take_memset(const Request& request);
   CUresult take_host(Request& request, Bytes data);
   CUresult take_words(const Request& request, Bytes data);
@@ -39,7 +37,6 @@ class GraphNodeParams {
   CUgraphNodeType type_ = CU_GRAPH_NODE_TYPE_EMPTY;
   CUgraphNodeParams params_{};
   std::uint64_t child_ = 0;
-  std::vector<void*> pointers_;  // To a kernel's parameters.
   std::size_t kernel_bytes_ = 0;
   std::array<void*, 5> extra_{};
   std::vector<CUstreamBatchMemOpParams> words_;
