@@ -1,4 +1,6 @@
-// CommandList: command types, one after the other. A std::tuple of hundreds takes minutes to compile.
+// CommandList: command types, one after the other.
+//
+// A std::tuple of hundreds of types takes minutes to compile.
 #pragma once
 
 namespace flyt::wire {

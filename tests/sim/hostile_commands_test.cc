@@ -117,12 +117,6 @@ std::vector<std::byte> hostile_encoding(Malice& malice) {
   return bytes;
 }
 
-// Calls `visit` with a null pointer of each command's type.
-template <class... Commands, class Visitor>
-void for_each(std::type_identity<std::tuple<Commands...>>, Visitor&& visit) {
-  (visit(static_cast<Commands*>(nullptr)), ...);
-}
-
 class HostileCommands : public HostileTest {
  protected:
   void TearDown() override {
@@ -149,7 +143,7 @@ class HostileCommands : public HostileTest {
 
 TEST_F(HostileCommands, TruncatedCommandsEndTheSession) {
   Malice malice(first_seed());
-  for_each(std::type_identity<commands::All>{}, [&]<class Command>(Command*) {
+  commands::All::each([&]<class Command>() {
     SCOPED_TRACE(Command::kName);
     auto bytes = hostile_encoding<Command>(malice);
     if (bytes.empty()) return;
@@ -163,7 +157,7 @@ TEST_F(HostileCommands, TruncatedCommandsEndTheSession) {
 
 TEST_F(HostileCommands, CommandsWithTooManyBytesEndTheSession) {
   Malice malice(first_seed());
-  for_each(std::type_identity<commands::All>{}, [&]<class Command>(Command*) {
+  commands::All::each([&]<class Command>() {
     SCOPED_TRACE(Command::kName);
     auto bytes = hostile_encoding<Command>(malice);
     bytes.push_back(std::byte{1});
@@ -177,7 +171,7 @@ TEST_F(HostileCommands, CommandsWithTooManyBytesEndTheSession) {
 TEST_F(HostileCommands, HostileFieldsNeverKillASessionsProcess) {
   for (int round = 0; round < rounds(); ++round) {
     std::uint64_t number = first_seed() + static_cast<std::uint64_t>(round) * 1000;
-    for_each(std::type_identity<commands::All>{}, [&]<class Command>(Command*) {
+    commands::All::each([&]<class Command>() {
       SCOPED_TRACE(Command::kName);
       Malice malice(++number);
       Peer peer = attacker_in_context();
