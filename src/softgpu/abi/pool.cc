@@ -61,12 +61,9 @@ void free_in_order(Driver& driver, const StreamOfCall& stream, const Region& reg
   const std::uint64_t token = pool == nullptr ? 0 : pool->pending_free(region, stream.stream.get());
   stream.submit(
       Operation{[&driver, pool, region, token](CUresult) {
-                  if (pool != nullptr && !pool->finish_free(region.base, token)) return;
-                  const auto removed = driver.regions().remove(region.base, region.kind);
-                  if (!removed) return;
-                  if (pool != nullptr) {
-                    pool->release(*removed);
-                  } else if (region.kind == RegionKind::kDevice) {
+                  if (pool != nullptr) return pool->finish_free(region, token);
+                  if (!driver.regions().remove(region.base, region.kind)) return;
+                  if (region.kind == RegionKind::kDevice) {
                     driver.device(region.device)->memory().release(region.base, region.size);
                   } else {
                     // Its pool went before it, and its part of the budget with the pool.

@@ -102,18 +102,22 @@ CUdeviceptr Pool::reuse(std::uint64_t bytes, const void* stream) {
   return address;
 }
 
-bool Pool::finish_free(std::uint64_t base, std::uint64_t token) {
+void Pool::finish_free(const Region& region, std::uint64_t token) {
   const Lock lock(mutex_);
-  const auto found = pending_.find(base);
-  if (found == pending_.end() || found->second.token != token) return false;
+  const auto found = pending_.find(region.base);
+  if (found == pending_.end() || found->second.token != token) return;
   pending_.erase(found);
-  return true;
+  if (const auto removed = regions_.remove(region.base, region.kind)) give_back(*removed);
 }
 
 void Pool::release(const Region& region) {
+  const Lock lock(mutex_);
+  give_back(region);
+}
+
+void Pool::give_back(const Region& region) {
   const std::uint64_t size = allocation_bytes(region.size);
   device_.memory().unplace(region.base, size);
-  const Lock lock(mutex_);
   placed_ -= size;
   used_ -= region.size;
 }

@@ -32,11 +32,12 @@ class Pool {
 
   CUresult allocate(std::uint64_t bytes, std::uint64_t context, CUdeviceptr* out);
   // Memory that `stream` frees when it comes to it serves the stream's next allocation at once:
-  // pending_free() tells of it, reuse() takes it back (0: there is none), and finish_free() is
-  // false for one that was taken back.
+  // pending_free() tells of it, reuse() takes it back (0: there is none), and finish_free() gives
+  // back the memory of one that was not taken back, in one step: an allocation finds it either
+  // pending or free.
   std::uint64_t pending_free(const Region& region, const void* stream);
   CUdeviceptr reuse(std::uint64_t bytes, const void* stream);
-  bool finish_free(std::uint64_t base, std::uint64_t token);
+  void finish_free(const Region& region, std::uint64_t token);
 
   // Gives back the memory of a region that was one of this pool's, and is no longer known.
   void release(const Region& region);
@@ -52,6 +53,7 @@ class Pool {
  private:
   static DeviceSet device_set_of(const Device& device);
   bool reserve(std::uint64_t bytes) REQUIRES(mutex_);
+  void give_back(const Region& region) REQUIRES(mutex_);
 
   struct PendingFree {
     const void* stream = nullptr;
