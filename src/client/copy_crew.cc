@@ -47,6 +47,7 @@ void CopyCrew::start_helpers() {
 }
 
 void CopyCrew::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
   if (helpers_wished_ == 0 || bytes <= kPieceBytes || !mutex_.try_lock()) {
     std::memcpy(to, from, bytes);
     return;
