@@ -1,32 +1,20 @@
 // Graphs and captures, and what a client may not say about them.
 #include <cstring>
-#include <memory>
 #include <vector>
 
-#include "commands/all.h"
-#include "tests/sim/hostile.h"
+#include "tests/sim/hostile_session.h"
 #include "wire/graphs.h"
-#include "wire/handle.h"
 
 namespace flyt::sim {
 namespace {
 
-constexpr std::uint32_t kContext = 1;
 constexpr std::uint64_t kServersOwn = 0x400000;
 
-template <class Handle>
-Handle handle(wire::HandleKind kind, std::uint32_t index) {
-  return static_cast<Handle>(pointer_at(wire::Handle::make(kind, 1, index).value));
-}
-
-class HostileGraphs : public HostileTest {
+class HostileGraphs : public HostileSession {
  protected:
   void SetUp() override {
-    HostileTest::SetUp();
-    peer_ = std::make_unique<Peer>(attacker());
-    ASSERT_EQ(ask(commands::RetainPrimary{
-                  .context = handle<CUcontext>(wire::HandleKind::kContext, kContext)}),
-              CUDA_SUCCESS);
+    HostileSession::SetUp();
+    current_ = kPrimary;
     send(commands::StreamCreate{.stream = stream_, .flags = CU_STREAM_NON_BLOCKING});
     ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
     commands::CreateGraph::Reply made;
@@ -36,32 +24,6 @@ class HostileGraphs : public HostileTest {
     commands::MemAlloc::Reply allocated;
     ASSERT_TRUE(wire::decode(fields(), allocated));
     address_ = allocated.address;
-  }
-  void TearDown() override {
-    peer_.reset();
-    HostileTest::TearDown();
-  }
-  template <class Command>
-  void send(const Command& command) {
-    std::vector<std::byte> bytes(wire::encoded_size(command));
-    Writer writer(bytes);
-    wire::encode(writer, command);
-    const std::uint32_t context = Command::kOp == commands::RetainPrimary::kOp ? 0 : kContext;
-    EXPECT_TRUE(peer_->send_command(Command::kOp, bytes, Command::kWaits, context).ok());
-  }
-  template <class Command>
-  CUresult ask(const Command& command) {
-    send(command);
-    const Heard heard = peer_->read_until(wire::FrameKind::kReply);
-    if (!heard.is(wire::FrameKind::kReply)) {
-      ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
-      return CUDA_ERROR_UNKNOWN;
-    }
-    answered_ = heard.payload;
-    Reader reader(heard.payload);
-    const wire::ReplyPrefix prefix = wire::decode_reply_prefix(reader);
-    posted_ = static_cast<CUresult>(prefix.posted_error);
-    return static_cast<CUresult>(prefix.result);
   }
   // The error of what is posted.
   template <class Command>
@@ -104,18 +66,10 @@ class HostileGraphs : public HostileTest {
     box.Height = box.Depth = 1;
     return params;
   }
-  void expect_ended() {
-    const auto ending = peer_->ending();
-    EXPECT_TRUE(ending.in_order) << ending.reason;
-  }
-  Bytes fields() const { return Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)); }
 
-  const CUstream stream_ = handle<CUstream>(wire::HandleKind::kStream, 1);
-  std::unique_ptr<Peer> peer_;
+  const CUstream stream_ = handle_as<CUstream>(wire::HandleKind::kStream, 1);
   std::uint64_t graph_ = 0;
   std::uint64_t address_ = 0;
-  CUresult posted_ = CUDA_SUCCESS;
-  std::vector<std::byte> answered_;
 };
 
 TEST_F(HostileGraphs, AreKnownByTheirNumbersAlone) {

@@ -1,70 +1,28 @@
 // Green contexts and resources that a client has not got, or ends in the wrong order.
 #include <array>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "commands/all.h"
-#include "cuda/types.h"
-#include "tests/sim/hostile.h"
-#include "wire/handle.h"
+#include "tests/sim/hostile_session.h"
 
 namespace flyt::sim {
 namespace {
 
 using wire::HandleKind;
 
-template <class T>
-T handle_as(HandleKind kind, std::uint32_t index) {
-  return static_cast<T>(pointer_at(wire::Handle::make(kind, 1, index).value));
-}
-
-class HostileGreen : public HostileTest {
+class HostileGreen : public HostileSession {
  protected:
-  static constexpr std::uint32_t kPrimary = 1;
   static constexpr std::uint32_t kConverted = 2;
 
-  void SetUp() override {
-    HostileTest::SetUp();
-    peer_ = std::make_unique<Peer>(attacker());
-    ASSERT_EQ(ask(commands::RetainPrimary{.context = context(kPrimary)}), CUDA_SUCCESS);
-  }
-  void TearDown() override {
-    peer_.reset();
-    HostileTest::TearDown();
-  }
-
-  static CUcontext context(std::uint32_t index) {
-    return handle_as<CUcontext>(HandleKind::kContext, index);
-  }
-  template <class Command>
-  void send(const Command& command, std::uint32_t context = 0) {
-    std::vector<std::byte> bytes(wire::encoded_size(command));
-    Writer writer(bytes);
-    wire::encode(writer, command);
-    EXPECT_TRUE(peer_->send_command(Command::kOp, bytes, Command::kWaits, context).ok());
-  }
-  template <class Command>
-  CUresult ask(const Command& command, std::uint32_t context = 0) {
-    send(command, context);
-    const Heard heard = peer_->read_until(wire::FrameKind::kReply);
-    if (!heard.is(wire::FrameKind::kReply)) {
-      ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
-      return CUDA_ERROR_UNKNOWN;
-    }
-    answered_ = heard.payload;
-    Reader reader(heard.payload);
-    return static_cast<CUresult>(wire::decode_reply_prefix(reader).result);
-  }
   // The numbers of the first `count` of the device's groups.
   std::vector<std::uint64_t> groups(std::uint32_t count) {
     EXPECT_EQ(ask(commands::DeviceResource{.type = CU_DEV_RESOURCE_TYPE_SM}), CUDA_SUCCESS);
     commands::DeviceResource::Reply device;
-    EXPECT_TRUE(wire::decode(Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)), device));
+    EXPECT_TRUE(wire::decode(fields(), device));
     EXPECT_EQ(ask(commands::SplitResource{.resource = device.resource, .groups = count}),
               CUDA_SUCCESS);
     commands::SplitResource::Reply split;
-    EXPECT_TRUE(wire::decode(Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)), split));
+    EXPECT_TRUE(wire::decode(fields(), split));
     return split.resources.to_vector();
   }
   CUresult describe(const std::vector<std::uint64_t>& resources, std::uint32_t index = 1) {
@@ -83,9 +41,6 @@ class HostileGreen : public HostileTest {
     ASSERT_EQ(describe(groups(1)), CUDA_SUCCESS);
     ASSERT_EQ(ask(creation()), CUDA_SUCCESS);
   }
-
-  std::unique_ptr<Peer> peer_;
-  std::vector<std::byte> answered_;  // The payload of the last reply.
 };
 
 TEST_F(HostileGreen, NumbersThatNameNoResourceAreRefused) {
@@ -122,8 +77,7 @@ TEST_F(HostileGreen, NothingIsCreatedFromNothing) {
 TEST_F(HostileGreen, AHandleInUseEndsTheSession) {
   make_green();
   send(creation());
-  const auto ending = peer_->ended();
-  EXPECT_TRUE(ending.in_order) << ending.reason;
+  expect_ended();
 }
 
 TEST_F(HostileGreen, AHandleOfAnotherKindEndsTheSession) {
@@ -131,8 +85,7 @@ TEST_F(HostileGreen, AHandleOfAnotherKindEndsTheSession) {
   auto twisted = creation();
   twisted.green = handle_as<CUgreenCtx>(HandleKind::kStream, 5);
   send(twisted);
-  const auto ending = peer_->ended();
-  EXPECT_TRUE(ending.in_order) << ending.reason;
+  expect_ended();
 }
 
 TEST_F(HostileGreen, ItsContextEndsWithItAndInNoOtherWay) {
@@ -201,7 +154,7 @@ TEST_F(HostileGreen, PoolsAreOpenedByTheirOwnHandlesOnly) {
   constexpr std::uint64_t kDefaultPool = 1;
   ASSERT_EQ(ask(commands::SharePool{.pool = kDefaultPool}, kPrimary), CUDA_SUCCESS);
   commands::SharePool::Reply shared;
-  ASSERT_TRUE(wire::decode(Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)), shared));
+  ASSERT_TRUE(wire::decode(fields(), shared));
   const std::vector<std::byte> handle(shared.handle.begin(), shared.handle.end());
   EXPECT_EQ(ask(commands::OpenPool{.handle = handle}, kPrimary), CUDA_SUCCESS);
   EXPECT_EQ(ask(commands::OpenShared{.allocation =

@@ -1,13 +1,9 @@
 // Objects that a client ends at the wrong moment or in the wrong way, and bounds that it runs into.
 #include <array>
-#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "commands/all.h"
-#include "cuda/types.h"
-#include "tests/sim/hostile.h"
-#include "wire/handle.h"
+#include "tests/sim/hostile_session.h"
 
 namespace flyt::sim {
 namespace {
@@ -21,51 +17,9 @@ constexpr std::string_view kPtx =
 std::uint64_t handle(HandleKind kind, std::uint32_t index) {
   return wire::Handle::make(kind, 1, index).value;
 }
-template <class T>
-T handle_as(HandleKind kind, std::uint32_t index) {
-  return static_cast<T>(pointer_at(handle(kind, index)));
-}
 
-class HostileLifetimes : public HostileTest {
+class HostileLifetimes : public HostileSession {
  protected:
-  static constexpr std::uint32_t kPrimary = 1;
-
-  void SetUp() override {
-    HostileTest::SetUp();
-    peer_ = std::make_unique<Peer>(attacker());
-    ASSERT_EQ(ask(commands::RetainPrimary{.context = context(kPrimary)}), CUDA_SUCCESS);
-  }
-  void TearDown() override {
-    peer_.reset();
-    HostileTest::TearDown();
-  }
-
-  static CUcontext context(std::uint32_t index) {
-    return handle_as<CUcontext>(HandleKind::kContext, index);
-  }
-  template <class Command>
-  void send(const Command& command, std::uint32_t context = 0) {
-    std::vector<std::byte> bytes(wire::encoded_size(command));
-    Writer writer(bytes);
-    wire::encode(writer, command);
-    EXPECT_TRUE(peer_->send_command(Command::kOp, bytes, Command::kWaits, context).ok());
-  }
-  // The result of the next reply.
-  CUresult answer() {
-    const Heard heard = peer_->read_until(wire::FrameKind::kReply);
-    if (!heard.is(wire::FrameKind::kReply)) {
-      ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
-      return CUDA_ERROR_UNKNOWN;
-    }
-    answered_ = heard.payload;
-    Reader reader(heard.payload);
-    return static_cast<CUresult>(wire::decode_reply_prefix(reader).result);
-  }
-  template <class Command>
-  CUresult ask(const Command& command, std::uint32_t context = 0) {
-    send(command, context);
-    return answer();
-  }
   std::uint64_t upload_code() {
     const std::uint64_t upload = handle(HandleKind::kUpload, 1);
     send(commands::Upload{
@@ -90,8 +44,6 @@ class HostileLifetimes : public HostileTest {
     return launch;
   }
 
-  std::unique_ptr<Peer> peer_;
-  std::vector<std::byte> answered_;  // The payload of the last reply.
   CUmodule module_ = handle_as<CUmodule>(HandleKind::kModule, 1);
   CUfunction function_ = handle_as<CUfunction>(HandleKind::kFunction, 1);
 };
@@ -177,7 +129,7 @@ TEST_F(HostileLifetimes, AVariableOfALibraryIsForgottenWithItsContext) {
             CUDA_SUCCESS);
   ASSERT_EQ(ask(commands::GetLibraryGlobal{.library = library, .name = "word"}, 2), CUDA_SUCCESS);
   commands::GetLibraryGlobal::Reply variable;
-  ASSERT_TRUE(wire::decode(Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)), variable));
+  ASSERT_TRUE(wire::decode(fields(), variable));
   const commands::CopyToHost copy{.stream = static_cast<CUstream>(pointer_at(wire::kStreamLegacy)),
                                   .address = variable.address,
                                   .width = 4,

@@ -1,50 +1,19 @@
 // Memory that both sides hold, and what a client may not do with it.
-#include <memory>
 #include <vector>
 
-#include "commands/all.h"
-#include "tests/sim/hostile.h"
-#include "wire/handle.h"
+#include "tests/sim/hostile_session.h"
 #include "wire/memory_changes.h"
 
 namespace flyt::sim {
 namespace {
 
 constexpr std::uint64_t kAddress = 0x380000000000;
-constexpr std::uint32_t kContext = 1;
 
-class HostileMemory : public HostileTest {
+class HostileMemory : public HostileSession {
  protected:
   void SetUp() override {
-    HostileTest::SetUp();
-    peer_ = std::make_unique<Peer>(attacker());
-    const auto context = static_cast<CUcontext>(
-        pointer_at(wire::Handle::make(wire::HandleKind::kContext, 1, kContext).value));
-    ASSERT_EQ(ask(commands::RetainPrimary{.context = context}), CUDA_SUCCESS);
-  }
-  void TearDown() override {
-    peer_.reset();
-    HostileTest::TearDown();
-  }
-  template <class Command>
-  void send(const Command& command) {
-    std::vector<std::byte> bytes(wire::encoded_size(command));
-    Writer writer(bytes);
-    wire::encode(writer, command);
-    const std::uint32_t context = Command::kOp == commands::RetainPrimary::kOp ? 0 : kContext;
-    EXPECT_TRUE(peer_->send_command(Command::kOp, bytes, Command::kWaits, context).ok());
-  }
-  template <class Command>
-  CUresult ask(const Command& command) {
-    send(command);
-    const Heard heard = peer_->read_until(wire::FrameKind::kReply);
-    if (!heard.is(wire::FrameKind::kReply)) {
-      ADD_FAILURE() << "no reply: " << heard.text() << "\n" << server().log();
-      return CUDA_ERROR_UNKNOWN;
-    }
-    answered_ = heard.payload;
-    Reader reader(heard.payload);
-    return static_cast<CUresult>(wire::decode_reply_prefix(reader).result);
+    HostileSession::SetUp();
+    current_ = kPrimary;
   }
   CUresult map(std::uint64_t address, std::uint64_t bytes, std::uint32_t flags = 0) {
     return ask(commands::MapHost{.address = address, .bytes = bytes, .flags = flags});
@@ -59,11 +28,6 @@ class HostileMemory : public HostileTest {
     writer.write(std::uint8_t{7});
     send(commands::WriteHost{.changes = change});
   }
-  void expect_ended() {
-    const auto ending = peer_->ending();
-    EXPECT_TRUE(ending.in_order) << ending.reason;
-  }
-
   // A handle for memory of this session.
   std::vector<std::byte> shared_memory() {
     EXPECT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = 4096}));
@@ -80,12 +44,9 @@ class HostileMemory : public HostileTest {
         wire::Handle::make(wire::HandleKind::kMemAllocation, 1, ++opened_).value;
     return ask(commands::OpenShared{.allocation = allocation, .handle = handle});
   }
-  Bytes fields() const { return Bytes(answered_).subspan(sizeof(wire::ReplyPrefix)); }
 
-  std::unique_ptr<Peer> peer_;
   std::uint64_t address_ = 0;
   std::uint32_t opened_ = 0;
-  std::vector<std::byte> answered_;
 };
 
 TEST_F(HostileMemory, IsOpenedByAHandleAndByNothingLikeIt) {
@@ -101,8 +62,7 @@ TEST_F(HostileMemory, IsOpenedByAHandleAndByNothingLikeIt) {
   for (std::size_t size = 0; size < handle.size(); ++size) {
     EXPECT_NE(CUDA_SUCCESS, open(Bytes(handle).first(size))) << size;
   }
-  const CUevent event =
-      static_cast<CUevent>(pointer_at(wire::Handle::make(wire::HandleKind::kEvent, 1, 1).value));
+  const auto event = handle_as<CUevent>(wire::HandleKind::kEvent, 1);
   EXPECT_NE(CUDA_SUCCESS, ask(commands::OpenEvent{.event = event, .handle = handle}));
   EXPECT_TRUE(peer_->alive());
 }
