@@ -47,6 +47,9 @@ int main(int argc, char** argv) {
   app.add_option("--warm", options.warm,
                  "Processes kept ready with the driver started, so that clients start faster")
       ->check(CLI::Range(0, 64));
+  app.add_option("--warm-pause", options.warm_pause_ms,
+                 "Milliseconds that a session is left alone before another process is made warm")
+      ->check(CLI::Range(0, 600000));
   app.add_option("--max-sessions", options.sessions_max, "Clients served at once")
       ->check(CLI::Range(1, 100000));
   std::string store = "auto";

@@ -18,7 +18,6 @@ constexpr Duration kReclaimPause = std::chrono::microseconds(20);
 MemorySubjects::MemorySubjects(Session& owner)
     : session(owner),
       events(owner.driver()),
-      staging(owner.driver()),
       blocks(owner.driver(), window_for(owner.windows(), wire::WindowPurpose::kArena)),
       arena(blocks, owner.regions(), blocks.window()),
       reaper(owner),
@@ -26,29 +25,18 @@ MemorySubjects::MemorySubjects(Session& owner)
                      window_for(owner.windows(), wire::WindowPurpose::kVmm)),
       pools(owner, arena, events),
       holds(owner, events),
-      deliveries(owner, events, staging),
+      deliveries(owner, events, owner.buffers().staging),
       host_calls(owner),
       host_mirror(owner),
       images(std::make_shared<Images>(owner)),
       depths(owner, events) {
   owner.before_replies([this] { deliveries.send_finished(); });
-  staging.stock().on_shortage([this] { restock_later(staging.stock()); });
-  if (PinnedBufferPool* pool = owner.received()) {
-    pool->stock().on_shortage([this, pool] { restock_later(pool->stock()); });
+  for (PinnedStock* stock : {&owner.buffers().staging.stock(), &owner.buffers().received.stock()}) {
+    stock->on_shortage([this, stock] { restock_later(*stock); });
   }
 }
 
 MemorySubjects::~MemorySubjects() = default;
-
-void MemorySubjects::on_context_made(CUcontext context) {
-  staging.stock().restock(context);
-  if (session.received() != nullptr) session.received()->stock().restock(context);
-}
-
-void MemorySubjects::on_context_gone(CUcontext context) {
-  staging.stock().forget(context);
-  if (session.received() != nullptr) session.received()->stock().forget(context);
-}
 
 void MemorySubjects::restock_later(PinnedStock& stock) {
   session.workers().run([this, &stock] {

@@ -87,10 +87,6 @@ class MemorySubjects {
   // The same two for a green context, from which only its streams go.
   void on_green_destroy(std::uint32_t context);
   void after_green_destroy(std::uint32_t context);
-  // With `context`, which is new, current: registers host memory ahead of the copies that want it.
-  void on_context_made(CUcontext context);
-  // The driver has destroyed a context, and with it what was registered there.
-  void on_context_gone(CUcontext context);
   // The session ends: lets go whatever waits for the client.
   void release_all() { host_calls.release_all(); }
 
@@ -106,7 +102,6 @@ class MemorySubjects {
 
   Session& session;
   EventPool events;
-  Staging staging;
   DriverBlocks blocks;
   Arena arena;
   Reaper reaper;

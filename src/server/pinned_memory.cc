@@ -182,4 +182,14 @@ void Staging::give(const Slot& slot) {
   small_.push_back(slot);
 }
 
+void HostBuffers::restock(CUcontext context) {
+  staging.stock().restock(context);
+  received.stock().restock(context);
+}
+
+void HostBuffers::forget(CUcontext context) {
+  staging.stock().forget(context);
+  received.stock().forget(context);
+}
+
 }  // namespace flyt::server

@@ -130,4 +130,17 @@ class Staging {
   std::vector<Slot> small_ GUARDED_BY(mutex_);  // Of blocks that were cut up.
 };
 
+// The host memory that a session's bytes go through. Registering it takes a driver 10 to 20 ms, so
+// a process that waits for its client does it ahead.
+struct HostBuffers {
+  explicit HostBuffers(const driver::Table& driver) : received(driver), staging(driver) {}
+  // With `context` current, which is new: registers the reserves in it.
+  void restock(CUcontext context);
+  // The driver has destroyed a context, and with it what was registered there.
+  void forget(CUcontext context);
+
+  PinnedBufferPool received;
+  Staging staging;
+};
+
 }  // namespace flyt::server

@@ -30,13 +30,13 @@
 
 namespace flyt::server {
 
-class MemorySubjects;    // Arena, streams, deliveries, ...: server/memory_subjects.h.
-class PinnedBufferPool;  // What the endpoint receives into: server/pinned_memory.h.
-class CodeStore;         // Code on disk: server/code_store.h.
-class CodeSubjects;      // Uploads, modules, links: server/code_subjects.h.
-class ContextSubjects;   // Contexts and what hangs on them: server/context_subjects.h.
-class Graphs;            // Graphs and captures: server/graphs.h.
-class GraphMemory;       // What graphs allocate: server/graph_memory.h.
+class MemorySubjects;   // Arena, streams, deliveries, ...: server/memory_subjects.h.
+struct HostBuffers;     // What copies go through: server/pinned_memory.h.
+class CodeStore;        // Code on disk: server/code_store.h.
+class CodeSubjects;     // Uploads, modules, links: server/code_subjects.h.
+class ContextSubjects;  // Contexts and what hangs on them: server/context_subjects.h.
+class Graphs;           // Graphs and captures: server/graphs.h.
+class GraphMemory;      // What graphs allocate: server/graph_memory.h.
 
 struct HandlerRow;
 
@@ -44,13 +44,13 @@ struct HandlerRow;
 struct SessionParts {
   rpc::Endpoint& endpoint;
   const driver::Table& driver;
+  HostBuffers& buffers;
   const Log& log;
   const Clock& clock = system_clock();
   std::vector<wire::Window> windows = {};  // Those told in the welcome.
   CodeStore* code_store = nullptr;         // Null where code is not kept.
   int exchange_door = -1;                  // Where sessions share things; -1: nowhere.
   std::uint32_t user = 0;                  // Whose session it is.
-  PinnedBufferPool* received = nullptr;    // The endpoint's pool, if it is of this kind.
 };
 
 struct SessionCounters {
@@ -78,7 +78,7 @@ class Session final : public rpc::CommandHandler {
   const Clock& clock() const { return parts_.clock; }
   const std::vector<wire::Window>& windows() const { return parts_.windows; }
   CodeStore* code_store() const { return parts_.code_store; }
-  PinnedBufferPool* received() const { return parts_.received; }
+  HostBuffers& buffers() const { return parts_.buffers; }
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }

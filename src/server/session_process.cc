@@ -47,17 +47,6 @@ Result<ReadyDriver> start_driver(std::string_view path, std::string_view kind) {
   return ready;
 }
 
-Result<ReadyDriver> choose_driver(const SessionOptions& options) {
-  if (options.driver == "soft") return start_driver(options.soft_path, "soft");
-  if (options.driver != "auto") return start_driver(options.driver, options.driver);
-  auto nvidia = start_driver("auto", "nvidia");
-  if (nvidia) return nvidia;
-  auto soft = start_driver(options.soft_path, "soft");
-  if (soft) return soft;
-  return Error{ErrorCode::kUnsupported,
-               nvidia.error().message + "; " + std::move(soft).error().message};
-}
-
 // What to tell a client before its session exists.
 wire::Welcome make_welcome(const ReadyDriver& driver, const wire::Limits& limits,
                            const std::vector<wire::Window>& windows, std::uint16_t version) {
@@ -162,16 +151,28 @@ class EndLine {
 
 }  // namespace
 
-Result<ReadyDriver> prepare_driver(const SessionOptions& options, bool retain) {
-  auto ready = choose_driver(options);
-  if (!ready || !retain) return ready;
+Result<ReadyDriver> prepare_driver(const SessionOptions& options) {
+  if (options.driver == "soft") return start_driver(options.soft_path, "soft");
+  if (options.driver != "auto") return start_driver(options.driver, options.driver);
+  auto nvidia = start_driver("auto", "nvidia");
+  if (nvidia) return nvidia;
+  auto soft = start_driver(options.soft_path, "soft");
+  if (soft) return soft;
+  return Error{ErrorCode::kUnsupported,
+               nvidia.error().message + "; " + std::move(soft).error().message};
+}
+
+Status warm_up(const ReadyDriver& driver, HostBuffers& buffers) {
+  const driver::Table& table = driver.driver.table;
   CUcontext context = nullptr;
-  const CUresult result = ready->driver.table.cuDevicePrimaryCtxRetain(&context, 0);
+  CUresult result = table.cuDevicePrimaryCtxRetain(&context, 0);
+  if (result == CUDA_SUCCESS) result = table.cuCtxSetCurrent(context);
   if (result != CUDA_SUCCESS) {
-    return Error{ErrorCode::kUnsupported,
-                 "no primary context: " + result_text(ready->driver.table, result)};
+    return Error{ErrorCode::kUnsupported, "no primary context: " + result_text(table, result)};
   }
-  return ready;
+  buffers.restock(context);
+  table.cuCtxSetCurrent(nullptr);
+  return {};
 }
 
 Result<wire::ClientHello> hear_client(transport::Connection& connection,
@@ -186,7 +187,7 @@ Result<wire::ClientHello> hear_client(transport::Connection& connection,
 
 void serve_session(std::unique_ptr<transport::Connection> connection,
                    const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
-                   const SessionOptions& options) {
+                   HostBuffers& buffers, const SessionOptions& options) {
   const Log log("server", options.log_level);
   std::string peer = connection->peer();
   const std::string machine = transport::machine_of(*connection);
@@ -205,17 +206,16 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   const EndLine end_line(log, hello, driver);
   if (options.board) take_usage_slot(options.board->slot(options.slot));
   own_usage().publish(hello.process_id, machine);
-  PinnedBufferPool pool(driver.driver.table);
-  rpc::Endpoint endpoint(std::move(connection), greeted->limits, pool);
+  rpc::Endpoint endpoint(std::move(connection), greeted->limits, buffers.received);
   const std::unique_ptr<CodeStore> store = open_store(options.code_store, tenant, log);
   Session session({.endpoint = endpoint,
                    .driver = driver.driver.table,
+                   .buffers = buffers,
                    .log = log,
                    .windows = greeted->windows,
                    .code_store = store.get(),
                    .exchange_door = options.exchange_door,
-                   .user = user_of(tenant),
-                   .received = &pool});
+                   .user = user_of(tenant)});
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});
   session.before_replies([&] {

@@ -16,6 +16,8 @@
 
 namespace flyt::server {
 
+struct HostBuffers;  // server/pinned_memory.h
+
 struct SessionOptions {
   std::string driver;     // A path, "auto" or "soft".
   std::string soft_path;  // Where the software GPU is.
@@ -36,9 +38,12 @@ struct ReadyDriver {
 };
 
 // Loads and initialises what `options` ask for: with "auto" NVIDIA's driver if it starts here and
-// has a device, else the software GPU. With `retain` also brings up the first device's primary
-// context, which is most of a session's start.
-Result<ReadyDriver> prepare_driver(const SessionOptions& options, bool retain);
+// has a device, else the software GPU.
+Result<ReadyDriver> prepare_driver(const SessionOptions& options);
+
+// Brings up what is most of a session's start, ahead of its client: the first device's primary
+// context, and host memory registered in it.
+Status warm_up(const ReadyDriver& driver, HostBuffers& buffers);
 
 // Reads a client's hello, before anything is done for it; as a rule all of it has come (Lobby).
 // Waits ten seconds for the rest at the most. After an error the client has been told, and so has
@@ -50,6 +55,6 @@ Result<wire::ClientHello> hear_client(transport::Connection& connection,
 // `share`: the session may go on in shared memory, if it began on a Unix socket.
 void serve_session(std::unique_ptr<transport::Connection> connection,
                    const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
-                   const SessionOptions& options);
+                   HostBuffers& buffers, const SessionOptions& options);
 
 }  // namespace flyt::server

@@ -15,6 +15,7 @@
 #include "server/exchange.h"
 #include "server/handoff.h"
 #include "server/nvml/monitor_process.h"
+#include "server/pinned_memory.h"
 #include "wire/hello.h"
 
 namespace flyt::server {
@@ -25,6 +26,8 @@ constexpr unsigned kWarmFailuresMax = 3;
 // What a warm process is told about its client: may the session go on in shared memory?
 constexpr std::string_view kMayShare = "client";
 constexpr std::string_view kSocketOnly = "client on its socket";
+// What it says when it could take one.
+constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
 
@@ -33,6 +36,18 @@ sigset_t handled_signals() {
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&set, signal);
   return set;
+}
+
+bool readable(int fd) {
+  pollfd wanted{fd, POLLIN, 0};
+  return ::poll(&wanted, 1, 0) == 1 && (wanted.revents & POLLIN) != 0;
+}
+
+// Rounded up; 0 when it has passed.
+std::int64_t ms_until(Instant when) {
+  const Duration left = when - system_clock().now();
+  return std::max<std::int64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1, 0);
 }
 
 nvml::Fleet describe(const ReadyDriver& ready) {
@@ -54,7 +69,7 @@ Status Supervisor::check_driver() {
   if (pid < 0) return system_error("fork", errno);
   if (pid == 0) {
     pair->reading.close();
-    const auto ready = prepare_driver(options_.session, false);
+    const auto ready = prepare_driver(options_.session);
     write_all(pair->writing.get(),
               ready ? "+" + nvml::encode(describe(*ready)) : "-" + ready.error().message);
     ::_exit(EXIT_SUCCESS);
@@ -141,14 +156,7 @@ Status Supervisor::wait_for_events() {
   for (const auto& listener : listeners_) wanted.push_back({listener->fd(), POLLIN, 0});
   const std::size_t listeners = wanted.size();
   lobby_.add_to(wanted);
-  int timeout_ms = lobby_.timeout_ms();
-  if (stopping_) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(stop_at_ - system_clock().now())
-            .count();
-    timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 1000));
-  }
-  if (::poll(wanted.data(), wanted.size(), timeout_ms) < 0 && errno != EINTR) {
+  if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0 && errno != EINTR) {
     return system_error("poll", errno);
   }
   if (wanted[0].revents != 0) take_signals();
@@ -157,7 +165,16 @@ Status Supervisor::wait_for_events() {
     if (wanted[i + 1].revents != 0) accept_from(*listeners_[i]);
   }
   if (lobby_.size() != 0) let_in();
+  keep_warm();
   return {};
+}
+
+int Supervisor::timeout_ms() const {
+  if (stopping_) return static_cast<int>(std::min<std::int64_t>(ms_until(stop_at_), 1000));
+  const int lobby = lobby_.timeout_ms();
+  if (warm_children() >= options_.warm || warm_failures_ >= kWarmFailuresMax) return lobby;
+  const auto warm = static_cast<int>(ms_until(warm_at_));
+  return lobby < 0 ? warm : std::min(lobby, warm);
 }
 
 void Supervisor::take_signals() {
@@ -193,39 +210,44 @@ void Supervisor::let_in() {
     log_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
     refuse_late(*late);
   }
-  for (auto& [connection, share] : leaving.ready) {
+  for (Lobby::Guest& guest : leaving.ready) {
     const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
       return child.second.kind == ChildKind::kSession;
     });
     if (static_cast<unsigned>(sessions) < options_.sessions_max) {
-      give_to_child(std::move(connection), share);
+      give_to_child(std::move(guest));
       continue;
     }
-    log_.warn("client refused", {{"peer", connection->peer()},
+    log_.warn("client refused", {{"peer", guest.connection->peer()},
                                  {"reason", "too many sessions; --max-sessions allows more"}});
-    refuse_full(*connection);
+    refuse_full(*guest.connection);
   }
 }
 
-void Supervisor::give_to_child(std::unique_ptr<transport::Connection> connection, bool share) {
-  if (give_to_warm_child(connection->fd(), share)) {
+void Supervisor::give_to_child(Lobby::Guest guest) {
+  // A monitor has no use for what makes a process warm.
+  const bool wants_driver = guest.role == wire::ConnectionRole::kCommands;
+  if (wants_driver && give_to_warm_child(guest.connection->fd(), guest.share)) {
     // The child has the socket; this process's copy must go without ending the connection.
-    connection->abandon();
+    guest.connection->abandon();
   } else {
-    fork_session(std::move(connection), share);
+    fork_session(std::move(guest.connection), guest.share);
   }
-  keep_warm();
 }
 
+// One that is ready, or else one that has been starting for a while.
 bool Supervisor::give_to_warm_child(int socket, bool share) {
-  for (auto& [pid, child] : children_) {
-    if (child.kind != ChildKind::kWarm || !child.channel.valid()) continue;
-    const Status sent =
-        transport::send_fd(child.channel.get(), socket, share ? kMayShare : kSocketOnly);
-    child.channel.close();
-    child.kind = ChildKind::kSession;
-    if (sent) {
+  for (const bool ready : {true, false}) {
+    for (auto& [pid, child] : children_) {
+      if (child.kind != ChildKind::kWarm || !child.channel.valid()) continue;
+      if (ready && !readable(child.channel.get())) continue;
+      const Status sent =
+          transport::send_fd(child.channel.get(), socket, share ? kMayShare : kSocketOnly);
+      child.channel.close();
+      child.kind = ChildKind::kSession;
+      if (!sent) continue;
       warm_failures_ = 0;
+      warm_at_ = system_clock().now() + std::chrono::milliseconds(options_.warm_pause_ms);
       return true;
     }
   }
@@ -263,33 +285,38 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
 
 // Hears the client before anything is done for it: only a session needs a driver.
 void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool share,
-                       const ReadyDriver* driver) {
+                       const Warm* warm) {
   const auto hello = hear_client(*connection, options_.session);
   if (!hello) ::_exit(EXIT_SUCCESS);
   if (hello->role == wire::ConnectionRole::kMonitor) {
     nvml::serve_monitor(std::move(connection), *hello, options_.session);
     ::_exit(EXIT_SUCCESS);
   }
-  if (driver != nullptr) {
-    serve_session(std::move(connection), *hello, share, *driver, options_.session);
+  if (warm != nullptr) {
+    serve_session(std::move(connection), *hello, share, warm->driver, warm->buffers,
+                  options_.session);
     ::_exit(EXIT_SUCCESS);
   }
-  const auto ready = prepare_driver(options_.session, false);
+  const auto ready = prepare_driver(options_.session);
   if (!ready) {
     refuse_without_driver(*connection, ready.error().message);
     log_.error("no driver", {{"why", ready.error().message}});
     ::_exit(EXIT_FAILURE);
   }
-  serve_session(std::move(connection), *hello, share, *ready, options_.session);
+  HostBuffers buffers(ready->driver.table);
+  serve_session(std::move(connection), *hello, share, *ready, buffers, options_.session);
   ::_exit(EXIT_SUCCESS);
 }
 
-void Supervisor::keep_warm() {
-  if (stopping_ || warm_failures_ >= kWarmFailuresMax) return;
-  auto count = static_cast<unsigned>(
+unsigned Supervisor::warm_children() const {
+  return static_cast<unsigned>(
       std::count_if(children_.begin(), children_.end(),
                     [](const auto& child) { return child.second.kind == ChildKind::kWarm; }));
-  for (; count < options_.warm; ++count) fork_warm();
+}
+
+void Supervisor::keep_warm() {
+  if (stopping_ || warm_failures_ >= kWarmFailuresMax || system_clock().now() < warm_at_) return;
+  for (unsigned count = warm_children(); count < options_.warm; ++count) fork_warm();
 }
 
 void Supervisor::fork_warm() {
@@ -311,11 +338,17 @@ void Supervisor::fork_warm() {
 }
 
 void Supervisor::run_warm_child(int channel) {
-  const auto ready = prepare_driver(options_.session, true);
+  const auto ready = prepare_driver(options_.session);
   if (!ready) {
     log_.error("no driver", {{"why", ready.error().message}});
     ::_exit(EXIT_FAILURE);
   }
+  HostBuffers buffers(ready->driver.table);
+  if (const Status warmed = warm_up(*ready, buffers); !warmed) {
+    log_.error("no driver", {{"why", warmed.error().message}});
+    ::_exit(EXIT_FAILURE);
+  }
+  write_all(channel, kReady);
   auto received = transport::receive_fd(channel);
   if (!received) {
     if (received.error().code != ErrorCode::kLost) {
@@ -325,7 +358,8 @@ void Supervisor::run_warm_child(int channel) {
   }
   auto connection = transport::adopt(std::move(received->fd));
   if (!connection) ::_exit(EXIT_FAILURE);
-  serve(std::move(connection).value(), received->text == kMayShare, &*ready);
+  const Warm warm{*ready, buffers};
+  serve(std::move(connection).value(), received->text == kMayShare, &warm);
 }
 
 void Supervisor::reap() {

@@ -22,6 +22,9 @@ struct SupervisorOptions {
   std::vector<std::string> urls;
   SessionOptions session;
   unsigned warm = 0;  // Processes kept ready, with the driver started.
+  // A driver that starts in one process holds up what it does in others, so a session that has just
+  // begun is left alone for a while before another process is made ready in place of its own.
+  unsigned warm_pause_ms = 2000;
   unsigned sessions_max = 256;
   unsigned drain_seconds = 10;  // How long sessions may go on after SIGTERM.
   int ready_fd = -1;            // Gets "ready\n" once clients can connect; -1: none.
@@ -41,6 +44,11 @@ class Supervisor {
 
  private:
   enum class ChildKind : std::uint8_t { kSession, kWarm, kExchange };
+  // What a process has got ready for its client.
+  struct Warm {
+    const ReadyDriver& driver;
+    HostBuffers& buffers;
+  };
   struct Child {
     ChildKind kind = ChildKind::kSession;
     Fd channel;  // To a warm child that waits for its client.
@@ -53,16 +61,19 @@ class Supervisor {
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
   void let_in();
+  void give_to_child(Lobby::Guest guest);
   // `share`: the session may go on in shared memory.
-  void give_to_child(std::unique_ptr<transport::Connection> connection, bool share);
   bool give_to_warm_child(int socket, bool share);
   void fork_session(std::unique_ptr<transport::Connection> connection, bool share);
+  // How long to sleep at most.
+  int timeout_ms() const;
+  unsigned warm_children() const;
   void keep_warm();
   void fork_warm();
   [[noreturn]] void run_warm_child(int channel);
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
-                          const ReadyDriver* driver);
+                          const Warm* warm);
   void reap();
   void take_signals();
   void end_children(int signal);
@@ -78,6 +89,7 @@ class Supervisor {
   bool stopping_ = false;
   Instant stop_at_{};
   unsigned warm_failures_ = 0;
+  Instant warm_at_{};  // When what was taken of the warm processes is made up for.
 };
 
 }  // namespace flyt::server

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/random.h"
+#include "control/client/server_info.h"
 #include "tests/kill/child.h"
 #include "tests/kill/client.h"
 #include "tests/support/server_process.h"
@@ -165,7 +166,7 @@ TEST_P(KillTest, AnInterruptedServerEndsItsSessionsAndItself) {
 }
 
 TEST_P(KillTest, AServerWithWarmSessionsServesKillsAndReplacesThem) {
-  start({"--warm", "2"});
+  start({"--warm", "2", "--warm-pause", "0"});
   if (HasFatalFailure()) return;
   ASSERT_TRUE(children_are(2)) << server->log();
   for (int i = 0; i < std::max(1, kills() / 4); ++i) {
@@ -173,12 +174,33 @@ TEST_P(KillTest, AServerWithWarmSessionsServesKillsAndReplacesThem) {
     ASSERT_TRUE(witness->wrote("ready", kSlow)) << witness->output() << server->log();
     // Those that wait for a client are killed too.
     const std::vector<pid_t> processes = server->children();
-    ::kill(processes[random.below(processes.size())], SIGKILL);
+    const pid_t killed = processes[random.below(processes.size())];
+    ::kill(killed, SIGKILL);
     witness->kill();
-    ASSERT_TRUE(tests::eventually(kSlow, [&] { return server->children().size() == 2; }))
-        << server->log();
+    ASSERT_TRUE(tests::eventually(kSlow, [&] {
+      const std::vector<pid_t> left = server->children();
+      return left.size() == 2 && std::find(left.begin(), left.end(), killed) == left.end();
+    })) << server->log();
   }
   EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->zombies().empty(); }));
+}
+
+TEST_P(KillTest, AWarmProcessIsForASession) {
+  start({"--warm", "1", "--warm-pause", "600000"});
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(children_are(1)) << server->log();
+  const std::vector<pid_t> warm = server->children();
+  // Whoever just asks what the server is does not get it.
+  for (int i = 0; i < 3; ++i) {
+    const auto told = control::greet(server->url());
+    ASSERT_TRUE(told.ok()) << told.error().message;
+    EXPECT_FALSE(told->driver.empty());
+  }
+  ASSERT_TRUE(children_are(1)) << server->log();
+  EXPECT_EQ(warm, server->children());
+  auto witness = client("witness");
+  ASSERT_TRUE(witness->wrote("ready", kSlow)) << witness->output() << server->log();
+  EXPECT_EQ(warm, server->children());
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, KillTest, ::testing::Values("shm"));

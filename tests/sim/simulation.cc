@@ -12,8 +12,8 @@
 #include "commands/ops.h"
 #include "cuda/functions.h"
 #include "driver/load.h"
-#include "rpc/buffer_pool.h"
 #include "rpc/endpoint.h"
+#include "server/pinned_memory.h"
 #include "server/session.h"
 #include "tests/support/server_process.h"
 
@@ -51,9 +51,10 @@ std::string serve(std::unique_ptr<transport::Connection> connection) {
   if (const auto sent = rpc::send_welcome(*connection, welcome, deadline); !sent) {
     return sent.error().message;
   }
-  rpc::HeapBufferPool pool;
-  rpc::Endpoint endpoint(std::move(connection), *limits, pool);
-  server::Session session({.endpoint = endpoint, .driver = soft_driver(), .log = log});
+  server::HostBuffers buffers(soft_driver());
+  rpc::Endpoint endpoint(std::move(connection), *limits, buffers.received);
+  server::Session session(
+      {.endpoint = endpoint, .driver = soft_driver(), .buffers = buffers, .log = log});
   return session.run();
 }
 

@@ -43,6 +43,8 @@ Result<ServerInfo> greet(std::string_view text) {
   if (!connection) return at(text, connection.error());
   wire::ClientHello hello;
   hello.name = "flyt";
+  // It asks nothing of a GPU, and should not cost the server the start of a driver.
+  hello.role = wire::ConnectionRole::kMonitor;
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
   NoPushes pushes;
