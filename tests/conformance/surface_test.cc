@@ -170,15 +170,18 @@ TEST_F(SurfaceTest, DescriptionsComeBackAndBadOnesAreRefused) {
   EXPECT_EQ(CU_RESOURCE_TYPE_ARRAY, told.resType);
   EXPECT_EQ(static_cast<CUarray>(array), told.res.array.hArray);
   CUsurfObject other = 0;
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(nullptr, &told));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(&other, nullptr));
   CUDA_RESOURCE_DESC linear{};
   linear.resType = CU_RESOURCE_TYPE_LINEAR;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(&other, &linear));
+}
+
+TEST_F(SurfaceTest, ArraysThatWereNotMadeForItWillDo) {
   const Array plain(4, 0, 0, CU_AD_FORMAT_FLOAT, 1);
-  CUDA_RESOURCE_DESC closed = told;
-  closed.res.array.hArray = plain;
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(&other, &closed));
+  const Surface surface(plain);
+  CUDA_RESOURCE_DESC told{};
+  CU_OK(cu().cuSurfObjectGetResourceDesc(&told, surface));
+  EXPECT_EQ(static_cast<CUarray>(plain), told.res.array.hArray);
 }
 
 }  // namespace

@@ -161,9 +161,6 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
   }
   const CUarray array = pResDesc->res.array.hArray;
   if (const CUresult bad = client::check(array); bad != CUDA_SUCCESS) return bad;
-  // NVIDIA's driver refuses it to a program, but was seen to accept it from the server.
-  const ArrayState& state = *images().arrays.find(address_of(array));
-  if ((state.descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
   commands::CreateSurface::Reply reply;
   const CUresult result = ask(commands::CreateSurface{.array = array}, reply);
   if (result != CUDA_SUCCESS) return result;

@@ -136,12 +136,8 @@ CUresult describe(Driver& driver, const CUdevResource* resources, unsigned count
     const CUresult bad = read_resource(driver, resources[i], next);
     if (bad != CUDA_SUCCESS) return bad;
     if (i == 0) first = next;
-    // Several go together if one split made them.
-    const bool fits = next.device == first.device && next.inside.split == first.inside.split &&
-                      next.inside.grain == first.inside.grain;
-    if (!fits || (count > 1 && next.inside.split == 0)) {
-      return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    }
+    // Of one device; whether one split made them all is not asked, as on NVIDIA's driver.
+    if (next.device != first.device) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     all = Multiprocessors::united(all, *next.sms);
   }
   out = {first.device->number(), std::make_shared<const SmSet>(std::move(all))};
