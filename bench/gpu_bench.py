@@ -341,7 +341,7 @@ class Bench:
         """Processes that have imported PyTorch and not touched the GPU yet, one after the other."""
         count = 2 if self.quick else 4
         ways = {name: way for name, way in self.ways.items() if name not in self.without_torch}
-        self.say(f'first tensor: {count} processes of each')
+        self.say(f'start: {count} processes of each')
         for _ in range(count):
             workers = {name: way.torch_worker('start') for name, way in ways.items()}
             ready = {way: workers[way]
@@ -349,7 +349,7 @@ class Bench:
                      if said}
             time.sleep(REWARM_SECONDS)
             for way, worker in ready.items():
-                self.results.add(way, self.ask(way, worker, 'first_tensor', ROUND_SECONDS) or {})
+                self.results.add(way, self.ask(way, worker, 'start', ROUND_SECONDS) or {})
             for worker in workers.values():
                 worker.close()
 

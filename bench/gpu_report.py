@@ -23,6 +23,7 @@ WORK = [
     ('gpt2', 'GPT-2 small fp16 generate, 64 tokens', 'ms', 1, 1),
     ('train', 'ResNet-50 autocast training step, batch 64', 'ms', 1, 2),
     ('first_tensor', 'first CUDA tensor (server warm)', 'ms', 1, 0),
+    ('first_inference', 'ResNet-50 to the GPU, first inference', 'ms', 1, 0),
 ]
 BYTES = 256 << 20
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch workloads for gpu_bench.py, one process a way of reaching the GPU.
 
-Standard input has a command a line: `hello`, `first_tensor`, `prepare NAME`, `round NAME`,
+Standard input has a command a line: `hello`, `start`, `prepare NAME`, `round NAME`,
 `waits NAME`, `release NAME`. Each is answered on standard output by lines `figure VALUE`, the value
 as JSON, and then `done 1`, or `error "why"` and `done 0`. Everything is seeded; no file is
 downloaded. What libraries print goes to standard error. The end of the input ends the process.
@@ -244,13 +244,24 @@ class Worker:
             self.torch.cuda.synchronize()
         return self.live[name]
 
+    def start(self):
+        """The first uses of the GPU in a process."""
+        import torchvision
+        model = torchvision.models.resnet50(weights=None).eval()
+        started = time.perf_counter()
+        self.torch.ones(4, device=DEVICE).sum().item()
+        first = time.perf_counter()
+        with self.torch.no_grad():
+            model.to(DEVICE)(self.torch.zeros(1, 3, 224, 224, device=DEVICE))
+        self.torch.cuda.synchronize()
+        return {'first_tensor': (first - started) * 1e3,
+                'first_inference': (time.perf_counter() - first) * 1e3}
+
     def answer(self, command, name):
         if command == 'hello':
             return {'torch': self.torch.__version__, 'cuda': self.torch.version.cuda}
-        if command == 'first_tensor':
-            started = time.perf_counter()
-            self.torch.ones(4, device=DEVICE).sum().item()
-            return {'first_tensor': (time.perf_counter() - started) * 1e3}
+        if command == 'start':
+            return self.start()
         if command == 'prepare':
             return {'check': self.work(name).check}
         if command == 'round':

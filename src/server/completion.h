@@ -25,11 +25,15 @@ struct Completion {
   std::function<void(CUresult)> finish;
 };
 
-// Polled by the main thread between commands for about kPollTime each, then blocked upon by a
-// worker. Belongs to the main thread.
+// Polled by the main thread between commands for a while, then blocked upon by a worker. Belongs to
+// the main thread.
 class Completions {
  public:
-  static constexpr Duration kPollTime = std::chrono::microseconds(100);
+  // How long each is polled. To be woken takes 100 us and more, so a client that waits 10 ms for
+  // its GPU would notice; natively its own thread spins meanwhile. On a machine with no core to
+  // spare the short time.
+  static constexpr Duration kPollTime = std::chrono::milliseconds(20);
+  static constexpr Duration kPollTimeBusy = std::chrono::microseconds(100);
   // Workers that block at the same time; more waits than that are polled on. The rest of the
   // workers are for what may have to run before any of the waits ends.
   static constexpr std::size_t kBlockedMax = Workers::kThreadsMax / 2;
@@ -48,9 +52,12 @@ class Completions {
   // True when it is done or handed to a worker.
   bool advance(Waiting& waiting);
   void block_on_worker(Completion completion);
+  Duration poll_time();
 
   Session& session_;
   std::vector<Waiting> waiting_;
+  Duration poll_time_ = kPollTimeBusy;
+  Instant load_seen_{};  // When poll_time_ was chosen.
   std::atomic<std::size_t> blocked_{0};
 };
 
