@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -30,11 +31,14 @@ struct Message {
 };
 static_assert(sizeof(Message) == 128);
 
-// An exchange that does not answer for so long is gone.
+// An exchange that does not listen or answer for so long is gone.
 constexpr timeval kPatience{5, 0};
 constexpr std::size_t kFilesKept = 32;  // Of this process, beside what is shared.
+// A session has one, and for a moment a second one.
+constexpr std::ptrdiff_t kLinesOfOneMax = 16;
 
-bool send_message(int socket, const Message& message, int file) {
+// `flags`: MSG_DONTWAIT for who must not wait.
+bool send_message(int socket, const Message& message, int file, int flags) {
   iovec part{const_cast<Message*>(&message), sizeof message};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
   msghdr header{};
@@ -51,23 +55,24 @@ bool send_message(int socket, const Message& message, int file) {
   }
   ssize_t sent = 0;
   do {
-    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL);
+    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | flags);
   } while (sent < 0 && errno == EINTR);
   return sent == static_cast<ssize_t>(sizeof message);
 }
 
-// False at the end of the connection, and for anything that is no whole message.
-bool receive_message(int socket, Message& message, Fd& file) {
+// False at the end of the connection, and for anything that is no whole message: that is gone then.
+bool receive_message(int socket, Message& message, Fd& file, int flags) {
   iovec part{&message, sizeof message};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
   header.msg_control = space.data();
-  header.msg_controllen = space.size();
+  // Of a second file, for which alignment leaves room, nobody would ever know.
+  header.msg_controllen = CMSG_LEN(sizeof(int));
   ssize_t got = 0;
   do {
-    got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+    got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | flags);
   } while (got < 0 && errno == EINTR);
   for (cmsghdr* control = got < 0 ? nullptr : CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(&header, control)) {
@@ -88,6 +93,13 @@ Result<std::pair<Fd, Fd>> socket_pair() {
   return std::pair(Fd(ends[0]), Fd(ends[1]));
 }
 
+// The process that made a pair of sockets; 0 for anything else.
+pid_t maker_of(int socket) {
+  ucred maker{};
+  socklen_t size = sizeof maker;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) == 0 ? maker.pid : 0;
+}
+
 // The process that keeps things. One thread.
 class Keeper {
  public:
@@ -106,6 +118,7 @@ class Keeper {
  private:
   struct Line {
     Fd socket;
+    pid_t process = 0;
     std::uint32_t user = 0;
     bool greeted = false;
     std::size_t objects = 0;
@@ -123,37 +136,51 @@ class Keeper {
     for (const pollfd& item : wanted) {
       if (item.revents == 0) continue;
       if (item.fd == door_.get()) {
-        admit();
+        admit(item.revents);
       } else {
         serve(item.fd);
       }
     }
   }
 
-  void admit() {
+  // All sessions have the door: what one of them says there cannot close it, only that nobody has
+  // its outside any more.
+  void admit(short events) {
     Message message;
     Fd socket;
-    if (!receive_message(door_.get(), message, socket)) {
-      door_.close();
+    if (!receive_message(door_.get(), message, socket, MSG_DONTWAIT)) {
+      if ((events & POLLHUP) != 0) door_.close();
       return;
     }
-    if (!socket.valid() || lines_.size() + kept_.size() + kFilesKept > files_max_) return;
+    if (!socket.valid() || message.ask != Ask::kHello ||
+        lines_.size() + kept_.size() + kFilesKept > files_max_) {
+      return;
+    }
+    const pid_t process = maker_of(socket.get());
+    const auto of_process =
+        std::count_if(lines_.begin(), lines_.end(),
+                      [process](const auto& line) { return line.second.process == process; });
+    if (of_process >= kLinesOfOneMax) return;
     const int number = socket.get();
-    lines_[number].socket = std::move(socket);
+    Line& line = lines_[number];
+    line.socket = std::move(socket);
+    line.process = process;
   }
 
   void serve(int number) {
     Line& line = lines_.at(number);
     Message message;
     Fd file;
-    if (!receive_message(number, message, file) || !answer(line, message, std::move(file))) {
+    if (!receive_message(number, message, file, MSG_DONTWAIT) ||
+        !answer(line, message, std::move(file))) {
       std::erase_if(kept_, [number](const auto& entry) { return entry.second.line == number; });
       lines_.erase(number);
     }
   }
 
-  // False: the session broke a rule.
+  // False: the session broke a rule, or does not read its answers.
   bool answer(Line& line, const Message& message, Fd file) {
+    if (message.ask < Ask::kHello || message.ask > Ask::kAnswer) return false;
     Message reply{.ask = Ask::kAnswer};
     int reply_file = -1;
     switch (message.ask) {
@@ -189,10 +216,11 @@ class Keeper {
       case Ask::kAnswer:
         return false;
     }
-    return send_message(line.socket.get(), reply, reply_file);
+    return send_message(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
   }
 
   bool keep(Line& line, const Message& message, Fd file, Token& token) {
+    if (message.kind < SharedKind::kMemory || message.kind > SharedKind::kPool) return false;
     const bool full = line.objects >= Exchange::kObjectsMax ||
                       lines_.size() + kept_.size() + kFilesKept > files_max_;
     if (full || (message.kind == SharedKind::kMemory) != file.valid()) return false;
@@ -214,6 +242,9 @@ class Keeper {
 Result<Door> make_door() {
   auto ends = socket_pair();
   if (!ends) return std::move(ends).error();
+  // Of all who have it.
+  static_cast<void>(
+      ::setsockopt(ends->second.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience));
   return Door{std::move(ends->first), std::move(ends->second)};
 }
 
@@ -224,17 +255,19 @@ Status Exchange::connect() {
   if (door_ < 0) return Error{ErrorCode::kUnsupported, "nothing is shared here"};
   auto ends = socket_pair();
   if (!ends) return std::move(ends).error();
-  static_cast<void>(
-      ::setsockopt(ends->first.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience));
+  for (const int direction : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    static_cast<void>(
+        ::setsockopt(ends->first.get(), SOL_SOCKET, direction, &kPatience, sizeof kPatience));
+  }
   Message hello{.ask = Ask::kHello, .user = user_};
   Message reply;
   Fd file;
-  if (!send_message(door_, hello, ends->second.get())) {
+  if (!send_message(door_, hello, ends->second.get(), 0)) {
     return system_error("sendmsg to the exchange", errno);
   }
   ends->second.close();
-  if (!send_message(ends->first.get(), hello, -1) ||
-      !receive_message(ends->first.get(), reply, file) || reply.ok == 0) {
+  if (!send_message(ends->first.get(), hello, -1, 0) ||
+      !receive_message(ends->first.get(), reply, file, 0) || reply.ok == 0) {
     return Error{ErrorCode::kLost, "the exchange does not answer"};
   }
   line_ = std::move(ends->first);
@@ -247,8 +280,8 @@ Result<Token> Exchange::share(const SharedObject& object) {
   Message message{.ask = Ask::kShare, .kind = object.kind, .facts = object.facts};
   Message reply;
   Fd file;
-  if (!send_message(line_.get(), message, object.file.valid() ? object.file.get() : -1) ||
-      !receive_message(line_.get(), reply, file)) {
+  if (!send_message(line_.get(), message, object.file.valid() ? object.file.get() : -1, 0) ||
+      !receive_message(line_.get(), reply, file, 0)) {
     line_.close();
     return Error{ErrorCode::kLost, "the exchange does not answer"};
   }
@@ -262,7 +295,7 @@ Result<SharedObject> Exchange::find(const Token& token, SharedKind kind) {
   Message message{.ask = Ask::kFind, .kind = kind, .token = token};
   Message reply;
   Fd file;
-  if (!send_message(line_.get(), message, -1) || !receive_message(line_.get(), reply, file)) {
+  if (!send_message(line_.get(), message, -1, 0) || !receive_message(line_.get(), reply, file, 0)) {
     line_.close();
     return Error{ErrorCode::kLost, "the exchange does not answer"};
   }
@@ -276,7 +309,7 @@ void Exchange::withdraw(const Token& token) {
   Message message{.ask = Ask::kWithdraw, .token = token};
   Message reply;
   Fd file;
-  if (!send_message(line_.get(), message, -1) || !receive_message(line_.get(), reply, file)) {
+  if (!send_message(line_.get(), message, -1, 0) || !receive_message(line_.get(), reply, file, 0)) {
     line_.close();
   }
 }

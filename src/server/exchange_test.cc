@@ -1,12 +1,20 @@
 #include "server/exchange.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>  // lint: allow(sockets): what a session says that is not as it should be
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace flyt::server {
 namespace {
@@ -115,6 +123,138 @@ TEST_F(ExchangeTest, TakesOnlySoMuchFromOneSession) {
   EXPECT_FALSE(giver.share(event(0)).ok());
   Exchange other(door(), 7);
   EXPECT_TRUE(other.share(event(0)).ok());
+}
+
+// A session that says anything at all.
+class HostileExchangeTest : public ExchangeTest {
+ protected:
+  static constexpr std::uint32_t kHello = 1;
+  static constexpr std::uint32_t kShare = 2;
+  static constexpr std::uint32_t kFind = 3;
+  static constexpr std::size_t kMessageBytes = 128;
+  static constexpr timeval kLong{2, 0};
+
+  static std::vector<std::byte> message(std::uint32_t ask, std::size_t bytes = kMessageBytes) {
+    std::vector<std::byte> out(bytes);
+    std::memcpy(out.data(), &ask, std::min(bytes, sizeof ask));
+    return out;
+  }
+  static bool send(int socket, Bytes bytes, std::initializer_list<int> files = {}) {
+    iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> space{};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    if (files.size() != 0) {
+      header.msg_control = space.data();
+      header.msg_controllen = CMSG_SPACE(files.size() * sizeof(int));
+      cmsghdr* control = CMSG_FIRSTHDR(&header);
+      control->cmsg_level = SOL_SOCKET;
+      control->cmsg_type = SCM_RIGHTS;
+      control->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+      std::memcpy(CMSG_DATA(control), files.begin(), files.size() * sizeof(int));
+    }
+    return ::sendmsg(socket, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
+  // A line that has said hello.
+  Fd line() const {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(0, ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()));
+    Fd ours(ends[0]);
+    const Fd theirs(ends[1]);
+    ::setsockopt(ours.get(), SOL_SOCKET, SO_SNDTIMEO, &kLong, sizeof kLong);
+    EXPECT_TRUE(send(door(), message(kHello), {theirs.get()}));
+    EXPECT_TRUE(send(ours.get(), message(kHello)));
+    std::array<std::byte, kMessageBytes> answer{};
+    EXPECT_EQ(static_cast<ssize_t>(answer.size()),
+              ::recv(ours.get(), answer.data(), answer.size(), 0));
+    return ours;
+  }
+  static bool ended(const Fd& line) {
+    pollfd wanted{line.get(), 0, 0};
+    return ::poll(&wanted, 1, 2000) == 1 && (wanted.revents & POLLHUP) != 0;
+  }
+  bool goes_on() const {
+    Exchange giver(door(), 7);
+    Exchange taker(door(), 7);
+    const auto token = giver.share(event(5));
+    return token.ok() && taker.find(*token, SharedKind::kEvent).ok();
+  }
+  static std::ptrdiff_t open_files() {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  }
+};
+
+TEST_F(HostileExchangeTest, KeepsItsDoorOpenWhateverIsSaidThere) {
+  Exchange giver(door(), 7);
+  const auto token = giver.share(event(1));
+  ASSERT_TRUE(token.ok());
+  const SharedObject file = memory("no socket");
+  for (const std::size_t bytes : {0, 1, 127, 129, 5000}) {
+    EXPECT_TRUE(send(door(), message(kHello, bytes)));
+    EXPECT_TRUE(goes_on()) << bytes;
+  }
+  EXPECT_TRUE(send(door(), message(kHello)));
+  EXPECT_TRUE(send(door(), message(kFind), {file.file.get()}));
+  EXPECT_TRUE(send(door(), message(kHello), {file.file.get()}));
+  EXPECT_TRUE(send(door(), message(kHello), {file.file.get(), file.file.get()}));
+  EXPECT_TRUE(goes_on());
+  EXPECT_TRUE(giver.find(*token, SharedKind::kEvent).ok());
+}
+
+TEST_F(HostileExchangeTest, EndsTheLineOfWhoBreaksARule) {
+  for (const auto& nonsense : {message(kHello), message(0), message(5), message(99),
+                               message(kFind, 127), message(kFind, 0), message(kFind, 4000)}) {
+    const Fd bad = line();
+    EXPECT_TRUE(send(bad.get(), nonsense));
+    EXPECT_TRUE(ended(bad)) << nonsense.size();
+    EXPECT_TRUE(goes_on());
+  }
+}
+
+TEST_F(HostileExchangeTest, EndsTheLineOfWhoDoesNotReadItsAnswers) {
+  const Fd bad = line();
+  while (send(bad.get(), message(kFind))) {
+  }
+  EXPECT_TRUE(errno == EPIPE || errno == ECONNRESET) << std::strerror(errno);
+  EXPECT_TRUE(goes_on());
+}
+
+TEST_F(HostileExchangeTest, KeepsNoFileThatNobodyAskedItToKeep) {
+  const SharedObject file = memory("a file");
+  ASSERT_TRUE(goes_on());
+  const std::ptrdiff_t before = open_files();
+  for (int i = 0; i < 10; ++i) {
+    const Fd bad = line();
+    EXPECT_TRUE(send(bad.get(), message(kShare), {file.file.get(), file.file.get()}));
+    EXPECT_TRUE(ended(bad));
+  }
+  // Those of lines that end late were counted before.
+  EXPECT_LE(open_files(), before);
+}
+
+TEST_F(HostileExchangeTest, AdmitsOnlyAFewLinesOfOneProcess) {
+  std::vector<Fd> kept;
+  std::vector<Fd> refused;
+  for (int i = 0; i < 100; ++i) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(0, ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()));
+    Fd ours(ends[0]);
+    const Fd theirs(ends[1]);
+    ASSERT_TRUE(send(door(), message(kHello), {theirs.get()}));
+    (i < 16 ? kept : refused).push_back(std::move(ours));
+  }
+  for (const Fd& one : refused) EXPECT_TRUE(ended(one));
+  for (const Fd& one : kept) {
+    pollfd wanted{one.get(), 0, 0};
+    EXPECT_EQ(0, ::poll(&wanted, 1, 0));
+  }
+  kept.clear();
+  // The exchange may hear the newcomer before it sees that the others have gone.
+  bool admitted = false;
+  for (int i = 0; i < 10'000 && !admitted; ++i) admitted = goes_on();
+  EXPECT_TRUE(admitted);
 }
 
 TEST(Exchange, WithoutADoorSharesNothing) {
