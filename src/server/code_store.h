@@ -6,7 +6,8 @@
 //   FOLDER/TENANT/.new-*    on its way; left over ones are removed under the lock
 //
 // Nothing is synced: every entry is hashed again when it is read, and one that does not agree is
-// removed. So a crash costs at most what is then sent again.
+// removed; one of another size than the client says stays until its code is sent again. So a crash
+// costs at most what is then sent again.
 #pragma once
 
 #include <atomic>

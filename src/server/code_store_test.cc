@@ -60,7 +60,16 @@ TEST_F(CodeStoreTest, GivesBackWhatItWasGiven) {
   keep(*store, code);
   EXPECT_TRUE(has(*store, code));
   EXPECT_TRUE(has(*open(), code));
-  EXPECT_FALSE(store->find(sha256(code), code.size() - 1));
+}
+
+TEST_F(CodeStoreTest, AWrongSizeFindsNothingAndDropsNothing) {
+  const auto store = open();
+  const auto code = code_of(10'000, 1);
+  keep(*store, code);
+  for (const std::uint64_t size : {0, 1, 9'999, 10'001, 1'000'000}) {
+    EXPECT_FALSE(store->find(sha256(code), size)) << size;
+    EXPECT_TRUE(has(*store, code)) << size;
+  }
 }
 
 TEST_F(CodeStoreTest, TenantsMeetNothingOfEachOther) {
