@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -200,6 +201,21 @@ struct LinkState {
 // A tensor map's bytes: programs align theirs to 64 bytes only.
 using TensorMapBytes = std::array<std::byte, sizeof(CUtensorMap)>;
 
+// Threads that look for the same thing at once shall get the same handle: one asks, and the others
+// wait for what it finds. Safe from any thread.
+class Lookups {
+ public:
+  // `holder`: the handle of what the thing is in or of. Some other things have the same lock.
+  std::mutex& of(std::uint64_t holder, std::string_view name = {}) {
+    const std::size_t mixed = std::hash<std::uint64_t>{}(holder * 0x9e3779b97f4a7c15U >> 32) ^
+                              std::hash<std::string_view>{}(name);
+    return mutexes_[mixed % mutexes_.size()];
+  }
+
+ private:
+  std::array<std::mutex, 16> mutexes_;
+};
+
 // Safe from any thread.
 struct CodeState {
   HandleTable<ModuleState> modules{wire::HandleKind::kModule};
@@ -214,6 +230,8 @@ struct CodeState {
   // How code travels: set when the session opens; names_code ends when the server keeps none.
   CodeSending sending;
   std::atomic<bool> names_code{false};
+  // Held before `mutex`, and while the server answers.
+  Lookups lookups;
   std::mutex mutex;
   // What programs ask about failures.
   cuda::CoreDumpSettings core_dumps;

@@ -1,5 +1,9 @@
 // Libraries and kernels: context-independent loading.
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
 
@@ -108,6 +112,56 @@ TEST_F(LibraryTest, AModuleOfTheLibraryExistsInTheContext) {
   CUfunction function = nullptr;
   CU_OK(cu().cuModuleGetFunction(&function, module, "add_one"));
   CU_IS(CUDA_ERROR_NOT_PERMITTED, cu().cuModuleUnload(module));
+}
+
+// What several threads find that look at the same moment.
+template <class Find>
+auto found_at_once(Find find) {
+  constexpr int kThreads = 8;
+  std::vector<decltype(find())> found(kThreads);
+  std::atomic<int> ready{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const Unrecorded quiet;
+      ready.fetch_add(1);
+      while (ready.load() < kThreads) std::this_thread::yield();
+      found[static_cast<std::size_t>(i)] = find();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return found;
+}
+
+TEST_F(LibraryTest, ThreadsThatLookAtOnceFindTheSame) {
+  const auto same = [](const auto& found) {
+    return found.front() != nullptr && std::count(found.begin(), found.end(), found.front()) ==
+                                           static_cast<std::ptrdiff_t>(found.size());
+  };
+  for (const char* name : {"add_one", "store_value", "shared_sum", "empty"}) {
+    const auto kernels = found_at_once([&] { return kernel(name); });
+    EXPECT_TRUE(same(kernels)) << name;
+    const auto functions = found_at_once([&] {
+      CUfunction function = nullptr;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuKernelGetFunction(&function, kernels.front()));
+      return function;
+    });
+    EXPECT_TRUE(same(functions)) << name;
+  }
+  const auto modules = found_at_once([&] {
+    CUmodule module = nullptr;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuLibraryGetModule(&module, library));
+    return module;
+  });
+  EXPECT_TRUE(same(modules));
+  const auto functions = found_at_once([&] {
+    CUfunction function = nullptr;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuModuleGetFunction(&function, modules.front(), "add_one"));
+    return function;
+  });
+  EXPECT_TRUE(same(functions));
 }
 
 TEST_F(LibraryTest, FunctionsOfItsModulesGoWithIt) {

@@ -57,6 +57,7 @@ CUresult load(CUlibrary* out, const void* image, JitOptions& jit) {
 
 CUresult find_kernel(LibraryState& library, std::string_view name, CUkernel* out) {
   CodeState& code = session().code();
+  const std::lock_guard lookup(code.lookups.of(library.handle, name));
   {
     const std::lock_guard lock(code.mutex);
     const auto found = library.kernels.find(name);
@@ -88,8 +89,8 @@ CUresult find_kernel(LibraryState& library, std::string_view name, CUkernel* out
   kernel.facts[static_cast<std::size_t>(device)].fill(reply);
   code.kernels.publish(made.handle);
   const std::lock_guard lock(code.mutex);
-  const auto entry = library.kernels.emplace(std::string(name), made.handle).first;
-  *out = static_cast<CUkernel>(pointer_at(entry->second));
+  library.kernels.emplace(std::string(name), made.handle);
+  *out = static_cast<CUkernel>(pointer_at(made.handle));
   return CUDA_SUCCESS;
 }
 
@@ -112,8 +113,12 @@ std::uint64_t in_this_context(
   return 0;
 }
 
-CUresult new_function(KernelState& kernel, std::uint64_t& out) {
+// A kernel's function in the current context.
+CUresult find_function(KernelState& kernel, std::uint64_t& out) {
   CodeState& code = session().code();
+  const std::lock_guard lookup(code.lookups.of(kernel.handle));
+  out = in_this_context(kernel.functions);
+  if (out != 0) return CUDA_SUCCESS;
   const auto made = code.functions.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   const commands::GetKernelFunction command{
@@ -134,6 +139,32 @@ CUresult new_function(KernelState& kernel, std::uint64_t& out) {
   code.functions.publish(made.handle);
   const std::lock_guard lock(code.mutex);
   kernel.functions.emplace_back(&owner(), made.handle);
+  out = made.handle;
+  return CUDA_SUCCESS;
+}
+
+// A library's module in the current context.
+CUresult find_module(LibraryState& library, std::uint64_t& out) {
+  CodeState& code = session().code();
+  const std::lock_guard lookup(code.lookups.of(library.handle));
+  out = in_this_context(library.modules);
+  if (out != 0) return CUDA_SUCCESS;
+  const auto made = code.modules.make();
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const commands::GetLibraryModule command{
+      .library = static_cast<CUlibrary>(pointer_at(library.handle)),
+      .module = static_cast<CUmodule>(pointer_at(made.handle))};
+  const CUresult result = ask(command);
+  if (result != CUDA_SUCCESS) {
+    code.modules.discard(made.handle);
+    return result;
+  }
+  made.state->handle = made.handle;
+  made.state->context = &owner();
+  made.state->library = library.handle;
+  code.modules.publish(made.handle);
+  const std::lock_guard lock(code.mutex);
+  library.modules.emplace_back(&owner(), made.handle);
   out = made.handle;
   return CUDA_SUCCESS;
 }
@@ -241,26 +272,11 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, C
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CodeState& code = session().code();
-  LibraryState* state = code.libraries.find(address_of(library));
+  LibraryState* state = session().code().libraries.find(address_of(library));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t handle = in_this_context(state->modules);
   if (handle == 0) {
-    const auto made = code.modules.make();
-    if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-    const commands::GetLibraryModule command{
-        .library = library, .module = static_cast<CUmodule>(pointer_at(made.handle))};
-    const CUresult result = ask(command);
-    if (result != CUDA_SUCCESS) {
-      code.modules.discard(made.handle);
-      return result;
-    }
-    handle = made.state->handle = made.handle;
-    made.state->context = &owner();
-    made.state->library = address_of(library);
-    code.modules.publish(handle);
-    const std::lock_guard lock(code.mutex);
-    state->modules.emplace_back(&owner(), handle);
+    if (const CUresult no = find_module(*state, handle); no != CUDA_SUCCESS) return no;
   }
   *pMod = static_cast<CUmodule>(pointer_at(handle));
   return CUDA_SUCCESS;
@@ -273,7 +289,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::uint64_t handle = in_this_context(state->functions);
   if (handle == 0) {
-    if (const CUresult no = new_function(*state, handle); no != CUDA_SUCCESS) return no;
+    if (const CUresult no = find_function(*state, handle); no != CUDA_SUCCESS) return no;
   }
   *pFunc = static_cast<CUfunction>(pointer_at(handle));
   return CUDA_SUCCESS;

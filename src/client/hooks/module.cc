@@ -50,6 +50,7 @@ CUresult load(CUmodule* out, const void* image, JitOptions& jit) {
 // A function by its name, as the module or the kernel that it comes from.
 CUresult find_function(ModuleState& module, std::string_view name, CUfunction* out) {
   CodeState& code = session().code();
+  const std::lock_guard lookup(code.lookups.of(module.handle, name));
   {
     const std::lock_guard lock(code.mutex);
     const auto found = module.functions.find(name);
@@ -77,9 +78,8 @@ CUresult find_function(ModuleState& module, std::string_view name, CUfunction* o
   made.state->facts.fill(reply);
   code.functions.publish(made.handle);
   const std::lock_guard lock(code.mutex);
-  // Should another thread have been first, both handles work and the first one stays the answer.
-  const auto entry = module.functions.emplace(std::string(name), made.handle).first;
-  *out = static_cast<CUfunction>(pointer_at(entry->second));
+  module.functions.emplace(std::string(name), made.handle);
+  *out = static_cast<CUfunction>(pointer_at(made.handle));
   return CUDA_SUCCESS;
 }
 
