@@ -28,28 +28,32 @@ SharedSlots::Area* SharedSlots::make() {
   return all_.back().get();
 }
 
-SharedSlots::Area* SharedSlots::area_of(ContextState& context) {
-  const Lock lock(mutex_);
-  const auto [found, fresh] = areas_.try_emplace(context.home->handle, nullptr);
-  if (!fresh) return found->second;
-  const PinnedHeap& heap = session_.memory().pinned();
-  if (!heap.shared()) return nullptr;
-  if (spare_.empty()) {
-    Area* made = make();
-    if (made == nullptr) return nullptr;
-    spare_.push_back(made);
-  }
-  Area* area = spare_.back();
+CUresult SharedSlots::share(Area& area) {
   commands::ShareHost::Reply reply;
   rpc::Reply answer;
-  const CUresult shared = session_.ask(commands::ShareHost{.address = area->base,
-                                                           .bytes = area_bytes(),
-                                                           .offset = heap.offset_of(area->base),
-                                                           .flags = 0},
-                                       reply, answer);
-  if (shared != CUDA_SUCCESS) return nullptr;
+  const std::uint64_t offset = session_.memory().pinned().offset_of(area.base);
+  return session_.ask(
+      commands::ShareHost{
+          .address = area.base, .bytes = area_bytes(), .offset = offset, .flags = 0},
+      reply, answer);
+}
+
+SharedSlots::Area* SharedSlots::area_of(ContextState& context) {
+  const Lock lock(mutex_);
+  Place& place = places_[context.home->handle];
+  if (place.area != nullptr || place.never) return place.area;
+  place.never = !session_.memory().pinned().shared();
+  if (place.never || !place.attempts.due()) return nullptr;
+  Area* area = spare_.empty() ? make() : spare_.back();
+  if (spare_.empty() && area != nullptr) spare_.push_back(area);
+  const CUresult shared = area == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : share(*area);
+  if (shared != CUDA_SUCCESS) {
+    place.never = shared == CUDA_ERROR_NOT_SUPPORTED;
+    place.attempts.failed();
+    return nullptr;
+  }
   spare_.pop_back();
-  return found->second = area;
+  return place.area = area;
 }
 
 std::optional<SharedSlots::Slot> SharedSlots::take(ContextState& context) {
@@ -77,13 +81,13 @@ CUresult SharedSlots::Slot::mark(Session& session, CUstream stream) {
 // The server has let its side go with the context, and nothing of it runs any more.
 void SharedSlots::on_context_destroyed(std::uint64_t context) {
   const Lock lock(mutex_);
-  const auto found = areas_.find(context);
-  if (found == areas_.end()) return;
-  if (Area* area = found->second; area != nullptr) {
+  const auto found = places_.find(context);
+  if (found == places_.end()) return;
+  if (Area* area = found->second.area; area != nullptr) {
     for (std::size_t i = 0; i < slots_; ++i) area->word(i).store(area->tickets[i].load());
     spare_.push_back(area);
   }
-  areas_.erase(found);
+  places_.erase(found);
 }
 
 }  // namespace flyt::client

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/annotations.h"
+#include "client/attempts.h"
 #include "client/context.h"
 #include "cuda/types.h"
 
@@ -86,23 +87,31 @@ class SharedSlots {
   // None where nothing is shared, or all are in use.
   std::optional<Slot> take(ContextState& context) EXCLUDES(mutex_);
 
-  // The context's area; null where the server cannot share memory with it.
+  // The context's area; null where the server does not share memory with it, or not now.
   Area* area_of(ContextState& context) EXCLUDES(mutex_);
 
   void on_context_destroyed(std::uint64_t context) EXCLUDES(mutex_);
 
  private:
+  struct Place {
+    Area* area = nullptr;
+    bool never = false;
+    Attempts attempts;
+  };
+
   Area* make() REQUIRES(mutex_);
+  // CUDA_ERROR_NOT_SUPPORTED: nor will it ever be.
+  CUresult share(Area& area) REQUIRES(mutex_);
   std::uint64_t area_bytes() const;
 
   Session& session_;
   const std::size_t slots_;
   const std::uint64_t slot_bytes_;
   Mutex mutex_;
-  // By handle of the context or, for a green one, of its primary context; null where the server
-  // could not share it. Areas are never unmapped, because some thread may still look at one whose
-  // context is gone; they serve another context then.
-  std::map<std::uint64_t, Area*> areas_ GUARDED_BY(mutex_);
+  // By handle of the context or, for a green one, of its primary context. Areas are never unmapped,
+  // because some thread may still look at one whose context is gone; they serve another context
+  // then.
+  std::map<std::uint64_t, Place> places_ GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Area>> all_ GUARDED_BY(mutex_);
   std::vector<Area*> spare_ GUARDED_BY(mutex_);
 };
