@@ -45,6 +45,7 @@ struct ExecState {
   void reset() {
     has_memory = false;
     accepted = nullptr;
+    lent.clear();
   }
 };
 
