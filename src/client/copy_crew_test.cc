@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,11 @@ std::vector<std::uint8_t> noise(std::size_t bytes, std::uint64_t seed) {
   std::vector<std::uint8_t> out(bytes);
   for (std::uint8_t& byte : out) byte = static_cast<std::uint8_t>(random.next());
   return out;
+}
+
+std::ptrdiff_t threads_here() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads));
 }
 
 TEST(CopyCrew, CopiesEverySizeExactly) {
@@ -60,7 +66,24 @@ TEST(CopyCrew, WakesAgainAfterARest) {
   }
 }
 
-TEST(CopyCrew, EndsWithoutEverHavingWorked) { const CopyCrew crew(3); }
+TEST(CopyCrew, EndsWithItsHelpers) {
+  const std::ptrdiff_t before = threads_here();
+  {
+    CopyCrew crew(3);
+    EXPECT_EQ(before, threads_here());  // None before there is work.
+    const auto from = noise(2'000'000, 10);
+    std::vector<std::uint8_t> to(from.size());
+    crew.copy(to.data(), from.data(), from.size());
+    EXPECT_EQ(before + 3, threads_here());
+  }
+  EXPECT_EQ(before, threads_here());
+}
+
+TEST(CopyCrew, EndsWithoutEverHavingWorked) {
+  const std::ptrdiff_t before = threads_here();
+  { const CopyCrew crew(3); }
+  EXPECT_EQ(before, threads_here());
+}
 
 }  // namespace
 }  // namespace flyt::client
