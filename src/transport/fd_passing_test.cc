@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
+#include <filesystem>
 
 #include "transport/transport.h"
 
@@ -53,6 +55,33 @@ TEST(FdPassing, MarksWhatItReceivedToBeClosedOnExec) {
   const Result<ReceivedFd> received = receive_fd(channel.there.get());
   ASSERT_TRUE(received.ok());
   EXPECT_NE(::fcntl(received->fd.get(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+std::ptrdiff_t open_files() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return std::distance(begin(files), end(files));
+}
+
+TEST(FdPassing, RefusesTwoAndKeepsNeither) {
+  Channel channel;
+  const std::ptrdiff_t before = open_files();
+  const std::uint8_t no_text = 0;
+  iovec piece{const_cast<std::uint8_t*>(&no_text), 1};
+  const std::array<int, 2> files = {0, 0};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof files)> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof files);
+  std::memcpy(CMSG_DATA(header), files.data(), sizeof files);
+  ASSERT_EQ(::sendmsg(channel.here.get(), &message, 0), 1);
+  EXPECT_FALSE(receive_fd(channel.there.get()).ok());
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(FdPassing, NoticesThatTheOtherEndIsGone) {

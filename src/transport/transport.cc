@@ -220,7 +220,8 @@ Result<ReceivedFd> receive_fd(int channel) {
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  // Of a second one, for which alignment leaves room, nobody would ever know.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   ssize_t got = -1;
   do {
     got = ::recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
@@ -236,7 +237,7 @@ Result<ReceivedFd> receive_fd(int channel) {
     std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
     received.fd = Fd(fd);
   }
-  if (!received.fd.valid() || length > kTextBytesMax) {
+  if (!received.fd.valid() || (message.msg_flags & MSG_CTRUNC) != 0 || length > kTextBytesMax) {
     return Error{ErrorCode::kInvalid, "receiving a socket: none came"};
   }
   received.text.resize(length);
