@@ -19,8 +19,8 @@
 namespace flyt::client {
 namespace {
 
-// Native waits spin too.
-constexpr Duration kReplySpin = std::chrono::microseconds(50);
+// Native waits spin too, until what they wait for has come. To be woken takes 100 us and more.
+constexpr Duration kReplySpin = std::chrono::milliseconds(20);
 
 constinit std::atomic<Session*> process_session{nullptr};
 // A child of fork() cannot use CUDA if its parent did, as natively.

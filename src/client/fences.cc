@@ -1,5 +1,7 @@
 #include "client/fences.h"
 
+#include <algorithm>
+
 #include "client/memory_state.h"
 #include "client/session.h"
 #include "commands/memop.h"
@@ -40,7 +42,8 @@ bool Fences::done(ContextState& context, CUstream stream) {
                                           .value = number,
                                           .flags = 0});
   if (posted != CUDA_SUCCESS) return false;
-  const Instant deadline = system_clock().now() + patience_;
+  const Duration patience = session_.waits_sleep() ? std::min(patience_, kSleepersSpin) : patience_;
+  const Instant deadline = system_clock().now() + patience;
   while (true) {
     for (int i = 0; i < kLooksPerTurn; ++i) {
       // Only this wait's own number counts: the word may serve another wait as well.
@@ -51,7 +54,8 @@ bool Fences::done(ContextState& context, CUstream stream) {
       }
       rpc::relax();
     }
-    if (system_clock().now() >= deadline) return false;
+    // What the server has to tell may be why the word does not come.
+    if (session_.channel().noticed() || system_clock().now() >= deadline) return false;
   }
 }
 

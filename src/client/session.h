@@ -34,6 +34,10 @@ struct SessionOptions {
   rpc::ChannelOptions channel;
 };
 
+// How long a wait looks before it sleeps where the program wants its threads to sleep: it would
+// take longer to put one to sleep and wake it again.
+inline constexpr Duration kSleepersSpin = std::chrono::microseconds(50);
+
 // Owns the channel and all client state. Safe from any thread. A process's own one lives until the
 // process ends: threads may be inside calls when it exits.
 class Session {
@@ -96,6 +100,13 @@ class Session {
   // What an answer means for the calling thread's context and for posted errors; its own result.
   CUresult settle(const rpc::Reply& answer);
 
+  // The program wants threads that wait to sleep; from now on all of the session's do.
+  void let_waits_sleep() {
+    waits_sleep_.store(true, std::memory_order_relaxed);
+    channel_->limit_reply_spin(kSleepersSpin);
+  }
+  bool waits_sleep() const { return waits_sleep_.load(std::memory_order_relaxed); }
+
   // The error of an earlier posted command that no call has returned yet, which is then forgotten.
   CUresult take_posted_error() {
     if (posted_error_.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
@@ -117,6 +128,7 @@ class Session {
   CUresult hear(std::uint64_t sequence);
 
   Log log_;
+  std::atomic<bool> waits_sleep_{false};
   std::unique_ptr<Pushes> pushes_;
   std::unique_ptr<rpc::Channel> channel_;
   DeviceCache devices_;

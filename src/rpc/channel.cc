@@ -264,6 +264,8 @@ void Channel::abandon_after_fork() {
 
 bool Channel::noticed() const { return lost() || core_->connection_->notice(); }
 
+void Channel::limit_reply_spin(Duration most) { core_->inbox_.limit_spin(most); }
+
 void Channel::count_wait() { core_->calls_.fetch_add(1, std::memory_order_relaxed); }
 
 int Channel::shared_file() const { return core_->connection_->shared_file(); }

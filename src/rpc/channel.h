@@ -255,6 +255,8 @@ class Channel {
   // transport::Connection::notice(). Set before the server does anything that comes after what it
   // has to tell.
   bool noticed() const;
+  // ChannelOptions::reply_spin is `most` from now on, if it is longer.
+  void limit_reply_spin(Duration most);
   // A wait that needed no reply, for the counters.
   void count_wait();
 

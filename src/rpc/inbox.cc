@@ -33,6 +33,12 @@ Inbox::Inbox(transport::Connection& connection, Ledger& ledger, Deliveries& deli
   pieces_.reserve(transport::kPiecesMax);
 }
 
+void Inbox::limit_spin(Duration most) {
+  Duration spin = spin_.load(std::memory_order_relaxed);
+  while (most < spin && !spin_.compare_exchange_weak(spin, most, std::memory_order_relaxed)) {
+  }
+}
+
 bool Inbox::enroll(Waiter& waiter, bool reads_at_once) {
   const Lock lock(mutex_);
   // release_all() runs under this lock after the loss was declared, so nobody is left behind.
@@ -83,8 +89,9 @@ bool Inbox::wait(Waiter& waiter) {
 
 // Reads until the waiter's state is final.
 void Inbox::read_for(Waiter& waiter) {
-  bool spinning = spin_.count() > 0;
-  const Instant spin_end = spinning ? clock_.now() + spin_ : Instant{};
+  const Duration spin = spin_.load(std::memory_order_relaxed);
+  bool spinning = spin.count() > 0;
+  const Instant spin_end = spinning ? clock_.now() + spin : Instant{};
   while (true) {
     if (!run_frames(Frames::kBegun, &waiter)) break;
     if (settled(waiter)) return;

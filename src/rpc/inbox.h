@@ -58,6 +58,9 @@ class Inbox {
   // room in the socket, and must not let the two sides wait for each other.
   void read_if_nobody_does();
 
+  // From the next wait on no waiter looks for longer than that before it sleeps.
+  void limit_spin(Duration most);
+
   bool has_reader() const { return reader_present_.load(std::memory_order_relaxed); }
 
   std::uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
@@ -95,7 +98,7 @@ class Inbox {
   PushHandler& pushes_;
   Loss& loss_;
   const Clock& clock_;
-  const Duration spin_;
+  std::atomic<Duration> spin_;
 
   Mutex mutex_;
   std::atomic<bool> reader_present_{false};  // Changed under mutex_.

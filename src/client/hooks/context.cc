@@ -23,6 +23,11 @@ bool valid_flags(unsigned int flags) {
          (schedule & (schedule - 1)) == 0;
 }
 
+// How the program wants its threads to wait.
+void heed_schedule(unsigned int flags) {
+  if ((flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC) session().let_waits_sleep();
+}
+
 // Before the server is told: nothing of the context may be used any more. How many green contexts
 // die with it.
 std::uint32_t die(ContextState& context) {
@@ -46,6 +51,7 @@ CUresult make_primary(PrimaryContext& primary, CUdevice device) REQUIRES(primary
   rpc::Reply answer;
   const CUresult result = ask(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
+  heed_schedule(flags);
   come_alive(*primary.state, reply, flags);
   primary.active.store(true);
   return CUDA_SUCCESS;
@@ -77,6 +83,7 @@ CUresult create(CUcontext* out, unsigned int flags, CUdevice device, std::uint32
   rpc::Reply answer;
   const CUresult result = ask(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
+  heed_schedule(flags);
   come_alive(*context, reply, flags);
   push_current(context);
   *out = handle_of(context);
@@ -117,6 +124,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   const Lock lock(primary.mutex);
   primary.flags.store(flags);
   if (!primary.active.load()) return CUDA_SUCCESS;
+  heed_schedule(flags);
   primary.state->flags.store(flags);
   return post(commands::SetPrimaryFlags{.device = dev, .flags = flags});
 }
@@ -245,6 +253,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
 CUresult cuCtxSetFlags(unsigned int flags) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  heed_schedule(flags);
   owner().flags.store(flags);
   return post(commands::SetContextFlags{.flags = flags});
 }
