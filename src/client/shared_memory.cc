@@ -43,7 +43,10 @@ CUresult SharedMemory::export_by(const Command& command, Fd& file) {
   const CUresult result = session_.ask(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
   SharedHandle handle{};
-  return take_handle(reply.handle, handle) ? stand_in(handle, file) : CUDA_ERROR_UNKNOWN;
+  if (!take_handle(reply.handle, handle)) return CUDA_ERROR_UNKNOWN;
+  const CUresult stands = stand_in(handle, file);
+  if (stands != CUDA_SUCCESS) static_cast<void>(session_.post(commands::Unshare{.handle = handle}));
+  return stands;
 }
 
 CUresult SharedMemory::share(const Memory& memory, SharedHandle& handle) {
@@ -71,6 +74,14 @@ void SharedMemory::on_freed(std::uint64_t base) {
   shared_.erase(found);
 }
 
+void SharedMemory::release(std::uint64_t allocation) {
+  commands::VmmRelease::Reply reply;
+  rpc::Reply answer;
+  static_cast<void>(session_.ask(commands::VmmRelease{.allocation = allocation}, reply, answer));
+  // Only now: other threads' new ones get the handles of those that the server has let go.
+  memory_.allocations.drop(allocation);
+}
+
 CUresult SharedMemory::ask_for(const SharedHandle& handle, Block& block) {
   const auto made = memory_.allocations.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -91,7 +102,12 @@ CUresult SharedMemory::ask_for(const SharedHandle& handle, Block& block) {
   made.state->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, reply.device};
   made.state->references = 1;
   memory_.allocations.publish(made.handle);
-  return CUDA_SUCCESS;
+  const bool sane = block.bytes != 0 && block.bytes % kGranularity == 0 && block.size != 0 &&
+                    block.offset < block.bytes && block.size <= block.bytes - block.offset &&
+                    check_device(block.device) == CUDA_SUCCESS;
+  if (sane) return CUDA_SUCCESS;
+  release(made.handle);
+  return CUDA_ERROR_MAP_FAILED;
 }
 
 CUresult SharedMemory::map_block(const Block& block, std::uint64_t base) {
@@ -111,11 +127,15 @@ CUresult SharedMemory::map_block(const Block& block, std::uint64_t base) {
     access.device = context().device;
     result = session_.ask(access, access_reply, answer);
   }
-  if (result == CUDA_SUCCESS) return result;
-  commands::VmmUnmap::Reply unmap_reply;
-  static_cast<void>(
-      session_.ask(commands::VmmUnmap{.address = base, .bytes = block.bytes}, unmap_reply, answer));
+  if (result != CUDA_SUCCESS) unmap_block(base, block.bytes);
   return result;
+}
+
+void SharedMemory::unmap_block(std::uint64_t base, std::uint64_t bytes) {
+  commands::VmmUnmap::Reply reply;
+  rpc::Reply answer;
+  static_cast<void>(
+      session_.ask(commands::VmmUnmap{.address = base, .bytes = bytes}, reply, answer));
 }
 
 CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
@@ -130,11 +150,8 @@ CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
   Block block;
   CUresult result = ask_for(handle, block);
   if (result != CUDA_SUCCESS) return result;
-  const bool sane = block.bytes != 0 && block.bytes % kGranularity == 0 && block.size != 0 &&
-                    block.offset < block.bytes && block.size <= block.bytes - block.offset &&
-                    check_device(block.device) == CUDA_SUCCESS;
-  Opened opened{block.allocation, 0, block.bytes, 1, handle};
-  if (sane) opened.block_base = memory_.reservable()->take(block.bytes, kGranularity, 0);
+  const Opened opened{block.allocation, memory_.reservable()->take(block.bytes, kGranularity, 0),
+                      block.bytes, 1, handle};
   result = opened.block_base == 0 ? CUDA_ERROR_MAP_FAILED : map_block(block, opened.block_base);
   Memory memory;
   memory.kind = MemoryKind::kOpened;
@@ -145,14 +162,14 @@ CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
   memory.mapping_base = opened.block_base;
   memory.mapping_bytes = block.bytes;
   memory.block_id = block.block_id;
-  if (result != CUDA_SUCCESS || !memory_.map().add(memory)) {
+  if (result == CUDA_SUCCESS && !memory_.map().add(memory)) {
+    unmap_block(opened.block_base, block.bytes);
+    result = CUDA_ERROR_MAP_FAILED;
+  }
+  if (result != CUDA_SUCCESS) {
     if (opened.block_base != 0) memory_.reservable()->give(opened.block_base, block.bytes);
-    commands::VmmRelease::Reply reply;
-    rpc::Reply answer;
-    memory_.allocations.drop(block.allocation);
-    static_cast<void>(
-        session_.ask(commands::VmmRelease{.allocation = block.allocation}, reply, answer));
-    return result != CUDA_SUCCESS ? result : CUDA_ERROR_MAP_FAILED;
+    release(block.allocation);
+    return result;
   }
   address = memory.base;
   opened_.emplace(memory.base, opened);
@@ -187,19 +204,13 @@ void SharedMemory::on_forgotten(const Memory& memory) {
 
 void SharedMemory::unmap(const Opened& opened) {
   // A close waits for the work that may use the memory, as natively.
-  commands::VmmUnmap::Reply unmapped;
-  commands::VmmRelease::Reply released;
   rpc::Reply answer;
   commands::SynchronizeContext::Reply done;
   const commands::SynchronizeContext everything{
       .context = static_cast<CUcontext>(pointer_at(thread_state().current))};
   static_cast<void>(session_.ask(everything, done, answer));
-  static_cast<void>(
-      session_.ask(commands::VmmUnmap{.address = opened.block_base, .bytes = opened.block_bytes},
-                   unmapped, answer));
-  memory_.allocations.drop(opened.allocation);
-  static_cast<void>(
-      session_.ask(commands::VmmRelease{.allocation = opened.allocation}, released, answer));
+  unmap_block(opened.block_base, opened.block_bytes);
+  release(opened.allocation);
   memory_.reservable()->give(opened.block_base, opened.block_bytes);
 }
 

@@ -79,6 +79,8 @@ class SharedMemory {
   CUresult stand_in(const SharedHandle& handle, Fd& file) REQUIRES(mutex_);
   CUresult ask_for(const SharedHandle& handle, Block& block);
   CUresult map_block(const Block& block, std::uint64_t base);
+  void unmap_block(std::uint64_t base, std::uint64_t bytes);
+  void release(std::uint64_t allocation);
   void unmap(const Opened& opened);
   // Tells the server of files that nobody has any more.
   void drop_dead_files() REQUIRES(mutex_);

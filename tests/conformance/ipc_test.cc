@@ -1,5 +1,6 @@
 // Memory and events that two processes use.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -218,6 +219,24 @@ TEST_F(ShareableTest, ItOutlivesTheProcessThatMadeIt) {
   CU_OK(cu().cuMemUnmap(at, kBlockBytes));
   CU_OK(cu().cuMemRelease(theirs));
   CU_OK(cu().cuMemAddressFree(at, kBlockBytes));
+}
+
+// As many as a session may share at a time, so that what a failure left behind would be noticed.
+TEST_F(ShareableTest, WhatCouldNotBeExportedLeavesNothingBehind) {
+  constexpr int kTries = 4200;
+  const Unrecorded quiet;
+  rlimit before{};
+  ASSERT_EQ(0, ::getrlimit(RLIMIT_NOFILE, &before));
+  const Fd next(::dup(0));
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next.get()) + 1;
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &none));
+  Fd file;
+  int exported = 0;
+  for (int i = 0; i < kTries; ++i) exported += export_file(file) == CUDA_SUCCESS ? 1 : 0;
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &before));
+  EXPECT_EQ(0, exported);
+  EXPECT_EQ(CUDA_SUCCESS, export_file(file));
 }
 
 TEST_F(ShareableTest, ArgumentsAreChecked) {
