@@ -176,14 +176,49 @@ TEST_P(Devices, AnswerMoreFieldsThanOneCommandCarries) {
             NVML_ERROR_INVALID_ARGUMENT);
 }
 
-TEST_P(Devices, OfferNoAccessToEachOther) {
-  auto status = NVML_P2P_STATUS_OK;
-  EXPECT_EQ(nvml().nvmlDeviceGetP2PStatus(device(0), device(1), NVML_P2P_CAPS_INDEX_READ, &status),
-            NVML_SUCCESS);
-  EXPECT_EQ(status, NVML_P2P_STATUS_NOT_SUPPORTED);
+TEST_P(Devices, SayHowTheyReachEachOther) {
+  const auto status = [&](unsigned int from, unsigned int to, nvmlGpuP2PCapsIndex_t what) {
+    auto answer = NVML_P2P_STATUS_UNKNOWN;
+    EXPECT_EQ(nvml().nvmlDeviceGetP2PStatus(device(from), device(to), what, &answer), NVML_SUCCESS);
+    return answer;
+  };
+  // As CUDA has it: tests of peers run on the same GPUs.
+  EXPECT_EQ(status(0, 1, NVML_P2P_CAPS_INDEX_READ), NVML_P2P_STATUS_OK);
+  EXPECT_EQ(status(1, 0, NVML_P2P_CAPS_INDEX_WRITE), NVML_P2P_STATUS_OK);
+  EXPECT_EQ(status(0, 1, NVML_P2P_CAPS_INDEX_NVLINK), NVML_P2P_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(status(0, 0, NVML_P2P_CAPS_INDEX_READ), NVML_P2P_STATUS_NOT_SUPPORTED);
+  auto answer = NVML_P2P_STATUS_OK;
   EXPECT_EQ(
-      nvml().nvmlDeviceGetP2PStatus(device(0), device(1), NVML_P2P_CAPS_INDEX_UNKNOWN, &status),
+      nvml().nvmlDeviceGetP2PStatus(device(0), device(1), NVML_P2P_CAPS_INDEX_UNKNOWN, &answer),
       NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvml().nvmlDeviceGetP2PStatus(device(0), device(1), NVML_P2P_CAPS_INDEX_READ, nullptr),
+            NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvml().nvmlDeviceGetP2PStatus(device(0), nullptr, NVML_P2P_CAPS_INDEX_READ, &answer),
+            NVML_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_P(Devices, AreInOneMachine) {
+  auto level = NVML_TOPOLOGY_NODE;
+  EXPECT_EQ(nvml().nvmlDeviceGetTopologyCommonAncestor(device(0), device(1), &level), NVML_SUCCESS);
+  EXPECT_EQ(level, NVML_TOPOLOGY_SYSTEM);
+  unsigned int count = 0;
+  EXPECT_EQ(
+      nvml().nvmlDeviceGetTopologyNearestGpus(device(0), NVML_TOPOLOGY_SYSTEM, &count, nullptr),
+      NVML_SUCCESS);
+  ASSERT_EQ(count, 1U);
+  nvmlDevice_t near[2] = {};
+  count = 2;
+  EXPECT_EQ(nvml().nvmlDeviceGetTopologyNearestGpus(device(0), NVML_TOPOLOGY_SYSTEM, &count, near),
+            NVML_SUCCESS);
+  EXPECT_EQ(count, 1U);
+  EXPECT_EQ(near[0], device(1));
+  EXPECT_EQ(near[1], nullptr);
+  count = 2;
+  EXPECT_EQ(nvml().nvmlDeviceGetTopologyNearestGpus(device(0), NVML_TOPOLOGY_SINGLE, &count, near),
+            NVML_SUCCESS);
+  EXPECT_EQ(count, 0U);
+  EXPECT_EQ(nvml().nvmlDeviceGetTopologyNearestGpus(device(0), NVML_TOPOLOGY_SYSTEM, nullptr, near),
+            NVML_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_P(Devices, MayNotBeChanged) {

@@ -38,6 +38,27 @@ flyt::nvml::Gpu describe(const driver::Table& driver, int ordinal) {
   return gpu;
 }
 
+Fleet::Reach reach(const driver::Table& driver, CUdevice from, CUdevice to) {
+  const auto has = [&](CUdevice_P2PAttribute what) {
+    int value = 0;
+    return driver.cuDeviceGetP2PAttribute != nullptr &&
+           driver.cuDeviceGetP2PAttribute(&value, what, from, to) == CUDA_SUCCESS && value != 0;
+  };
+  if (from == to || !has(CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)) return Fleet::Reach::kNot;
+  return has(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED) ? Fleet::Reach::kAtomic
+                                                              : Fleet::Reach::kPlain;
+}
+
+// False unless it is as long as that many GPUs want, and each is one that there is.
+bool decode_reach(std::string_view text, std::size_t gpus, std::vector<Fleet::Reach>& out) {
+  if (text.size() != gpus * gpus) return false;
+  for (const char letter : text) {
+    if (letter < '0' || letter > '2') return false;
+    out.push_back(static_cast<Fleet::Reach>(letter));
+  }
+  return true;
+}
+
 }  // namespace
 
 Fleet describe(const driver::Table& driver, std::string_view kind, int devices) {
@@ -45,25 +66,35 @@ Fleet describe(const driver::Table& driver, std::string_view kind, int devices) 
   driver.cuDriverGetVersion(&fleet.cuda_version);
   const int count = std::min(devices, static_cast<int>(flyt::nvml::kGpusMax));
   for (int i = 0; i < count; ++i) fleet.gpus.push_back(describe(driver, i));
+  for (int i = 0; i < count * count; ++i) {
+    fleet.reach.push_back(reach(driver, i / count, i % count));
+  }
   return fleet;
 }
 
 std::string encode(const Fleet& fleet) {
   const auto gpus = flyt::nvml::encode(fleet.gpus);
-  return fleet.driver_kind + "\n" + std::to_string(fleet.cuda_version) + "\n" +
+  std::string reach;
+  for (const Fleet::Reach one : fleet.reach) reach.push_back(static_cast<char>(one));
+  return fleet.driver_kind + "\n" + std::to_string(fleet.cuda_version) + "\n" + reach + "\n" +
          std::string(text_of(gpus));
 }
 
 Result<Fleet> decode_fleet(std::string_view text) {
   const std::size_t first = text.find('\n');
   const std::size_t second = first == text.npos ? first : text.find('\n', first + 1);
-  if (second == text.npos) return Error{ErrorCode::kInvalid, "malformed description of a server"};
+  const std::size_t third = second == text.npos ? second : text.find('\n', second + 1);
+  if (third == text.npos) return Error{ErrorCode::kInvalid, "malformed description of a server"};
   Fleet fleet{.driver_kind = std::string(text.substr(0, first))};
   const std::string_view version = text.substr(first + 1, second - first - 1);
   std::from_chars(version.data(), version.data() + version.size(), fleet.cuda_version);
-  auto gpus = flyt::nvml::decode_gpus(bytes_of(text.substr(second + 1)));
+  auto gpus = flyt::nvml::decode_gpus(bytes_of(text.substr(third + 1)));
   if (!gpus) return std::move(gpus).error();
   fleet.gpus = std::move(gpus).value();
+  const std::string_view reach = text.substr(second + 1, third - second - 1);
+  if (!decode_reach(reach, fleet.gpus.size(), fleet.reach)) {
+    return Error{ErrorCode::kInvalid, "malformed description of a server"};
+  }
   return fleet;
 }
 

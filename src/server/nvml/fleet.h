@@ -13,9 +13,19 @@
 namespace flyt::server::nvml {
 
 struct Fleet {
+  // What one GPU can do with another one's memory.
+  enum class Reach : char { kNot = '0', kPlain = '1', kAtomic = '2' };
+
   std::string driver_kind;  // "nvidia", "soft" or a path.
   int cuda_version = 0;
   std::vector<flyt::nvml::Gpu> gpus;  // In CUDA's order.
+  std::vector<Reach> reach;           // A row for each GPU, with a column for each.
+
+  // kNot for a GPU and itself, and for what is not there.
+  Reach reach_of(std::uint32_t from, std::uint32_t to) const {
+    const std::size_t at = from * gpus.size() + to;
+    return to < gpus.size() && at < reach.size() ? reach[at] : Reach::kNot;
+  }
 };
 
 // Asks a driver that has been initialised.

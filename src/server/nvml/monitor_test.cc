@@ -8,6 +8,7 @@
 
 #include "commands/context.h"
 #include "commands/nvml_device.h"
+#include "commands/nvml_link.h"
 #include "commands/nvml_memory.h"
 #include "commands/nvml_sensors.h"
 #include "commands/nvml_system.h"
@@ -28,6 +29,8 @@ Fleet sample_fleet() {
     gpu.memory_bytes = 1ULL << 30;
     fleet.gpus.push_back(gpu);
   }
+  using Reach = Fleet::Reach;
+  fleet.reach = {Reach::kNot, Reach::kPlain, Reach::kAtomic, Reach::kNot};
   return fleet;
 }
 
@@ -65,6 +68,26 @@ driver::NvmlTable sample_nvml() {
     *count = 2;
     clocks[0] = 3201;
     clocks[1] = 1593;
+    return NVML_SUCCESS;
+  };
+  table.nvmlDeviceGetP2PStatus = [](nvmlDevice_t from, nvmlDevice_t to, nvmlGpuP2PCapsIndex_t what,
+                                    nvmlGpuP2PStatus_t* status) {
+    const bool good =
+        from == native_device(0) && to == native_device(1) && what == NVML_P2P_CAPS_INDEX_NVLINK;
+    *status = good ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED;
+    return NVML_SUCCESS;
+  };
+  table.nvmlDeviceGetTopologyCommonAncestor = [](nvmlDevice_t, nvmlDevice_t,
+                                                 nvmlGpuTopologyLevel_t* level) {
+    *level = NVML_TOPOLOGY_NODE;
+    return NVML_SUCCESS;
+  };
+  table.nvmlDeviceGetTopologyNearestGpus = [](nvmlDevice_t device, nvmlGpuTopologyLevel_t,
+                                              unsigned int* count, nvmlDevice_t* found) {
+    if (*count < 2) return NVML_ERROR_INSUFFICIENT_SIZE;
+    found[0] = native_device(7);  // Not one of the server's.
+    found[1] = native_device(device == native_device(0) ? 1 : 0);
+    *count = 2;
     return NVML_SUCCESS;
   };
   table.nvmlDeviceGetSerial = [](nvmlDevice_t, char*, unsigned int) {
@@ -206,6 +229,44 @@ TEST(Monitor, HandsOnListsAndErrors) {
             NVML_ERROR_NOT_SUPPORTED);
 }
 
+TEST(Monitor, TellsWhatNvmlSaysOfPeers) {
+  Served served(sample_nvml());
+  const nvmlDevice_t first = flyt::nvml::handle_of(0);
+  const nvmlDevice_t second = flyt::nvml::handle_of(1);
+  commands::NvmlPeerStatus::Reply status;
+  EXPECT_EQ(served.ask(commands::NvmlPeerStatus{first, second, NVML_P2P_CAPS_INDEX_NVLINK}, status),
+            NVML_SUCCESS);
+  EXPECT_EQ(status.status, NVML_P2P_STATUS_OK);
+  EXPECT_EQ(served.ask(commands::NvmlPeerStatus{second, first, NVML_P2P_CAPS_INDEX_READ}, status),
+            NVML_SUCCESS);
+  EXPECT_EQ(status.status, NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED);
+  EXPECT_EQ(
+      served.ask(commands::NvmlPeerStatus{first, second, NVML_P2P_CAPS_INDEX_UNKNOWN}, status),
+      NVML_ERROR_INVALID_ARGUMENT);
+  commands::NvmlCommonAncestor::Reply ancestor;
+  EXPECT_EQ(served.ask(commands::NvmlCommonAncestor{first, second}, ancestor), NVML_SUCCESS);
+  EXPECT_EQ(ancestor.level, NVML_TOPOLOGY_NODE);
+  commands::NvmlNearestGpus::Reply near;
+  EXPECT_EQ(served.ask(commands::NvmlNearestGpus{first, NVML_TOPOLOGY_NODE}, near), NVML_SUCCESS);
+  ASSERT_EQ(near.gpus.size(), 1U);
+  EXPECT_EQ(near.gpus[0], 1U);
+}
+
+TEST(Monitor, TellsOfPeersWhatCudaSaysWhereThereIsNoNvml) {
+  Served served(driver::no_nvml());
+  const nvmlDevice_t first = flyt::nvml::handle_of(0);
+  const nvmlDevice_t second = flyt::nvml::handle_of(1);
+  const auto status = [&](nvmlDevice_t from, nvmlDevice_t to, nvmlGpuP2PCapsIndex_t what) {
+    commands::NvmlPeerStatus::Reply reply;
+    EXPECT_EQ(served.ask(commands::NvmlPeerStatus{from, to, what}, reply), NVML_SUCCESS);
+    return reply.status;
+  };
+  EXPECT_EQ(status(first, second, NVML_P2P_CAPS_INDEX_READ), NVML_P2P_STATUS_OK);
+  EXPECT_EQ(status(first, second, NVML_P2P_CAPS_INDEX_ATOMICS), NVML_P2P_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(status(second, first, NVML_P2P_CAPS_INDEX_ATOMICS), NVML_P2P_STATUS_OK);
+  EXPECT_EQ(status(first, first, NVML_P2P_CAPS_INDEX_WRITE), NVML_P2P_STATUS_NOT_SUPPORTED);
+}
+
 TEST(Monitor, RefusesHandlesOfNoGpu) {
   Served served(sample_nvml());
   commands::NvmlMemory::Reply memory;
@@ -240,6 +301,10 @@ TEST(Fleet, SurvivesThePipeBetweenProcesses) {
   EXPECT_EQ(decoded->driver_kind, fleet.driver_kind);
   EXPECT_EQ(decoded->cuda_version, fleet.cuda_version);
   EXPECT_EQ(decoded->gpus, fleet.gpus);
+  EXPECT_EQ(decoded->reach, fleet.reach);
+  Fleet wrong = fleet;
+  wrong.reach.pop_back();
+  EXPECT_FALSE(decode_fleet(encode(wrong)).ok());
   EXPECT_FALSE(decode_fleet("nvidia\n13000").ok());
   EXPECT_FALSE(decode_fleet("nvidia\n13000\nxx").ok());
 }
