@@ -178,4 +178,13 @@ ArrayExtent extent_of(const CUDA_ARRAY3D_DESCRIPTOR& d) {
           bytes};
 }
 
+std::uint64_t bytes_of_texels(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, unsigned levels) {
+  std::uint64_t bytes = 0;
+  for (unsigned level = 0; level < levels; ++level) {
+    const ArrayExtent extent = extent_of(level_of(descriptor, level));
+    bytes += extent.row_bytes * extent.rows * extent.slices;
+  }
+  return bytes;
+}
+
 }  // namespace flyt::cuda

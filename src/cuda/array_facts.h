@@ -72,5 +72,8 @@ std::optional<std::uint64_t> rows_bytes(std::uint64_t width, std::uint64_t heigh
 
 // Of a good descriptor.
 ArrayExtent extent_of(const CUDA_ARRAY3D_DESCRIPTOR& descriptor);
+// The texels of an array, or of so many levels of a mipmapped one; what a driver adds to that for
+// the sake of alignment is its own affair. Of a good descriptor that a driver took.
+std::uint64_t bytes_of_texels(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, unsigned levels = 1);
 
 }  // namespace flyt::cuda

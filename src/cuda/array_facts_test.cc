@@ -59,5 +59,20 @@ TEST(ArrayFacts, BoxesMustLieInsideAndHoldWholeTexels) {
   EXPECT_FALSE(extent.holds(0, ~std::uint64_t{0}, 0, 4, 2, 1));
 }
 
+TEST(ArrayFacts, CountTheTexelsOfAllLevels) {
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+  descriptor.Width = 8;
+  descriptor.Height = 4;
+  descriptor.Format = CU_AD_FORMAT_FLOAT;
+  descriptor.NumChannels = 2;
+  EXPECT_EQ(bytes_of_texels(descriptor), 8U * 4 * 8);
+  EXPECT_EQ(bytes_of_texels(descriptor, 4), (8U * 4 + 4 * 2 + 2 * 1 + 1 * 1) * 8);
+  descriptor.Height = 0;
+  EXPECT_EQ(bytes_of_texels(descriptor), 8U * 8);
+  descriptor.Height = 4;
+  descriptor.Depth = 3;
+  EXPECT_EQ(bytes_of_texels(descriptor), 8U * 4 * 3 * 8);
+}
+
 }  // namespace
 }  // namespace flyt::cuda

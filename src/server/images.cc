@@ -12,11 +12,11 @@ ImageOwner::~ImageOwner() {
   if (const auto images = images_.lock()) images->end_later(id_);
 }
 
-std::shared_ptr<ImageOwner> Images::own(ImageKind kind, std::uint64_t native,
-                                        std::uint32_t context) {
+std::shared_ptr<ImageOwner> Images::own(ImageKind kind, std::uint64_t native, std::uint32_t context,
+                                        UsedMemory memory) {
   const Lock lock(mutex_);
   const std::uint64_t id = next_id_++;
-  natives_.emplace(id, Native{kind, native, context});
+  natives_.emplace(id, Native{kind, native, context, std::move(memory)});
   return std::make_shared<ImageOwner>(weak_from_this(), id, context);
 }
 
@@ -65,7 +65,7 @@ void Images::end(std::uint64_t id) {
     const Lock lock(mutex_);
     const auto found = natives_.find(id);
     if (found == natives_.end()) return;
-    native = found->second;
+    native = std::move(found->second);
     natives_.erase(found);
   }
   destroy(native);

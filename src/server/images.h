@@ -11,6 +11,7 @@
 #include "cuda/array_facts.h"
 #include "cuda/types.h"
 #include "server/handles.h"
+#include "server/usage_board.h"
 
 namespace flyt::server {
 
@@ -51,9 +52,10 @@ class Images : public std::enable_shared_from_this<Images> {
   Images(const Images&) = delete;
   Images& operator=(const Images&) = delete;
 
-  // Looks after an object that the driver made in a context, given as its handle index.
-  std::shared_ptr<ImageOwner> own(ImageKind kind, std::uint64_t native, std::uint32_t context)
-      EXCLUDES(mutex_);
+  // Looks after an object that the driver made in a context, given as its handle index, and its
+  // memory's place on the board.
+  std::shared_ptr<ImageOwner> own(ImageKind kind, std::uint64_t native, std::uint32_t context,
+                                  UsedMemory memory = {}) EXCLUDES(mutex_);
   // A part of another object, which ends with it.
   std::shared_ptr<ImageOwner> own_part(std::shared_ptr<Attachment> whole, std::uint32_t context);
 
@@ -80,6 +82,7 @@ class Images : public std::enable_shared_from_this<Images> {
     ImageKind kind = ImageKind::kArray;
     std::uint64_t value = 0;
     std::uint32_t context = 0;
+    UsedMemory memory = {};
   };
 
   using Objects = std::map<std::uint64_t, std::shared_ptr<ImageOwner>>;

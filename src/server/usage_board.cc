@@ -42,6 +42,13 @@ UsageRow::Device* find(UsageRow* row, CUdevice device) {
 UsageSlot own_usage() { return UsageSlot(own_row.load(std::memory_order_relaxed)); }
 void take_usage_slot(UsageSlot slot) { own_row.store(slot.row(), std::memory_order_relaxed); }
 
+void UsedMemory::resize(std::uint64_t bytes) {
+  const UsageSlot usage = own_usage();
+  if (bytes > bytes_) usage.took(device_, bytes - bytes_);
+  if (bytes < bytes_) usage.gave(device_, bytes_ - bytes);
+  bytes_ = bytes;
+}
+
 void UsageSlot::publish(std::uint32_t process, std::string_view machine) const {
   if (row_ == nullptr) return;
   row_->client_process = process;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -42,6 +43,30 @@ class UsageSlot {
 // The place of this process, which serves one client. Until one is taken it tells nobody.
 UsageSlot own_usage();
 void take_usage_slot(UsageSlot slot);
+
+// Memory of a device that this process has, on the board as long as this lives. Belongs to one
+// thread at a time.
+class UsedMemory {
+ public:
+  UsedMemory() = default;
+  UsedMemory(CUdevice device, std::uint64_t bytes) : device_(device) { resize(bytes); }
+  ~UsedMemory() { resize(0); }
+  UsedMemory(UsedMemory&& other) noexcept
+      : device_(other.device_), bytes_(std::exchange(other.bytes_, 0)) {}
+  UsedMemory& operator=(UsedMemory&& other) noexcept {
+    resize(0);
+    device_ = other.device_;
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+  }
+
+  std::uint64_t bytes() const { return bytes_; }
+  void resize(std::uint64_t bytes);
+
+ private:
+  CUdevice device_ = 0;
+  std::uint64_t bytes_ = 0;
+};
 
 class UsageBoard {
  public:

@@ -48,6 +48,32 @@ TEST(UsageBoard, ShowsASessionWithAContextAndNoMemory) {
   EXPECT_TRUE(board->uses(0).empty());
 }
 
+TEST(UsageBoard, ShowsMemoryAsLongAsItsOwnerLives) {
+  const auto board = make_board(1);
+  const UsageSlot mine = board->slot(board->claim());
+  mine.publish(1, "here");
+  mine.context_made(2);
+  take_usage_slot(mine);
+  const auto bytes = [&] { return board->uses(2).at(0).bytes; };
+  {
+    UsedMemory first(2, 100);
+    EXPECT_EQ(bytes(), 100U);
+    UsedMemory second(std::move(first));
+    EXPECT_EQ(bytes(), 100U);
+    second.resize(250);
+    EXPECT_EQ(bytes(), 250U);
+    second.resize(30);
+    EXPECT_EQ(bytes(), 30U);
+    UsedMemory third(2, 5);
+    EXPECT_EQ(bytes(), 35U);
+    third = std::move(second);
+    EXPECT_EQ(bytes(), 30U);
+    EXPECT_EQ(third.bytes(), 30U);
+  }
+  EXPECT_EQ(bytes(), 0U);
+  take_usage_slot(UsageSlot());
+}
+
 TEST(UsageBoard, ShowsNobodyBeforeItsClientIsKnown) {
   const auto board = make_board(1);
   board->slot(board->claim()).took(0, 5);

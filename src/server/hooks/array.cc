@@ -48,13 +48,14 @@ CUresult make_with_room(Session& session, Make&& make) {
 }
 
 // Makes an object on a worker with the context alive, and puts it under the client's handle.
+// `bytes`: what it takes of the device.
 template <class Native, class Command, class Make, class Describe>
 void create(Request request, const Command& command, ImageKind kind, wire::HandleKind handle_kind,
-            Make make, Describe describe) {
+            std::uint64_t bytes, Make make, Describe describe) {
   Session& session = request.session();
   request.forget_payload();
   session.run_slow(std::move(request),
-                   [&session, command, kind, handle_kind, make, describe](Request slow) {
+                   [&session, command, kind, handle_kind, bytes, make, describe](Request slow) {
                      std::shared_ptr<ImageOwner> owner;
                      Native native = nullptr;
                      const CUresult result = make_with_room(session, [&] {
@@ -62,7 +63,10 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
                        CUresult made = session.enter(slow.context());
                        if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
                        if (made != CUDA_SUCCESS) return made;
-                       owner = session.memory().images->own(kind, address_of(native), slow.home());
+                       CUdevice device = 0;
+                       static_cast<void>(session.driver().cuCtxGetDevice(&device));
+                       owner = session.memory().images->own(kind, address_of(native), slow.home(),
+                                                            UsedMemory(device, bytes));
                        describe(*owner);
                        return put(session, handle_kind, address_of(command.array), native, owner);
                      });
@@ -211,6 +215,7 @@ void create_array(Request request, const commands::CreateArray& command) {
   }
   create<CUarray>(
       std::move(request), command, ImageKind::kArray, wire::HandleKind::kArray,
+      cuda::bytes_of_texels(command.descriptor),
       [descriptor = command.descriptor](const driver::Table& driver, CUarray* array) {
         return driver.cuArray3DCreate_v2(array, &descriptor);
       },
@@ -226,6 +231,7 @@ void create_mipmapped_array(Request request, const commands::CreateMipmappedArra
   if (!good) return request.reply(CUDA_ERROR_INVALID_VALUE);
   create<CUmipmappedArray>(
       std::move(request), command, ImageKind::kMipmappedArray, wire::HandleKind::kMipmappedArray,
+      cuda::bytes_of_texels(command.descriptor, command.levels),
       [descriptor = command.descriptor, levels = command.levels](const driver::Table& driver,
                                                                  CUmipmappedArray* array) {
         return driver.cuMipmappedArrayCreate(array, &descriptor, levels);
