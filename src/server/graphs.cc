@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/context_subjects.h"
+#include "server/graph_memory.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -115,6 +116,20 @@ void Graphs::forget_node(std::uint64_t name) {
   for (const std::uint64_t graph : gone.graphs) forget_graph(graph);
   const auto around = graphs_.find(gone.graph);
   if (around != graphs_.end()) around->second.nodes.erase(name);
+}
+
+std::shared_ptr<void> Graphs::at_work() { return at_work_; }
+
+CUresult Graphs::end(std::function<CUresult()> destroy) {
+  if (at_work_.use_count() == 1) return destroy();
+  ends_.push_back(std::move(destroy));
+  return CUDA_SUCCESS;
+}
+
+void Graphs::poll() {
+  if (ends_.empty() || at_work_.use_count() != 1) return;
+  for (const auto& destroy : std::exchange(ends_, {})) static_cast<void>(destroy());
+  session_.graph_memory().sweep();
 }
 
 void Graphs::capture_begun(CUstream stream, std::uint64_t into) {

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -54,6 +56,13 @@ class Graphs {
   bool has_memory_nodes() const { return memory_nodes_; }
   void note_memory_node() { memory_nodes_ = true; }
 
+  // As long as somebody has what this gives, a worker uses graphs or executable ones, and what the
+  // client destroys of them stays: end() does it now or, from poll(), when nobody uses any. A
+  // result that is not known yet is success.
+  std::shared_ptr<void> at_work();
+  CUresult end(std::function<CUresult()> destroy);
+  void poll();
+
   // Handles of conditional nodes are the driver's own values.
   void add_conditional(std::uint64_t handle) { conditionals_.insert(handle); }
   bool has_conditional(std::uint64_t handle) const { return conditionals_.contains(handle); }
@@ -96,6 +105,8 @@ class Graphs {
   std::uint64_t names_ = 0;
   std::set<std::uint64_t> conditionals_;
   bool memory_nodes_ = false;
+  std::shared_ptr<void> at_work_ = std::make_shared<int>();
+  std::vector<std::function<CUresult()>> ends_;
   // Where captures began, and the driver's graph of each if it is nobody's before it ends.
   std::map<CUstream, CUgraph> streams_;
   std::atomic<std::size_t> captures_{0};

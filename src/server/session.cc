@@ -63,6 +63,8 @@ Session::Session(const SessionParts& parts)
 Session::~Session() {
   workers_.stop();
   compiler_.stop();
+  const Lock lock(main_work_mutex_);
+  main_work_.clear();
 }
 
 std::string Session::run() {
@@ -100,9 +102,28 @@ std::string Session::run() {
 
 bool Session::look_after() {
   const auto using_objects = use();
+  do_main_work();
   const bool polling = completions_.poll();
   memory_->poll();
+  graphs_->poll();
   return polling;
+}
+
+void Session::on_main(std::function<void()> work) {
+  {
+    const Lock lock(main_work_mutex_);
+    main_work_.push_back(std::move(work));
+  }
+  endpoint().wake();
+}
+
+void Session::do_main_work() {
+  std::vector<std::function<void()>> present;
+  {
+    const Lock lock(main_work_mutex_);
+    present.swap(main_work_);
+  }
+  for (const auto& work : present) work();
 }
 
 void Session::reclaim() {

@@ -94,6 +94,10 @@ class Session final : public rpc::CommandHandler {
   // hold use().
   void run_slow(Request request, std::function<void(Request)> work);
 
+  // Has the main thread do something soon, under use(); what is left when the session ends is not
+  // done. Safe from any thread.
+  void on_main(std::function<void()> work) EXCLUDES(main_work_mutex_);
+
   // Makes the context of a handle index current on the calling thread; cheap if it is already.
   // CUDA_ERROR_INVALID_CONTEXT if there is none. 0: no context is current, so that nothing is made
   // in one that it would not be known to belong to.
@@ -128,6 +132,7 @@ class Session final : public rpc::CommandHandler {
  private:
   void run_slow_command(Request request, void (*run)(Request));
   bool look_after();  // True while waits are polled.
+  void do_main_work() EXCLUDES(main_work_mutex_);
   void begin(Request request, const HandlerRow& row);
   // Commands are put off while a stream that waits for a host function of the client is as full as
   // a driver may take: the next launch could wait, here, for a command that is not read yet.
@@ -147,6 +152,8 @@ class Session final : public rpc::CommandHandler {
   Mutex endings_;
   SessionCounters counters_;
   std::deque<std::pair<const HandlerRow*, Request>> put_off_;  // Main thread only.
+  Mutex main_work_mutex_;
+  std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Completions completions_{*this};
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;

@@ -33,6 +33,7 @@ class GraphExec {
 
   // After its last launch, behind what the stream has to do. The stream is not capturing.
   CUresult launch(Driver& driver, const std::shared_ptr<Context>& context, Stream& stream);
+  const Ticket& last_launch() const { return last_launch_; }
   // Makes ready what a launch would have to.
   CUresult prepare() { return back_memory(); }
 

@@ -81,6 +81,9 @@ Settings Settings::from_environment() {
   if (const auto value = whole_number("FLYT_SOFTGPU_KERNEL_TIMEOUT_MS", 0, kTimeoutMsMax)) {
     settings.kernel_timeout_ns = *value * 1'000'000;
   }
+  if (const auto value = whole_number("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS", 0, 1)) {
+    settings.graph_update_waits = *value != 0;
+  }
   return settings;
 }
 

@@ -19,6 +19,7 @@ struct Settings {
   std::uint64_t memory_bytes = 2 * kGiB;             // FLYT_SOFTGPU_MEMORY: 512M, 2G or bytes
   cuda::ComputeCapability capability = {9, 0};       // FLYT_SOFTGPU_COMPUTE_CAPABILITY: 9.0
   std::uint64_t kernel_timeout_ns = 10'000'000'000;  // FLYT_SOFTGPU_KERNEL_TIMEOUT_MS; 0: none
+  bool graph_update_waits = false;                   // FLYT_SOFTGPU_GRAPH_UPDATE_WAITS: 0 or 1
   unsigned threads = 1;                              // Of the processors that run kernels.
 
   // Values that make no sense leave the default.

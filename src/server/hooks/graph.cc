@@ -89,7 +89,8 @@ CUresult destroy_graph(Request& request, const commands::DestroyGraph& command) 
   Graphs& graphs = request.session().graphs();
   const CUgraph native = graphs.graph(command.graph);
   if (native == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = request.driver().cuGraphDestroy(native);
+  const CUresult result =
+      graphs.end([&driver = request.driver(), native] { return driver.cuGraphDestroy(native); });
   if (result != CUDA_SUCCESS) return result;
   graphs.forget_graph(command.graph);
   request.session().graph_memory().sweep();

@@ -90,8 +90,10 @@ CUresult destroy_graph_exec(Request& request, const commands::DestroyGraphExec& 
   Session& session = request.session();
   const Handles::Entry entry = session.handles().drop(wire::HandleKind::kGraphExec, command.exec);
   if (!entry) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result =
-      request.driver().cuGraphExecDestroy(static_cast<CUgraphExec>(entry.native));
+  const CUresult result = session.graphs().end(
+      [&driver = request.driver(), exec = static_cast<CUgraphExec>(entry.native)] {
+        return driver.cuGraphExecDestroy(exec);
+      });
   session.graph_memory().sweep();
   return result;
 }
@@ -123,19 +125,37 @@ CUresult graph_exec_flags(Request& request, const commands::GraphExecFlags& comm
   return result;
 }
 
-CUresult update_graph_exec(Request& request, const commands::UpdateGraphExec& command,
-                           commands::UpdateGraphExec::Reply& reply) {
-  Graphs& graphs = request.session().graphs();
+void update_graph_exec(Request request, const commands::UpdateGraphExec& command) {
+  commands::UpdateGraphExec::Reply none;
+  Session& session = request.session();
   const CUgraphExec exec = exec_of(request, command.exec);
-  const CUgraph graph = graphs.graph(command.graph);
-  if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (request.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  CUgraphExecUpdateResultInfo info{};
-  const CUresult result = request.driver().cuGraphExecUpdate_v2(exec, graph, &info);
-  reply.outcome = static_cast<std::uint32_t>(info.result);
-  reply.node = graphs.name_node(info.errorNode, command.graph);
-  reply.from = graphs.name_node(info.errorFromNode, command.graph);
-  return result;
+  const CUgraph graph = session.graphs().graph(command.graph);
+  if (exec == nullptr || graph == nullptr) return request.reply(CUDA_ERROR_INVALID_VALUE, none);
+  if (request.driver().cuGraphExecUpdate_v2 == nullptr) {
+    return request.reply(CUDA_ERROR_NOT_SUPPORTED, none);
+  }
+  request.forget_payload();
+  session.run_slow(std::move(request), [&session, exec, graph, name = command.graph,
+                                        at_work = session.graphs().at_work()](Request slow) {
+    CUgraphExecUpdateResultInfo info{};
+    CUresult result = CUDA_SUCCESS;
+    {
+      const auto using_objects = session.use();
+      result = session.enter(slow.context());
+      if (result == CUDA_SUCCESS) {
+        result = session.driver().cuGraphExecUpdate_v2(exec, graph, &info);
+      }
+    }
+    // Numbers are given out by the main thread. What they are for lives until then.
+    session.on_main([&session, info, result, name, at_work,
+                     answer = std::make_shared<Request>(std::move(slow))] {
+      commands::UpdateGraphExec::Reply reply;
+      reply.outcome = static_cast<std::uint32_t>(info.result);
+      reply.node = session.graphs().name_node(info.errorNode, name);
+      reply.from = session.graphs().name_node(info.errorFromNode, name);
+      answer->reply(result, reply);
+    });
+  });
 }
 
 CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {

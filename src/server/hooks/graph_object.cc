@@ -57,19 +57,32 @@ CUresult graph_release_object(Request& request, const commands::GraphReleaseObje
   return request.driver().cuGraphReleaseUserObject(graph, object, command.count);
 }
 
-CUresult free_graph_memory(Request& request, const commands::FreeGraphMemory& command) {
-  GraphMemory& memory = request.session().graph_memory();
-  if (!memory.contains(command.address)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_SUCCESS;
-  if (command.stream == nullptr) {
-    result = request.driver().cuMemFree_v2(command.address);
-  } else {
+// Without a stream the driver waits for the GPU, and so perhaps for a function of the program,
+// which another thread's command may have to come before.
+void free_graph_memory(Request request, const commands::FreeGraphMemory& command) {
+  Session& session = request.session();
+  GraphMemory& memory = session.graph_memory();
+  if (!memory.contains(command.address)) return request.reply(CUDA_ERROR_INVALID_VALUE);
+  if (command.stream != nullptr) {
     CUstream stream = command.stream;
-    if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
-    result = request.driver().cuMemFreeAsync(command.address, stream);
+    if (!request.resolve(stream)) return request.reply(CUDA_ERROR_INVALID_HANDLE);
+    const CUresult result = request.driver().cuMemFreeAsync(command.address, stream);
+    memory.sweep();
+    return request.reply(result);
   }
-  memory.sweep();
-  return result;
+  request.forget_payload();
+  session.run_slow(std::move(request), [&session, address = command.address](Request slow) {
+    CUresult result = CUDA_SUCCESS;
+    {
+      const auto using_objects = session.use();
+      result = session.enter(slow.context());
+      if (result == CUDA_SUCCESS) result = session.driver().cuMemFree_v2(address);
+    }
+    session.on_main([&session, result, answer = std::make_shared<Request>(std::move(slow))] {
+      if (session.enter(answer->context()) == CUDA_SUCCESS) session.graph_memory().sweep();
+      answer->reply(result);
+    });
+  });
 }
 
 CUresult trim_graph_memory(Request& request, const commands::TrimGraphMemory& command) {

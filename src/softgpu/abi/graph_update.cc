@@ -52,6 +52,17 @@ bool can_be_disabled(const Work& work) {
          std::holds_alternative<FillWork>(work);
 }
 
+// Where settings want it, waits for the last launch, without a lock.
+CUresult wait_before_update(CUgraphExec handle) {
+  Ticket last;
+  const CUresult bad = with_exec(handle, [&](Driver& driver, const auto& exec) {
+    if (driver.settings().graph_update_waits) last = exec->last_launch();
+    return CUDA_SUCCESS;
+  });
+  if (bad == CUDA_SUCCESS) last.wait();
+  return bad;
+}
+
 // Attributes that kernels of graphs have.
 bool good_attribute(CUkernelNodeAttrID id) {
   switch (id) {
@@ -119,6 +130,7 @@ extern "C" {
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo* resultInfo) {
+  if (const CUresult bad = wait_before_update(hGraphExec); bad != CUDA_SUCCESS) return bad;
   return with_exec(hGraphExec,
                    [&](Driver& driver, const std::shared_ptr<GraphExec>& exec) -> CUresult {
                      const auto graph = driver.graphs().graphs().find(from_handle(hGraph));
