@@ -7,9 +7,19 @@
 #include "server/session.h"
 
 namespace flyt::server {
+namespace {
 
-void GraphMemory::add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph) {
+constexpr Duration kCountAgain = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void GraphMemory::add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph,
+                      CUdevice device) {
   session_.graphs().note_memory_node();
+  {
+    const Lock lock(mutex_);
+    reserved_.try_emplace(device, device, 0);
+  }
   // What the driver gives out again was free.
   auto at = ranges_.lower_bound(address);
   if (at != ranges_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > address) --at;
@@ -50,6 +60,27 @@ void GraphMemory::sweep() {
     session_.regions().remove(at->first);
     at = ranges_.erase(at);
   }
+  if (session_.graphs().has_memory_nodes()) count();
+}
+
+void GraphMemory::count() {
+  const Lock lock(mutex_);
+  const driver::Table& driver = session_.driver();
+  if (driver.cuDeviceGetGraphMemAttribute == nullptr) return;
+  for (auto& [device, memory] : reserved_) {
+    cuuint64_t bytes = 0;
+    const CUresult result =
+        driver.cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+    if (result == CUDA_SUCCESS) memory.resize(bytes);
+  }
+}
+
+void GraphMemory::poll() {
+  if (!session_.graphs().has_memory_nodes()) return;
+  const Instant now = session_.clock().now();
+  if (now - counted_ < kCountAgain) return;
+  counted_ = now;
+  count();
 }
 
 }  // namespace flyt::server

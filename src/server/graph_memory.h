@@ -5,14 +5,18 @@
 #include <map>
 #include <set>
 
+#include "base/annotations.h"
+#include "base/clock.h"
 #include "cuda/types.h"
+#include "server/usage_board.h"
 
 namespace flyt::server {
 
 class Session;
 
 // A client may name an address from the moment that it was told one, until the graph, what was
-// instantiated from it, and the memory itself are gone. Main thread only.
+// instantiated from it, and the memory itself are gone. Main thread only
+// where nothing else is said.
 class GraphMemory {
  public:
   explicit GraphMemory(Session& session) : session_(session) {}
@@ -20,13 +24,19 @@ class GraphMemory {
   GraphMemory& operator=(const GraphMemory&) = delete;
 
   // `graph`: the number of the one that has the node.
-  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph);
+  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph, CUdevice device);
   // An executable graph has been made of that graph.
   void add_exec(std::uint64_t graph, std::uint64_t exec);
   bool contains(std::uint64_t address) const { return ranges_.contains(address); }
   bool any() const { return !ranges_.empty(); }
   // Looks which are gone: after something was destroyed or freed.
   void sweep();
+
+  // Puts on the board what the driver has reserved for graphs: after what may change that. Safe
+  // from any thread.
+  void count() EXCLUDES(mutex_);
+  // Now and then: some of it goes when a launch is over.
+  void poll();
 
  private:
   struct Range {
@@ -39,6 +49,9 @@ class GraphMemory {
 
   Session& session_;
   std::map<std::uint64_t, Range> ranges_;  // By address.
+  Instant counted_{};
+  Mutex mutex_;
+  std::map<CUdevice, UsedMemory> reserved_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::server

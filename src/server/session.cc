@@ -106,6 +106,7 @@ bool Session::look_after() {
   const bool polling = completions_.poll();
   memory_->poll();
   graphs_->poll();
+  graph_memory_->poll();
   return polling;
 }
 

@@ -31,14 +31,58 @@ void wait_for_end_of_input() {
   }
 }
 
-int allocate(std::uint64_t mebibytes) {
+using Take = bool (*)(const driver::Table& cuda, std::uint64_t bytes);
+
+bool take_plain(const driver::Table& cuda, std::uint64_t bytes) {
+  CUdeviceptr address = 0;
+  return bytes == 0 || cuda.cuMemAlloc_v2(&address, bytes) == CUDA_SUCCESS;
+}
+
+bool take_arrays(const driver::Table& cuda, std::uint64_t bytes) {
+  constexpr std::size_t kRowBytes = 4096;
+  const CUDA_ARRAY_DESCRIPTOR flat{kRowBytes / 4, bytes / kRowBytes, CU_AD_FORMAT_FLOAT, 1};
+  CUarray first = nullptr;
+  CUarray second = nullptr;
+  return cuda.cuArrayCreate_v2(&first, &flat) == CUDA_SUCCESS &&
+         cuda.cuArrayCreate_v2(&second, &flat) == CUDA_SUCCESS &&
+         cuda.cuArrayDestroy(first) == CUDA_SUCCESS;
+}
+
+bool run_graph(const driver::Table& cuda, std::uint64_t bytes, CUdeviceptr& address) {
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+  params.bytesize = bytes;
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  const bool ran = cuda.cuGraphCreate(&graph, 0) == CUDA_SUCCESS &&
+                   cuda.cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params) == CUDA_SUCCESS &&
+                   cuda.cuGraphInstantiateWithFlags(&exec, graph, 0) == CUDA_SUCCESS &&
+                   cuda.cuGraphLaunch(exec, nullptr) == CUDA_SUCCESS &&
+                   cuda.cuCtxSynchronize() == CUDA_SUCCESS;
+  address = params.dptr;
+  return ran;
+}
+
+bool take_by_graph(const driver::Table& cuda, std::uint64_t bytes) {
+  CUdeviceptr address = 0;
+  return run_graph(cuda, bytes, address);
+}
+
+bool take_and_give_back(const driver::Table& cuda, std::uint64_t bytes) {
+  CUdeviceptr address = 0;
+  return run_graph(cuda, bytes, address) && cuda.cuMemFree_v2(address) == CUDA_SUCCESS &&
+         cuda.cuDeviceGraphMemTrim(1) == CUDA_SUCCESS;
+}
+
+int hold(Take take, std::uint64_t mebibytes) {
   const driver::Table cuda = load_cuda();
   CUcontext context = nullptr;
-  CUdeviceptr address = 0;
   if (cuda.cuInit(0) != CUDA_SUCCESS) return 2;
   if (cuda.cuDevicePrimaryCtxRetain(&context, 1) != CUDA_SUCCESS) return 3;
   if (cuda.cuCtxSetCurrent(context) != CUDA_SUCCESS) return 4;
-  if (mebibytes != 0 && cuda.cuMemAlloc_v2(&address, mebibytes << 20) != CUDA_SUCCESS) return 5;
+  if (!take(cuda, mebibytes << 20)) return 5;
   wait_for_end_of_input();
   return 0;
 }
@@ -85,7 +129,10 @@ std::string describe_line(const std::string& name, const std::string& uuid, cons
 }
 
 int run_client(const std::string& job, std::uint64_t number) {
-  if (job == "allocate") return allocate(number);
+  if (job == "allocate") return hold(take_plain, number);
+  if (job == "array") return hold(take_arrays, number);
+  if (job == "graph") return hold(take_by_graph, number);
+  if (job == "trimmed") return hold(take_and_give_back, number);
   if (job == "describe") return describe();
   return job == "monitor" ? monitor() : 1;
 }

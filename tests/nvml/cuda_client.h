@@ -7,6 +7,8 @@
 namespace flyt::tests {
 
 // "allocate": takes NUMBER MiB of GPU 1, says "ready", and keeps them until its input ends.
+// "array": the same as two arrays, of which it has destroyed one. "graph": as a graph that has run
+// allocates it; "trimmed": and after it was freed and given back.
 // "describe": prints what CUDA says of each GPU, a line each, and ends.
 // "monitor": asks NVML alone, says "ready", and waits likewise.
 int run_client(const std::string& job, std::uint64_t number);

@@ -52,6 +52,23 @@ TEST_P(Processes, AreThoseThatUseTheGpuUnderTheirOwnNumbers) {
   EXPECT_TRUE(eventually(kSeconds, [&] { return list(1).empty() && used(1) == 0; }));
 }
 
+// However they came to it.
+TEST_P(Processes, HaveAllMemoryThatTheyTook) {
+  constexpr std::uint64_t kBytes = kMebibytes << 20;
+  for (const char* job : {"array", "graph"}) {
+    kill::Child cuda(job, kMebibytes, server_.url());
+    ASSERT_TRUE(cuda.wrote("ready\n", kSeconds)) << job << server_.log();
+    EXPECT_GE(used(1), kBytes) << job;
+    EXPECT_LT(used(1), 2 * kBytes) << job;
+    cuda.close_stdin();
+    EXPECT_EQ(cuda.wait(kSeconds), 0);
+    EXPECT_TRUE(eventually(kSeconds, [&] { return used(1) == 0; })) << job;
+  }
+  kill::Child cuda("trimmed", kMebibytes, server_.url());
+  ASSERT_TRUE(cuda.wrote("ready\n", kSeconds)) << server_.log();
+  EXPECT_LT(used(1), kBytes);
+}
+
 TEST_P(Processes, ThatAreKilledDisappear) {
   kill::Child cuda("allocate", 1, server_.url());
   ASSERT_TRUE(cuda.wrote("ready\n", kSeconds)) << server_.log();

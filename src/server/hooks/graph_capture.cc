@@ -158,11 +158,11 @@ CUresult capture_allocation(Request& request, const commands::CaptureAllocation&
   if (result != CUDA_SUCCESS) return result;
   Frontier frontier;
   static_cast<void>(ask_driver(driver, stream, frontier));
-  request.session().graph_memory().add(address, command.bytes,
-                                       request.session().graphs().name_graph(frontier.graph, 0));
-  reply.address = address;
   CUdevice device = 0;
   static_cast<void>(driver.cuCtxGetDevice(&device));
+  const std::uint64_t graph = request.session().graphs().name_graph(frontier.graph, 0);
+  request.session().graph_memory().add(address, command.bytes, graph, device);
+  reply.address = address;
   reply.device = device;
   return CUDA_SUCCESS;
 }

@@ -57,7 +57,10 @@ CUresult launch(Request& request, const Command& command) {
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   request.session().memory().depths.count(request.context(), stream);
-  return request.driver().cuGraphLaunch(exec, stream);
+  const CUresult result = request.driver().cuGraphLaunch(exec, stream);
+  GraphMemory& memory = request.session().graph_memory();
+  if (memory.any()) memory.count();
+  return result;
 }
 
 }  // namespace

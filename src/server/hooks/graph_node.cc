@@ -40,7 +40,8 @@ bool tell(Session& session, const commands::AddGraphNode& command, CUgraphNode n
       return true;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       reply.address = made.alloc.dptr;
-      session.graph_memory().add(made.alloc.dptr, made.alloc.bytesize, command.graph);
+      session.graph_memory().add(made.alloc.dptr, made.alloc.bytesize, command.graph,
+                                 made.alloc.poolProps.location.id);
       return true;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       graphs.note_memory_node();

@@ -87,7 +87,9 @@ void free_graph_memory(Request request, const commands::FreeGraphMemory& command
 
 CUresult trim_graph_memory(Request& request, const commands::TrimGraphMemory& command) {
   if (request.driver().cuDeviceGraphMemTrim == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return request.driver().cuDeviceGraphMemTrim(command.device);
+  const CUresult result = request.driver().cuDeviceGraphMemTrim(command.device);
+  request.session().graph_memory().count();
+  return result;
 }
 
 CUresult get_graph_memory(Request& request, const commands::GetGraphMemory& command,
