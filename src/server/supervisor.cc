@@ -30,6 +30,7 @@ constexpr std::string_view kSocketOnly = "client on its socket";
 constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
+constexpr Duration kEndLook = std::chrono::milliseconds(2);
 
 sigset_t handled_signals() {
   sigset_t set;
@@ -383,10 +384,15 @@ void Supervisor::reap() {
 void Supervisor::end_children(int signal) {
   for (const auto& [pid, child] : children_) ::kill(pid, signal);
   const Instant last = system_clock().now() + kEndGrace;
+  // One that a driver holds in the kernel is left behind.
   while (!children_.empty() && system_clock().now() < last) {
-    const pid_t pid = ::waitpid(-1, nullptr, 0);
+    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid < 0) break;
-    children_.erase(pid);
+    if (pid == 0) {
+      system_clock().sleep_for(kEndLook);
+    } else {
+      children_.erase(pid);
+    }
   }
 }
 
