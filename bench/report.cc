@@ -101,6 +101,8 @@ std::string table_of(const Measured& m) {
   text += row(m, "launches, 1000/s", "launches_per_s", "", "%.1f", 1e-3);
   text += row(m, "waiting call, us", "wait_us", "rtt_us", "%.1f");
   text += row(m, "launch + synchronize, us", "launch_sync_us", "rtt_us", "%.1f");
+  text += row(m, "4 bytes read + synchronize, us", "item_us", "rtt_us", "%.1f");
+  text += row(m, "launch + event polled, us", "poll_us", "rtt_us", "%.1f");
   text += row(m, "session start, cold, ms", "start_cold_ms", "", "%.1f");
   text += row(m, "session start, warm server, ms", "start_warm_ms", "", "%.1f");
   text += line("raw socket round trip, us", "", round_trips);

@@ -51,6 +51,9 @@ class Session {
 class Launcher {
  public:
   explicit Launcher(const Session& session) : cu_(session.cu) {
+    Session::need(cu_.cuMemAlloc_v2(&value_, kValueBytes), "cuMemAlloc");
+    Session::need(cu_.cuMemHostAlloc(&result_, kValueBytes, 0), "cuMemHostAlloc");
+    Session::need(cu_.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
     Session::need(cu_.cuModuleLoadData(&module_, kEmptyKernel), "cuModuleLoadData");
     Session::need(cu_.cuModuleGetFunction(&empty_, module_, "empty"), "cuModuleGetFunction");
     Session::need(cu_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -58,6 +61,9 @@ class Launcher {
   ~Launcher() {
     Session::need(cu_.cuStreamDestroy_v2(stream_), "cuStreamDestroy");
     Session::need(cu_.cuModuleUnload(module_), "cuModuleUnload");
+    Session::need(cu_.cuEventDestroy_v2(event_), "cuEventDestroy");
+    Session::need(cu_.cuMemFreeHost(result_), "cuMemFreeHost");
+    Session::need(cu_.cuMemFree_v2(value_), "cuMemFree");
   }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -72,9 +78,26 @@ class Launcher {
     std::size_t total = 0;
     return cu_.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS;
   }
+  // As frameworks read one value.
+  bool item() const {
+    return cu_.cuMemcpyDtoHAsync_v2(result_, value_, kValueBytes, stream_) == CUDA_SUCCESS &&
+           wait();
+  }
+  // Work, and looking whether it is done until it is.
+  bool poll() const {
+    if (!launch() || cu_.cuEventRecord(event_, stream_) != CUDA_SUCCESS) return false;
+    CUresult result = CUDA_ERROR_NOT_READY;
+    while (result == CUDA_ERROR_NOT_READY) result = cu_.cuEventQuery(event_);
+    return result == CUDA_SUCCESS;
+  }
 
  private:
+  static constexpr std::size_t kValueBytes = 4;
+
   const tests::CudaLibrary& cu_;
+  CUdeviceptr value_ = 0;
+  void* result_ = nullptr;
+  CUevent event_ = nullptr;
   CUmodule module_ = nullptr;
   CUfunction empty_ = nullptr;
   CUstream stream_ = nullptr;
@@ -109,6 +132,8 @@ void measure_waits(const Launcher& launcher, int count) {
   print("launch_sync_us",
         median_us(20, count, [&] { return launcher.launch() && launcher.wait(); }));
   print("wait_us", median_us(20, count, [&] { return launcher.ask(); }));
+  print("item_us", median_us(20, count, [&] { return launcher.item(); }));
+  print("poll_us", median_us(20, count, [&] { return launcher.poll(); }));
 }
 
 void measure_launches(const Session& session, bool quick) {

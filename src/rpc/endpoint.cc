@@ -24,6 +24,8 @@ constexpr Duration kSendPatience = std::chrono::milliseconds(50);
 // connection closed with unread bytes may take the last frame with it.
 constexpr Duration kLingerMax = std::chrono::milliseconds(200);
 constexpr std::size_t kPiecesPerFrame = 3;
+// So much data waits for the reply that follows it.
+constexpr std::size_t kDataBeforeReplyBytesMax = 4 * kKiB;
 // How long receive() looks for commands after the last ones before it sleeps.
 constexpr Duration kReceiveSpin = std::chrono::microseconds(100);
 // Host data is sent in frames of this size, between which replies to other threads get through.
@@ -315,13 +317,13 @@ void Endpoint::demand_replies() {
   connection_->set_notice(true);
 }
 
-void Endpoint::deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data) {
+void Endpoint::deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data, Then then) {
   do {
     const Bytes part = data.first(std::min(data.size(), kDeliveryPieceBytes));
     send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kHostData),
           .sequence = delivery,
           .argument = offset},
-         {&part, 1});
+         {&part, 1}, then);
     offset += part.size();
     data = data.subspan(part.size());
     if (!data.empty()) let_others_send();
@@ -361,7 +363,7 @@ void Endpoint::push_memory(Bytes changes) {
   send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kMemory)}, {&changes, 1});
 }
 
-void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload) {
+void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload, Then then) {
   FLYT_ASSERT(payload.size() < kPiecesPerFrame);
   header.payload_bytes = static_cast<std::uint32_t>(total_size(payload));
   FLYT_ASSERT(header.payload_bytes <= wire::kFramePayloadBytesMax);
@@ -375,11 +377,17 @@ void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload) {
   const Lock lock(send_mutex_);
   senders_waiting_.fetch_sub(1, std::memory_order_relaxed);
   if (closed()) return;
-  send_locked(pieces);
+  if (then == Then::kReply && backlog_.size() + total_size(pieces) <= kDataBeforeReplyBytesMax) {
+    for (const Bytes& piece : pieces) backlog_.insert(backlog_.end(), piece.begin(), piece.end());
+    backlogged_.store(true, std::memory_order_release);
+  } else {
+    send_locked(pieces);
+  }
 }
 
 // Sends, or keeps for later, all of the pieces: half a frame would break the stream.
 void Endpoint::send_locked(std::span<Bytes> pieces) {
+  if (!backlog_.empty()) send_behind_backlog(pieces);
   if (!flush_locked(backlog_.size() - backlog_sent_ >= kBacklogBytesMax)) return;
   while (std::size_t rest = total_size(pieces)) {
     std::size_t taken = 0;
@@ -400,6 +408,22 @@ void Endpoint::send_locked(std::span<Bytes> pieces) {
     }
     if (!wait_for_room() || !flush_locked(true)) return;
   }
+}
+
+// What was kept, and as much of the pieces as goes with it, in one write.
+void Endpoint::send_behind_backlog(std::span<Bytes> pieces) {
+  FLYT_ASSERT(pieces.size() <= kPiecesPerFrame);
+  std::array<Bytes, kPiecesPerFrame + 1> all{Bytes(backlog_).subspan(backlog_sent_)};
+  std::copy(pieces.begin(), pieces.end(), all.begin() + 1);
+  const std::size_t kept = all.front().size();
+  Result<std::size_t> sent = connection_->write(all, Patience::kNow);
+  if (!sent) return close_with(std::move(sent).error(), false);
+  backlog_sent_ += std::min(*sent, kept);
+  if (*sent < kept) return;
+  backlog_.clear();
+  backlog_sent_ = 0;
+  backlogged_.store(false, std::memory_order_release);
+  drop_front(pieces, *sent - kept);
 }
 
 // The main thread sends it when there is room; it may be asleep and must hear of it.

@@ -65,6 +65,10 @@ enum class Received : std::uint8_t {
 
 inline constexpr std::uint32_t kCommandsPerReceiveMax = 256;
 
+// What the calling thread sends next: before a reply, little data waits for it, and both go out
+// together.
+enum class Then : std::uint8_t { kAnything, kReply };
+
 // Belongs to one session. receive() belongs to the main thread; everything else is safe from any
 // thread. Sends to a peer that does not read are kept, up to kBacklogBytesMax, and flushed by
 // receive(); beyond that the sending thread waits, which holds up this session alone.
@@ -102,7 +106,8 @@ class Endpoint {
   // from `data`, which may be overwritten when it returns. The offsets of one delivery rise without
   // gaps from 0, so its pieces belong to one thread at a time; one of no bytes is sent, too. What
   // is sent before a reply arrives before it.
-  void deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data);
+  void deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data,
+               Then then = Then::kAnything);
   // Nothing (more) will come for this delivery.
   void drop_delivery(std::uint64_t delivery);
 
@@ -149,8 +154,10 @@ class Endpoint {
   Received finish();
   void linger();
 
-  void send(wire::FrameHeader header, std::span<const Bytes> payload) EXCLUDES(send_mutex_);
+  void send(wire::FrameHeader header, std::span<const Bytes> payload, Then then = Then::kAnything)
+      EXCLUDES(send_mutex_);
   void send_locked(std::span<Bytes> pieces) REQUIRES(send_mutex_);
+  void send_behind_backlog(std::span<Bytes> pieces) REQUIRES(send_mutex_);
   void keep_for_later(std::span<const Bytes> pieces) REQUIRES(send_mutex_);
   bool flush_locked(bool all) REQUIRES(send_mutex_);
   bool wait_for_room() REQUIRES(send_mutex_);

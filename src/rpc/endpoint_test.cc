@@ -296,6 +296,43 @@ TEST(Endpoint, KeepsRepliesForAClientThatDoesNotReadAndSendsThemLater) {
   main.join();
 }
 
+TEST(Endpoint, SendsLittleDataTogetherWithWhatFollowsIt) {
+  transport::ConnectionPair pair = make_pair(PairKind::kUnix);
+  RawPeer client(std::move(pair.first));
+  HeapBufferPool pool;
+  Endpoint endpoint(std::move(pair.second), wire::Limits{}, pool);
+  const std::array<std::byte, 5> data{};
+  endpoint.deliver(7, 0, data, Then::kReply);
+  EXPECT_EQ(client.connection().wait(transport::kReadable, Instant{}, nullptr),
+            transport::kNothing);
+  endpoint.push_output(1, bytes_of("text"));
+  std::array<std::byte, 256> all{};
+  const MutableBytes into(all);
+  const Result<std::size_t> got = client.connection().read({&into, 1}, transport::Patience::kWait);
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(*got, 2 * wire::kHeaderBytes + data.size() + 4);
+  Reader first{Bytes(all)};
+  EXPECT_EQ(wire::decode_frame_header(first).sequence, 7u);
+}
+
+TEST(Endpoint, DoesNotKeepMuchDataForWhatFollowsIt) {
+  transport::ConnectionPair pair = make_pair(PairKind::kUnix);
+  RawPeer client(std::move(pair.first));
+  HeapBufferPool pool;
+  Endpoint endpoint(std::move(pair.second), wire::Limits{}, pool);
+  const std::string data(3000, 'x');
+  for (std::uint64_t id = 1; id <= 20; ++id) {
+    endpoint.deliver(id, 0, bytes_of(data), Then::kReply);
+  }
+  // All but what is kept.
+  for (std::uint64_t id = 1; id <= 19; ++id) {
+    const auto frame = client.receive_frame();
+    ASSERT_TRUE(frame.has_value());
+    EXPECT_EQ(frame->header.sequence, id);
+    EXPECT_EQ(frame->payload, data);
+  }
+}
+
 TEST(Endpoint, GivesUpSendingWhenTheSessionEndsMeanwhile) {
   transport::ConnectionPair pair = make_pair(PairKind::kUnix);
   const RawPeer client(std::move(pair.first));

@@ -10,9 +10,8 @@
 namespace flyt::server {
 namespace {
 
-// How often finished copies are looked for while the client makes no call that asks.
-constexpr Duration kWatchPauseMin = std::chrono::microseconds(20);
-constexpr Duration kWatchPauseMax = std::chrono::microseconds(500);
+// How often a slot of staging memory is looked for when there is none.
+constexpr Duration kSlotPause = std::chrono::microseconds(20);
 
 CUresult copy_from_array(const driver::Table& driver, const DeliveryJob& job,
                          const BoxCursor::Piece& piece, void* to) {
@@ -76,10 +75,10 @@ Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t by
                                         bool must_not_wait) {
   for (;;) {
     if (Staging::Slot slot = staging_.take(bytes, Staging::kBytesMax)) return slot;
-    if (must_not_wait || !pending()) return staging_.take(bytes, Staging::kBytesHardMax);
+    if (must_not_wait || pending() == 0) return staging_.take(bytes, Staging::kBytesHardMax);
     if (session_.endpoint().closed()) return {};
     send_finished();
-    session_.clock().sleep_for(kWatchPauseMin);
+    session_.clock().sleep_for(kSlotPause);
     session_.enter(job.context);
   }
 }
@@ -104,7 +103,7 @@ CUresult Deliveries::post(const DeliveryJob& job, bool must_not_wait) {
     posted_[{job.context, job.stream}].push_back(std::move(piece));
     pending_.fetch_add(1, std::memory_order_release);
   }
-  start_watching();
+  lookout_.expect();
   return CUDA_SUCCESS;
 }
 
@@ -139,7 +138,7 @@ void Deliveries::finish_small(Request request, Piece piece) {
   completion.block = [fence = piece.fence] { return fence->wait(); };
   completion.finish = [this, shared_request, piece](CUresult result) {
     if (result == CUDA_SUCCESS) {
-      deliver(piece);
+      deliver(piece, rpc::Then::kReply);
     } else {
       session_.endpoint().drop_delivery(piece.delivery);
     }
@@ -169,7 +168,7 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
     if (in_flight.empty()) break;
     Piece& oldest = in_flight.front();
     if (oldest.fence != nullptr && result == CUDA_SUCCESS) result = oldest.fence->wait();
-    if (result == CUDA_SUCCESS) deliver(oldest);
+    if (result == CUDA_SUCCESS) deliver(oldest, rpc::Then::kAnything);
     if (result != CUDA_SUCCESS) break;
     staging_.give(oldest.slot);
     in_flight.pop_front();
@@ -182,18 +181,19 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
   return result;
 }
 
-void Deliveries::deliver(const Piece& piece) {
-  session_.endpoint().deliver(piece.delivery, piece.offset, bytes_at(piece.slot.data, piece.bytes));
+void Deliveries::deliver(const Piece& piece, rpc::Then then) {
+  session_.endpoint().deliver(piece.delivery, piece.offset, bytes_at(piece.slot.data, piece.bytes),
+                              then);
 }
 
-void Deliveries::send_finished() {
-  if (!pending()) return;
+void Deliveries::send_finished(rpc::Then then) {
+  if (pending() == 0) return;
   const Lock lock(send_mutex_);
   Piece piece;
   CUresult result = CUDA_SUCCESS;
   while (take_finished(piece, result)) {
     if (result == CUDA_SUCCESS) {
-      deliver(piece);
+      deliver(piece, then);
     } else {
       session_.endpoint().drop_delivery(piece.delivery);
     }
@@ -214,32 +214,6 @@ bool Deliveries::take_finished(Piece& piece, CUresult& result) {
     return true;
   }
   return false;
-}
-
-void Deliveries::start_watching() {
-  {
-    const Lock lock(mutex_);
-    if (std::exchange(watching_, true)) return;
-  }
-  session_.workers().run([this] { watch(); });
-}
-
-void Deliveries::watch() {
-  Duration pause = kWatchPauseMin;
-  while (!session_.endpoint().closed()) {
-    const std::uint64_t before = pending_.load(std::memory_order_acquire);
-    send_finished();
-    const bool moved = pending_.load(std::memory_order_acquire) < before;
-    {
-      const Lock lock(mutex_);
-      if (posted_.empty()) {
-        watching_ = false;
-        return;
-      }
-    }
-    pause = moved ? kWatchPauseMin : std::min(pause * 2, kWatchPauseMax);
-    session_.clock().sleep_for(pause);
-  }
 }
 
 }  // namespace flyt::server

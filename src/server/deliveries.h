@@ -11,6 +11,7 @@
 #include "base/annotations.h"
 #include "server/box.h"
 #include "server/event_pool.h"
+#include "server/lookout.h"
 #include "server/pinned_memory.h"
 #include "server/request.h"
 
@@ -42,10 +43,10 @@ struct DeliveryJob {
 
 // A finished piece is sent before any reply that could tell the client that it is finished:
 // send_finished() is called before every reply. Safe from any thread unless said otherwise.
-class Deliveries {
+class Deliveries final : public Lookout::Subject {
  public:
-  Deliveries(Session& session, EventPool& events, Staging& staging)
-      : session_(session), events_(events), staging_(staging) {}
+  Deliveries(Session& session, EventPool& events, Staging& staging, Lookout& lookout)
+      : session_(session), events_(events), staging_(staging), lookout_(lookout) {}
   Deliveries(const Deliveries&) = delete;
   Deliveries& operator=(const Deliveries&) = delete;
 
@@ -60,10 +61,12 @@ class Deliveries {
 
   // Sends every posted piece that the GPU has finished; when it returns, whatever was finished
   // before the call has been sent, by this thread or another.
-  void send_finished() EXCLUDES(send_mutex_, mutex_);
+  // `then`: what the calling thread sends next.
+  void send_finished(rpc::Then then = rpc::Then::kAnything) EXCLUDES(send_mutex_, mutex_);
 
-  // Posted pieces are not all sent yet.
-  bool pending() const { return pending_.load(std::memory_order_acquire) != 0; }
+  // Posted pieces that are not sent yet.
+  std::uint64_t pending() const override { return pending_.load(std::memory_order_acquire); }
+  void look() override { send_finished(); }
 
  private:
   // Pieces of one waiting copy on their way at the same time.
@@ -83,23 +86,21 @@ class Deliveries {
   // The same on a worker, for a stream that may have died with its context meanwhile.
   CUresult issue_on_worker(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out);
   Staging::Slot wait_for_slot(const DeliveryJob& job, std::uint64_t bytes, bool must_not_wait);
-  void deliver(const Piece& piece);
+  void deliver(const Piece& piece, rpc::Then then);
   void finish_small(Request request, Piece piece);
   // The whole of a large waiting copy, on a worker.
   CUresult run_pipeline(const DeliveryJob& job);
   // Takes a finished piece of any stream, and how its copy went.
   bool take_finished(Piece& piece, CUresult& result) EXCLUDES(mutex_);
-  void start_watching() EXCLUDES(mutex_);
-  void watch();
 
   Session& session_;
   EventPool& events_;
   Staging& staging_;
+  Lookout& lookout_;
   // Held while pieces are taken and sent, so that nobody replies between the two.
   Mutex send_mutex_;
   Mutex mutex_;
   std::map<StreamKey, std::deque<Piece>> posted_ GUARDED_BY(mutex_);
-  bool watching_ GUARDED_BY(mutex_) = false;
   std::atomic<std::uint64_t> pending_{0};
 };
 

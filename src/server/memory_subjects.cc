@@ -25,12 +25,14 @@ MemorySubjects::MemorySubjects(Session& owner)
                      window_for(owner.windows(), wire::WindowPurpose::kVmm)),
       pools(owner, arena, events),
       holds(owner, events),
-      deliveries(owner, events, owner.buffers().staging),
+      lookout(owner.workers(), owner.clock(), [&owner] { return owner.endpoint().closed(); }),
+      deliveries(owner, events, owner.buffers().staging, lookout),
       host_calls(owner),
       host_mirror(owner),
       images(std::make_shared<Images>(owner)),
       depths(owner, events) {
-  owner.before_replies([this] { deliveries.send_finished(); });
+  lookout.add(deliveries);
+  owner.before_replies([this] { deliveries.send_finished(rpc::Then::kReply); });
   for (PinnedStock* stock : {&owner.buffers().staging.stock(), &owner.buffers().received.stock()}) {
     stock->on_shortage([this, stock] { restock_later(*stock); });
   }
@@ -51,10 +53,7 @@ void MemorySubjects::restock_later(PinnedStock& stock) {
   });
 }
 
-void MemorySubjects::poll() {
-  holds.poll();
-  deliveries.send_finished();
-}
+void MemorySubjects::poll() { holds.poll(); }
 
 void MemorySubjects::reclaim() {
   holds.seal();

@@ -14,6 +14,7 @@
 #include "server/host_calls.h"
 #include "server/host_mirror.h"
 #include "server/images.h"
+#include "server/lookout.h"
 #include "server/pinned_memory.h"
 #include "server/pools.h"
 #include "server/reaper.h"
@@ -75,7 +76,7 @@ class MemorySubjects {
   MemorySubjects(const MemorySubjects&) = delete;
   MemorySubjects& operator=(const MemorySubjects&) = delete;
 
-  // Main thread, once a turn: lets go of what the GPU has passed and sends what it has finished.
+  // Main thread, once a turn: lets go of what the GPU has passed.
   void poll();
   // Main thread, when the endpoint has no chunk to receive into: frees some, or waits a moment.
   void reclaim();
@@ -108,6 +109,7 @@ class MemorySubjects {
   VirtualMemory virtual_memory;
   Pools pools;
   Holds holds;
+  Lookout lookout;
   Deliveries deliveries;
   HostCalls host_calls;
   HostMirror host_mirror;

@@ -101,13 +101,16 @@ std::string Session::run() {
 }
 
 bool Session::look_after() {
-  const auto using_objects = use();
-  do_main_work();
-  const bool polling = completions_.poll();
-  memory_->poll();
-  graphs_->poll();
-  graph_memory_->poll();
-  return polling;
+  bool polling = false;
+  {
+    const auto using_objects = use();
+    do_main_work();
+    polling = completions_.poll();
+    memory_->poll();
+    graphs_->poll();
+    graph_memory_->poll();
+  }
+  return memory_->lookout.poll() || polling;
 }
 
 void Session::on_main(std::function<void()> work) {

@@ -190,6 +190,24 @@ TEST_F(CopyTest, AnAsyncCopyToTheHostWaitsForWorkBeforeIt) {
   EXPECT_EQ(5u, *out.as<volatile std::uint32_t>());
 }
 
+TEST_F(CopyTest, AnAsyncCopyArrivesWithoutBeingAskedFor) {
+  const Stream stream;
+  const DeviceMemory memory(4);
+  const PinnedMemory out(4);
+  const Module module(kBasicPtx);
+  const CUfunction store = module.function("store_value");
+  for (std::uint32_t i = 1; i <= 20; ++i) {
+    SCOPED_TRACE(i);
+    Gate gate;
+    if (i % 4 == 0) gate.close(stream);
+    CU_OK(launch(store, 1, 1, stream, static_cast<CUdeviceptr>(memory), i));
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(out.data(), memory, 4, stream));
+    if (i % 4 == 0) gate.open();
+    ASSERT_TRUE(eventually([&] { return *out.as<volatile std::uint32_t>() == i; }));
+  }
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
 TEST_F(CopyTest, AsynchronousBoundsAreCheckedAtTheCall) {
   const DeviceMemory memory(1000);
   std::vector<std::uint8_t> host(5000);
