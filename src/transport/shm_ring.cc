@@ -20,9 +20,14 @@ RingState RingWriter::state() const {
 
 std::optional<std::size_t> RingWriter::write(std::span<const Bytes> from) {
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
-  const std::uint64_t used = head - control_.tail.load(std::memory_order_acquire);
-  if (used > data_.size()) return std::nullopt;
-  std::size_t room = data_.size() - used;
+  std::size_t size_of_all = 0;
+  for (const Bytes& piece : from) size_of_all += piece.size();
+  if (data_.size() - (head - known_tail_) < size_of_all) {
+    const std::uint64_t tail = control_.tail.load(std::memory_order_acquire);
+    if (head - tail > data_.size()) return std::nullopt;
+    known_tail_ = tail;
+  }
+  std::size_t room = data_.size() - (head - known_tail_);
   std::uint64_t at = head;
   for (const Bytes& piece : from) {
     const std::size_t size = std::min(piece.size(), room);

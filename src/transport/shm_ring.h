@@ -53,6 +53,8 @@ class RingWriter {
   RingControl& control_;
   const MutableBytes data_;
   std::atomic<std::uint64_t> head_{0};
+  // The reader's position as it was when last looked at: each look takes the line from the reader.
+  std::uint64_t known_tail_ = 0;
 };
 
 // Copies out of the ring; the same rules.
