@@ -106,6 +106,12 @@ class Arena {
   // allocations of pools in blocks that the driver takes back by itself.
   std::vector<Allocation> drop_context(std::uint32_t context) EXCLUDES(mutex_);
   Usage usage(CUdevice device) const EXCLUDES(mutex_);
+  // Nothing is on its way back to the driver at this moment.
+  bool settled() EXCLUDES(unmapping_) {
+    if (!unmapping_.try_lock()) return false;
+    unmapping_.unlock();
+    return true;
+  }
   // Runs `ask`, which asks the driver what is free, while nothing is on its way back to it.
   template <class Ask>
   CUresult while_settled(Ask&& ask) EXCLUDES(unmapping_) {
