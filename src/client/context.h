@@ -70,6 +70,15 @@ struct SeenDone {
   Instant at;
 };
 
+// The stream that a thread found busy last: watching a stream in client/watches.h.
+struct SeenBusy {
+  const Session* session = nullptr;
+  std::uint64_t context = 0;
+  CUstream stream = nullptr;
+  std::uint64_t newest = 0;  // rpc::Channel::newest() then.
+  std::uint64_t watch = 0;   // 0: not watched yet.
+};
+
 // What one thread of the program has. Belongs to its thread.
 struct ThreadState {
   HostCall host_call = HostCall::kNone;
@@ -81,6 +90,7 @@ struct ThreadState {
   StackedContext* below = nullptr;
   std::uint64_t current = 0;
   SeenDone seen_done;
+  SeenBusy seen_busy;
 };
 
 // The calling thread's.

@@ -29,27 +29,47 @@ bool Fences::usable() const {
          !memory.transfers().host_writes_pending();
 }
 
-bool Fences::done(ContextState& context, CUstream stream) {
-  if (!usable()) return false;
+const std::atomic<std::uint64_t>* Fences::word_of(ContextState& context, std::uint64_t fence) {
   const SharedSlots::Area* area = slots_.area_of(context);
-  if (area == nullptr) return false;
-  const std::uint64_t number = last_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const std::atomic<std::uint64_t>& word = area->word(kResults + number % kFenceWords);
+  return area == nullptr ? nullptr : &area->word(kResults + fence % kFenceWords);
+}
+
+std::uint64_t Fences::mark(ContextState& context, CUstream stream) {
+  if (!usable()) return 0;
+  const std::uint64_t fence = last_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::atomic<std::uint64_t>* word = word_of(context, fence);
+  if (word == nullptr) return 0;
   const CUresult posted =
       session_.post(commands::StreamMemOp{.stream = stream,
                                           .operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
-                                          .address = address_of(&word),
-                                          .value = number,
+                                          .address = address_of(word),
+                                          .value = fence,
                                           .flags = 0});
-  if (posted != CUDA_SUCCESS) return false;
+  return posted == CUDA_SUCCESS ? fence : 0;
+}
+
+// Only this fence's own number counts: the word may serve another one as well.
+Fences::State Fences::look(ContextState& context, std::uint64_t fence) {
+  const std::atomic<std::uint64_t>* word = usable() ? word_of(context, fence) : nullptr;
+  if (word == nullptr) return State::kUnknown;
+  const std::uint64_t found = word->load(std::memory_order_acquire);
+  if (session_.channel().noticed()) return State::kUnknown;
+  if (found != fence) return found < fence ? State::kNotYet : State::kUnknown;
+  session_.memory().watches().note_revelation();
+  return State::kDone;
+}
+
+bool Fences::wait(ContextState& context, std::uint64_t fence) {
+  const std::atomic<std::uint64_t>* word = usable() ? word_of(context, fence) : nullptr;
+  if (word == nullptr) return false;
   const Duration patience = session_.waits_sleep() ? std::min(patience_, kSleepersSpin) : patience_;
   const Instant deadline = system_clock().now() + patience;
   while (true) {
     for (int i = 0; i < kLooksPerTurn; ++i) {
-      // Only this wait's own number counts: the word may serve another wait as well.
-      if (word.load(std::memory_order_acquire) == number) {
+      if (word->load(std::memory_order_acquire) == fence) {
         if (session_.channel().noticed()) return false;
         session_.channel().count_wait();
+        session_.memory().watches().note_revelation();
         return true;
       }
       rpc::relax();
@@ -57,6 +77,11 @@ bool Fences::done(ContextState& context, CUstream stream) {
     // What the server has to tell may be why the word does not come.
     if (session_.channel().noticed() || system_clock().now() >= deadline) return false;
   }
+}
+
+bool Fences::done(ContextState& context, CUstream stream) {
+  const std::uint64_t fence = mark(context, stream);
+  return fence != 0 && wait(context, fence);
 }
 
 std::optional<SharedSlots::Slot> Fences::result(ContextState& context, std::uint64_t bytes) {

@@ -19,6 +19,41 @@ namespace flyt::client {
 
 class Session;
 
+// The fence behind the last record of an event. Safe from any thread; of records that threads make
+// at the same time it is one or the other.
+class RecordFence {
+ public:
+  // `record`: its number, from 1; `fence` of Fences::mark(), not 0; `revelations`: of Watches, from
+  // before the record.
+  void set(std::uint64_t record, std::uint64_t fence, std::uint64_t revelations) {
+    record_ = 0;
+    unfinished_at_ns_ = 0;
+    revelations_ = revelations;
+    fence_ = fence;
+    record_ = record;
+  }
+  // The fence behind that record; 0: there is none.
+  std::uint64_t of(std::uint64_t record) const {
+    if (record_ != record) return 0;
+    const std::uint64_t fence = fence_;
+    return record_ == record ? fence : 0;
+  }
+  std::uint64_t revelations() const { return revelations_; }
+  // How long ago it was first found unfinished.
+  Duration unfinished_for(Instant now) {
+    std::int64_t first = 0;
+    if (unfinished_at_ns_.compare_exchange_strong(first, now.ns)) first = now.ns;
+    return Duration(now.ns - first);
+  }
+  void reset() { record_ = fence_ = 0; }
+
+ private:
+  std::atomic<std::uint64_t> record_{0};
+  std::atomic<std::uint64_t> fence_{0};
+  std::atomic<std::uint64_t> revelations_{0};
+  std::atomic<std::int64_t> unfinished_at_ns_{0};
+};
+
 // Safe from any thread.
 class Fences {
  public:
@@ -29,6 +64,16 @@ class Fences {
   Fences(Session& session, Duration patience);
   Fences(const Fences&) = delete;
   Fences& operator=(const Fences&) = delete;
+
+  // Posts a fence behind what is in the stream; 0 where there are none. `context` is the stream's
+  // and the calling thread's current one.
+  std::uint64_t mark(ContextState& context, CUstream stream);
+  // What a fence says of itself. Fences are many and words are few: a later fence may have taken
+  // its word.
+  enum class State : std::uint8_t { kDone, kNotYet, kUnknown };
+  State look(ContextState& context, std::uint64_t fence);
+  // True once it is done; false: nothing is known, also after looking for a while.
+  bool wait(ContextState& context, std::uint64_t fence);
 
   // True: all that was in the stream is done, and the server has nothing to tell about it. False:
   // nothing is known. `context` is the stream's and the calling thread's current one.
@@ -42,6 +87,7 @@ class Fences {
 
  private:
   bool usable() const;
+  const std::atomic<std::uint64_t>* word_of(ContextState& context, std::uint64_t fence);
 
   Session& session_;
   const Duration patience_;

@@ -37,6 +37,7 @@ MemoryState::MemoryState(Session& session, Duration fence_patience)
 }
 
 void MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
+  watches_.note_revelation();
   Reader reader(payload);
   const auto status = reader.take<std::uint32_t>();
   const CUresult result = reader.ok() ? static_cast<CUresult>(status) : CUDA_ERROR_UNKNOWN;

@@ -20,6 +20,7 @@
 #include "client/pinned_heap.h"
 #include "client/shared_memory.h"
 #include "client/transfers.h"
+#include "client/watches.h"
 #include "cuda/managed_ranges.h"
 #include "cuda/types.h"
 #include "wire/hello.h"
@@ -53,19 +54,24 @@ struct EventState {
   std::atomic<std::uint64_t> records{0};
   std::atomic<std::uint64_t> done{0};
 
-  std::atomic<bool> in_graphs{false};  // Launches of graphs record it.
-  std::atomic<bool> captured{false};   // Its last record may stand in a graph.
+  std::atomic<bool> in_graphs{false};   // Launches of graphs record it.
+  std::atomic<bool> captured{false};    // Its last record may stand in a graph.
+  std::atomic<std::uint64_t> watch{0};  // Of the record that was last found unfinished.
+  // Somebody asks whether it is done: its records are followed by fences from then on.
+  std::atomic<bool> asked{false};
+  RecordFence fence;
 
-  // Never of an event that other processes or graphs may record.
-  bool known_done() const {
-    return (flags & CU_EVENT_INTERPROCESS) == 0 && !in_graphs.load() &&
-           done.load() == records.load();
-  }
+  // Nobody else records it: no other process, and no graph.
+  bool ours() const { return (flags & CU_EVENT_INTERPROCESS) == 0 && !in_graphs.load(); }
+  bool known_done() const { return ours() && done.load() == records.load(); }
   void reset() {
     records = 0;
     done = 0;
     in_graphs = false;
     captured = false;
+    watch = 0;
+    asked = false;
+    fence.reset();
   }
 };
 
@@ -125,6 +131,7 @@ class MemoryState {
   HostCallWorker& host_calls() { return host_calls_; }
   Transfers& transfers() { return transfers_; }
   Fences& fences() { return fences_; }
+  Watches& watches() { return watches_; }
   // Null where the server cannot map memory for programs.
   AddressSpace* reservable() { return reservable_.get(); }
 
@@ -167,6 +174,7 @@ class MemoryState {
   SharedMemory shared_;
   HostCallWorker host_calls_;
   Fences fences_;
+  Watches watches_;
   Transfers transfers_;
   std::unique_ptr<AddressSpace> reservable_;
   std::atomic<std::uint64_t> next_stream_id_{1};

@@ -82,6 +82,11 @@ class Session::Pushes final : public rpc::PushHandler {
     std::FILE* file = stream == 2 ? stderr : stdout;
     std::fwrite(text.data(), 1, text.size(), file);
   }
+  void on_completed(std::uint64_t token, std::uint64_t result) override {
+    if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
+      memory->watches().on_completed(token, result);
+    }
+  }
   bool on_memory(Bytes changes) override {
     MemoryState* memory = memory_.load(std::memory_order_acquire);
     return memory != nullptr && memory->mirror().on_changes(changes);
@@ -179,6 +184,7 @@ CUresult Session::hear(std::uint64_t sequence) {
 
 CUresult Session::settle(const rpc::Reply& answer) {
   const auto result = static_cast<CUresult>(answer.result());
+  if (result != CUDA_ERROR_NOT_READY) memory_->watches().note_revelation();
   // A device error needs no keeping: its own context tells it with every wait, and others never do.
   const auto posted = static_cast<CUresult>(answer.posted_error());
   if (posted != CUDA_SUCCESS && !is_sticky(posted)) {

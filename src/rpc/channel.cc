@@ -234,6 +234,10 @@ void Channel::expect_pushes(std::int64_t change) {
   if (!core_->loss_.abandoned()) core_->background_.expect(change);
 }
 
+void Channel::take_in() {
+  if (!lost()) core_->inbox_.read_if_nobody_does();
+}
+
 Status Channel::close(Instant deadline) {
   Post goodbye = begin(static_cast<std::uint16_t>(wire::ProtocolOp::kGoodbye), 0, 0);
   if (!goodbye) return core_->loss_.error();

@@ -156,6 +156,8 @@ class PushHandler {
   // What device work has written to memory that both sides hold (wire/memory_changes.h). False:
   // that is nothing the server may write, and the session is lost.
   virtual bool on_memory(Bytes) { return false; }
+  // A watch has ended: `result` 0 means done, anything else that the server is to be asked.
+  virtual void on_completed(std::uint64_t /*token*/, std::uint64_t /*result*/) {}
   // The session is lost, once, before any call returns the error.
   virtual void on_lost(const Error& error) = 0;
 };
@@ -239,6 +241,9 @@ class Channel {
   // While the count is above zero a background thread reads the socket if nobody else does, so
   // that host calls and output arrive. One more / one less frame or period expected.
   void expect_pushes(std::int64_t change);
+
+  // Takes in what the server has sent so far, unless another thread is reading. Never waits.
+  void take_in();
 
   // Sends everything posted and a goodbye, then shuts down. kTimeout if the peer did not take it
   // by `deadline` (shut down nevertheless). Present and later calls fail.

@@ -350,6 +350,17 @@ void Endpoint::push_host_call(std::uint64_t sequence, std::uint64_t token, Bytes
        {&payload, 1});
 }
 
+void Endpoint::push_completed(std::uint64_t token, std::uint32_t result) {
+  {
+    const Lock lock(state_mutex_);
+    if (result == 0) result = failed_result_;
+  }
+  send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kCompleted),
+        .sequence = token,
+        .argument = result},
+       {});
+}
+
 void Endpoint::push_output(std::uint32_t stream, Bytes text) {
   while (!text.empty()) {
     const Bytes part = text.first(std::min<std::size_t>(text.size(), wire::kFramePayloadBytesMax));

@@ -65,8 +65,8 @@ enum class Received : std::uint8_t {
 
 inline constexpr std::uint32_t kCommandsPerReceiveMax = 256;
 
-// What the calling thread sends next: before a reply, little data waits for it, and both go out
-// together.
+// What the calling thread sends next: before a reply or the end of a watch, little data waits for
+// it, and both go out together.
 enum class Then : std::uint8_t { kAnything, kReply };
 
 // Belongs to one session. receive() belongs to the main thread; everything else is safe from any
@@ -112,6 +112,9 @@ class Endpoint {
   void drop_delivery(std::uint64_t delivery);
 
   void push_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload);
+  // The end of a watch. Done becomes something to ask about while a posted command's error is to be
+  // told.
+  void push_completed(std::uint64_t token, std::uint32_t result) EXCLUDES(state_mutex_);
   void push_output(std::uint32_t stream, Bytes text);
   // At most wire::kMemoryChangesBytesMax bytes.
   void push_memory(Bytes changes);

@@ -298,6 +298,7 @@ bool Inbox::on_push(const wire::FrameHeader& header) {
       pushes_.on_output(static_cast<std::uint32_t>(header.argument), large_);
       return true;
     case wire::FrameKind::kCompleted:
+      pushes_.on_completed(header.sequence, header.argument);
       return true;
     case wire::FrameKind::kMemory:
       return pushes_.on_memory(large_) || broken("memory that it may not write");

@@ -203,6 +203,36 @@ TEST_P(ChannelAgainst, TellsWhenAPostedCopyWasDropped) {
   EXPECT_FALSE(channel->lost());
 }
 
+TEST_P(ChannelAgainst, HandsOnTheEndsOfWatchesWhetherOrNotAnybodyWatches) {
+  serve([](RawPeer& peer) {
+    peer.send(frame_of(FrameKind::kCompleted, 7, 700));
+    peer.send(frame_of(FrameKind::kCompleted, ~std::uint64_t{0}, 0));
+    peer.send(frame_of(FrameKind::kCompleted, 9, 0));
+    peer.send(frame_of(FrameKind::kCompleted, 9, 3));
+    peer.at_end();
+  });
+  while (pushes.completed.load() != 9 || pushes.completed_result.load() != 3) channel->take_in();
+  EXPECT_FALSE(channel->lost());
+}
+
+TEST_P(ChannelAgainst, RefusesTheEndOfAWatchWithAPayload) {
+  serve([](RawPeer& peer) {
+    peer.receive_command();
+    wire::FrameHeader header = frame_of(FrameKind::kCompleted, 7);
+    header.payload_bytes = 1;
+    peer.send(header, "x");
+    peer.at_end();
+  });
+  expect_loss("payload in a frame that has none");
+}
+
+TEST_P(ChannelAgainst, TakingInAfterTheEndOfTheSessionIsNothing) {
+  serve([](RawPeer& peer) { peer.hang_up(); });
+  while (!channel->lost()) channel->take_in();
+  channel->take_in();
+  EXPECT_TRUE(channel->lost());
+}
+
 TEST_P(ChannelAgainst, NeverTakesAReplyThatWasCutForAnAnswer) {
   serve([](RawPeer& peer) {
     peer.receive_command();

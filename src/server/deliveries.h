@@ -66,7 +66,7 @@ class Deliveries final : public Lookout::Subject {
 
   // Posted pieces that are not sent yet.
   std::uint64_t pending() const override { return pending_.load(std::memory_order_acquire); }
-  void look() override { send_finished(); }
+  void look(Look) override { send_finished(); }
 
  private:
   // Pieces of one waiting copy on their way at the same time.

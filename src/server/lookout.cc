@@ -22,8 +22,8 @@ std::uint64_t Lookout::pending() const {
   return all;
 }
 
-void Lookout::look() {
-  for (Subject* subject : subjects_) subject->look();
+void Lookout::look(Subject::Look look) {
+  for (Subject* subject : subjects_) subject->look(look);
 }
 
 void Lookout::expect() {
@@ -34,9 +34,10 @@ void Lookout::expect() {
 bool Lookout::poll() {
   turns_.fetch_add(1, std::memory_order_relaxed);
   if (pending() == 0) return false;
-  look();
-  if (pending() == 0) return false;
-  if (clock_.now() < polled_until_) return true;
+  if (clock_.now() < polled_until_) {
+    look(Subject::Look::kSome);
+    return pending() != 0;
+  }
   if (!watching_.exchange(true)) workers_.run([this] { watch(); });
   return false;
 }
@@ -58,7 +59,7 @@ void Lookout::guard() {
     }
     idle_turns = 0;
     const bool held_up = turns_.load(std::memory_order_relaxed) == turns;
-    if (held_up && !watching_.load(std::memory_order_relaxed)) look();
+    if (held_up && !watching_.load(std::memory_order_relaxed)) look(Subject::Look::kAll);
   }
 }
 
@@ -66,7 +67,7 @@ void Lookout::watch() {
   Instant since = clock_.now();
   while (!over_()) {
     const std::uint64_t before = pending();
-    look();
+    look(Subject::Look::kAll);
     const std::uint64_t left = pending();
     if (left == 0 && done(watching_)) return;
     const Instant now = clock_.now();

@@ -25,8 +25,9 @@ class Lookout {
     virtual ~Subject() = default;
     // How many things the GPU has still to finish.
     virtual std::uint64_t pending() const = 0;
-    // Tells the client what is finished.
-    virtual void look() = 0;
+    // Tells the client what is finished. `Look::kSome`: the main thread has other things to do.
+    enum class Look : std::uint8_t { kSome, kAll };
+    virtual void look(Look look) = 0;
   };
 
   // `over`: the session has ended; safe from any thread.
@@ -44,7 +45,7 @@ class Lookout {
 
  private:
   std::uint64_t pending() const;
-  void look();
+  void look(Subject::Look look);
   void guard();
   void watch();
   // Ends a worker's work; false if there is some again that it has to go on with.

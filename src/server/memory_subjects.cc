@@ -27,11 +27,13 @@ MemorySubjects::MemorySubjects(Session& owner)
       holds(owner, events),
       lookout(owner.workers(), owner.clock(), [&owner] { return owner.endpoint().closed(); }),
       deliveries(owner, events, owner.buffers().staging, lookout),
+      watches(owner, lookout),
       host_calls(owner),
       host_mirror(owner),
       images(std::make_shared<Images>(owner)),
       depths(owner, events) {
   lookout.add(deliveries);
+  lookout.add(watches);
   owner.before_replies([this] { deliveries.send_finished(rpc::Then::kReply); });
   for (PinnedStock* stock : {&owner.buffers().staging.stock(), &owner.buffers().received.stock()}) {
     stock->on_shortage([this, stock] { restock_later(*stock); });

@@ -20,6 +20,7 @@
 #include "server/reaper.h"
 #include "server/stream_depths.h"
 #include "server/virtual_memory.h"
+#include "server/watches.h"
 #include "server/windows.h"
 
 namespace flyt::server {
@@ -111,6 +112,7 @@ class MemorySubjects {
   Holds holds;
   Lookout lookout;
   Deliveries deliveries;
+  Watches watches;
   HostCalls host_calls;
   HostMirror host_mirror;
   const std::shared_ptr<Images> images;

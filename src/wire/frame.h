@@ -50,7 +50,8 @@ enum class FrameKind : std::uint16_t {
   // The last frame of a session that the server gives up. sequence: the last command accepted;
   // argument: EndedCode. Payload: the reason, text.
   kEnded = 7,
-  // Reserved, and without effect on a client. sequence: a token that it chose; argument: a result.
+  // sequence: the client's token of a watch, which ends with it; argument: 0, what was watched is
+  // done and there is nothing else to tell about it; else the client asks. No payload.
   kCompleted = 8,
   // Payload: memory_changes.h. What device work has written to memory that both sides hold.
   kMemory = 9,

@@ -41,6 +41,10 @@ inline constexpr std::uint64_t kBytesPerAckMax = kBytesInFlightMax / 8;
 // Calls of one session that may wait for replies at once.
 inline constexpr std::uint32_t kCallsWaitingMax = 4096;
 
+// Watches of one session that have not been told complete: events and streams that the client asked
+// about and that were not done.
+inline constexpr std::size_t kWatchesMax = 64;
+
 // Text of an `ended` frame or a refusal.
 inline constexpr std::size_t kReasonBytesMax = 1024;
 

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -69,6 +70,30 @@ int forks() {
   return status == 0 ? 0 : 1;
 }
 
+// 101 questions about one event, of which the last is answered with yes.
+int polls() {
+  start();
+  static std::atomic<int> step;
+  CUevent event = nullptr;
+  need(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  const CUhostFn stand = [](void*) {
+    step = 1;
+    step.notify_all();
+    step.wait(1);
+  };
+  need(cuLaunchHostFunc(nullptr, stand, nullptr), "cuLaunchHostFunc");
+  need(cuEventRecord(event, nullptr), "cuEventRecord");
+  step.wait(0);
+  for (int i = 0; i < 100; ++i) {
+    if (cuEventQuery(event) != CUDA_ERROR_NOT_READY) return 1;
+  }
+  step = 2;
+  step.notify_all();
+  need(cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+  need(cuEventQuery(event), "cuEventQuery");
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -76,6 +101,7 @@ int main(int argc, char** argv) {
   if (mode == "nothing") return 3;
   if (mode == "threads") return threads();
   if (mode == "forks") return forks();
+  if (mode == "polls") return polls();
   start();
   work(10);
   if (mode == "killed") ::raise(SIGKILL);

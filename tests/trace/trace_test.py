@@ -121,6 +121,15 @@ class Trace(unittest.TestCase):
     def test_programs_without_cuda_keep_their_status(self):
         self.assertEqual(self.trace('--', self.subject, 'nothing', status=3), [])
 
+    def test_questions_that_the_server_need_not_answer_are_local(self):
+        process, = self.trace('--', self.subject, 'polls')
+        calls = {call['name']: call for call in process['calls']}
+        asked = calls['cuEventQuery']
+        self.assertEqual(asked['local'] + asked['waited'], 101)
+        self.assertLessEqual(asked['waited'], 2)
+        self.assertEqual(asked['waits'], asked['waited'])
+        self.check_sums(process)
+
     def test_signals_reach_the_program(self):
         command = [self.flyt, 'trace', '--server', self.server.url, '--', self.subject,
                    'signalled']

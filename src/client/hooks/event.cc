@@ -4,6 +4,7 @@
 #include "client/call.h"
 #include "client/hooks_context.h"
 #include "client/memory_state.h"
+#include "client/watched_query.h"
 #include "commands/context.h"
 #include "commands/event.h"
 
@@ -11,6 +12,12 @@ namespace flyt::client::hooks {
 namespace {
 
 EventState& state_of(CUevent event) { return *session().memory().events.find(address_of(event)); }
+
+// The fence that was posted behind a record, and what the program may have known before.
+struct FenceBehind {
+  std::uint64_t revelations = 0;
+  std::uint64_t fence = 0;  // 0: none.
+};
 
 // Asks the server unless the answer is known; `ask_server` waits or just looks.
 template <class Ask>
@@ -23,15 +30,17 @@ CUresult completion(CUevent event, Ask&& ask_server) {
   // Records that come after this line are another question.
   const std::uint64_t records = state.records.load();
   if (state.known_done()) return session().take_posted_error();
+  if (!state.asked.load(std::memory_order_relaxed)) state.asked.store(true);
   const CUresult result = ask_server();
   if (result == CUDA_SUCCESS) state.done.store(records);
   return result;
 }
 
 // After the command that records it was sent, with that result.
-void recorded(CUevent event, EventState& state, CUresult result) {
+void recorded(CUevent event, EventState& state, CUresult result, const FenceBehind& behind = {}) {
   // Only now: a query sent before it that counts it already would take the event for done.
-  state.records.fetch_add(1);
+  const std::uint64_t record = state.records.fetch_add(1) + 1;
+  if (behind.fence != 0) state.fence.set(record, behind.fence, behind.revelations);
   const bool shared = (state.flags & CU_EVENT_INTERPROCESS) != 0;
   if (result == CUDA_SUCCESS && shared && !session().captures().any()) {
     // Another process may wait for it as soon as this returns, so the server must have it by then.
@@ -96,9 +105,12 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
   if (home != state.context) return CUDA_ERROR_INVALID_HANDLE;
   if (external) state.in_graphs = true;
   state.captured = capturing && !external;
+  FenceBehind behind{.revelations = memory.watches().revelations()};
   const CUresult result =
       post(commands::EventRecord{.event = hEvent, .stream = hStream, .flags = flags});
-  recorded(hEvent, state, result);
+  const bool fenced = result == CUDA_SUCCESS && !capturing && state.asked.load() && state.ours();
+  if (fenced) behind.fence = memory.fences().mark(context(), hStream);
+  recorded(hEvent, state, result, behind);
   return result;
 }
 
@@ -127,11 +139,11 @@ CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
 }
 
 CUresult cuEventQuery(CUevent hEvent) {
-  return completion(hEvent, [&] { return call(commands::EventQuery{.event = hEvent}); });
+  return completion(hEvent, [&] { return query_event(session(), hEvent, state_of(hEvent)); });
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
-  return completion(hEvent, [&] { return call(commands::EventSynchronize{.event = hEvent}); });
+  return completion(hEvent, [&] { return wait_for_event(session(), hEvent, state_of(hEvent)); });
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {

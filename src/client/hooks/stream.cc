@@ -8,6 +8,7 @@
 #include "client/host_call_scope.h"
 #include "client/memory_state.h"
 #include "client/stream_wait.h"
+#include "client/watched_query.h"
 #include "commands/graph.h"
 #include "commands/stream.h"
 #include "cuda/default_stream.h"
@@ -167,7 +168,7 @@ CUresult cuStreamQuery(CUstream hStream) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   const CUresult no = session().captures().wait_call(hStream);
   if (no != CUDA_SUCCESS) return no;
-  return call(commands::StreamQuery{.stream = hStream});
+  return query_stream(session(), hStream);
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {

@@ -100,6 +100,10 @@ class TestPushes final : public PushHandler {
   void on_delivered(std::uint64_t delivery, bool dropped) override {
     (dropped ? this->dropped : delivered).store(delivery);
   }
+  void on_completed(std::uint64_t token, std::uint64_t result) override {
+    completed_result.store(result);
+    completed.store(token);
+  }
   void on_lost(const Error& error) override {
     losses.fetch_add(1);
     const std::lock_guard lock(mutex);
@@ -109,6 +113,8 @@ class TestPushes final : public PushHandler {
   std::atomic<std::uint64_t> host_call{0};
   std::atomic<std::uint64_t> delivered{0};
   std::atomic<std::uint64_t> dropped{0};
+  std::atomic<std::uint64_t> completed{0};
+  std::atomic<std::uint64_t> completed_result{0};
   std::atomic<int> losses{0};
   std::mutex mutex;
   std::string output;

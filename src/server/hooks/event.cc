@@ -112,6 +112,23 @@ CUresult event_query(Request& request, const commands::EventQuery& command) {
   return request.driver().cuEventQuery(event);
 }
 
+CUresult watch_event(Request& request, const commands::WatchEvent& command,
+                     commands::WatchEvent::Reply& reply) {
+  Session& session = request.session();
+  const Handles::Entry entry =
+      session.handles().entry(wire::HandleKind::kEvent, address_of(command.event));
+  if (entry.handle == 0) return CUDA_ERROR_INVALID_HANDLE;
+  const driver::Table& driver = request.driver();
+  const CUresult result = driver.cuEventQuery(static_cast<CUevent>(entry.native));
+  if (result != CUDA_ERROR_NOT_READY) return result;
+  const auto owner = std::static_pointer_cast<EventOwner>(entry.attachment);
+  reply.watched = session.memory().watches.add(command.token, [&driver, owner] {
+    const CUevent present = owner->event();
+    return present == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : driver.cuEventQuery(present);
+  });
+  return result;
+}
+
 void event_synchronize(Request request, const commands::EventSynchronize& command) {
   Session& session = request.session();
   const Handles::Entry entry =

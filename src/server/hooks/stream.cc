@@ -63,6 +63,20 @@ CUresult stream_query(Request& request, const commands::StreamQuery& command) {
   return request.driver().cuStreamQuery(stream);
 }
 
+CUresult watch_stream(Request& request, const commands::WatchStream& command,
+                      commands::WatchStream::Reply& reply) {
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result = request.driver().cuStreamQuery(stream);
+  MemorySubjects& memory = request.session().memory();
+  if (result != CUDA_ERROR_NOT_READY || memory.watches.full()) return result;
+  CUresult marked = CUDA_SUCCESS;
+  const auto end = memory.events.record(request.context(), stream, marked);
+  if (end == nullptr) return result;
+  reply.watched = memory.watches.add(command.token, [end] { return end->poll(); });
+  return result;
+}
+
 void stream_synchronize(Request request, const commands::StreamSynchronize& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return request.reply(CUDA_ERROR_INVALID_HANDLE);
