@@ -1,4 +1,5 @@
 // Graphs and captures, and what a client may not say about them.
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -313,6 +314,40 @@ TEST_F(HostileGraphs, AHandleOfAUserObjectIsOne) {
                                   .references = 1,
                                   .flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC});
   expect_ended();
+}
+
+// With a driver that waits for the last launch before it updates an executable graph.
+class GraphsAtWork : public HostileGraphs {
+ protected:
+  static void SetUpTestSuite() {
+    ::setenv("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS", "1", 1);
+    start_server({});
+    ::unsetenv("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS");
+  }
+};
+
+TEST_F(GraphsAtWork, LiveUntilTheWorkIsDone) {
+  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
+  const std::uint64_t function = 7;
+  CUgraphNodeParams host{};
+  host.type = CU_GRAPH_NODE_TYPE_HOST;
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::AddGraphNode{.graph = graph_,
+                                                     .parameters = bytes_at(&host, sizeof host),
+                                                     .data = bytes_at(&function, sizeof function),
+                                                     .typed = true}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
+  send(commands::LaunchGraph{.exec = exec, .stream = stream_});
+  const Heard call = peer_->read_until(wire::FrameKind::kHostCall);
+  ASSERT_TRUE(call.is(wire::FrameKind::kHostCall));
+  send(commands::UpdateGraphExec{.exec = exec, .graph = graph_});
+  // Of what is said from here on until the function has run, the update hears nothing.
+  send(commands::DestroyGraphExec{.exec = exec});
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, ask(commands::GraphExecFlags{.exec = exec}));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, ask(commands::CloneGraph{.graph = graph_}));
+  send(commands::HostCallDone{.token = call.header.argument});
+  EXPECT_EQ(CUDA_SUCCESS, answer());
+  EXPECT_TRUE(peer_->alive());
 }
 
 }  // namespace
