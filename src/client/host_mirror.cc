@@ -48,6 +48,7 @@ bool names_its_memory(std::uint16_t op) {
     case commands::MemAlloc::kOp:
     case commands::MemInfo::kOp:
     case commands::CopyToDevice::kOp:
+    case commands::CopyBlockToDevice::kOp:
     case commands::CopyToDeviceAndWait::kOp:
     case commands::CopyRowsToDevice::kOp:
     case commands::CopyToHost::kOp:

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "client/code_state.h"
@@ -42,6 +43,32 @@ CodeSending sending_of(const transport::Url& url) {
       return {.named = true, .packed = true};
   }
   return {};
+}
+
+// Within a machine of few cores they would only take them from the program.
+constexpr unsigned kLanesMost = 8;
+
+wire::LanePacking packing_of(transport::CompressOption option) {
+  switch (option) {
+    case transport::CompressOption::kAuto:
+      return wire::LanePacking::kAuto;
+    case transport::CompressOption::kOff:
+      return wire::LanePacking::kOff;
+    case transport::CompressOption::kOn:
+      return wire::LanePacking::kOn;
+  }
+  return wire::LanePacking::kAuto;
+}
+
+rpc::LaneOptions lanes_of(const transport::Url& url, Duration patience) {
+  if (url.kind != transport::Kind::kTcp) return {};
+  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const auto half = static_cast<unsigned>(std::max(cores / 2, 0L));
+  const unsigned usual = half < 2 ? 0 : std::min(half, kLanesMost);
+  return {.count = url.lanes.value_or(usual),
+          .connect = [url](Instant deadline) { return transport::connect(url, deadline); },
+          .patience = patience,
+          .packing = packing_of(url.compress)};
 }
 
 }  // namespace
@@ -124,6 +151,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   if (!connection) return std::move(connection).error();
   SessionOptions own = options;
   own.code = sending_of(*url);
+  own.channel.lanes = lanes_of(*url, options.connect_timeout);
   std::unique_ptr<Session> session(new Session(own));
   const bool share =
       url->kind != transport::Kind::kTcp && !url->socket_only && url->delay.count() == 0;

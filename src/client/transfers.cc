@@ -25,6 +25,11 @@ namespace {
 // are, which takes a system call of its own.
 constexpr std::uint64_t kInlineBytesMax = 16 * kKiB;
 constexpr std::uint64_t kChunkBytes = wire::kBulkBytesMax;
+// Behind a host function the server keeps so much of a copy from pageable memory, and the main
+// connection has to stay free for the word that the function has run. A native copy waits, too.
+constexpr std::uint64_t kBehindHostCallsMax = 32 * kMiB;
+// Smaller copies are not worth waking the threads of the lanes.
+constexpr std::uint64_t kLaneCopyBytesMin = 2 * kMiB;
 
 using Fields = std::array<std::byte, 256>;
 
@@ -224,7 +229,12 @@ CUresult Transfers::to_device(const BoxCopy& copy, CUstream stream, Waiting wait
     // be in it: such memory is read when the stream comes to this place.
     const bool later = copy.from.pinned &&
                        (host_calls_.any() || arriving(copy.from.address, extent(copy, copy.from)));
-    return later ? capture_later(copy, stream) : capture(copy, stream);
+    if (later) return capture_later(copy, stream);
+    if (host_calls_.any() && copy.width * copy.rows * copy.slices > kBehindHostCallsMax) {
+      const CUresult result = synchronize(session_, stream);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return capture(copy, stream);
   }
   // A native blocking copy starts when the stream is done with what came before. That can only be
   // told from the host's side if some of it writes host memory.
@@ -315,9 +325,34 @@ CUresult Transfers::capture(const BoxCopy& copy, CUstream stream) {
   return result;
 }
 
+bool Transfers::may_use_lanes(std::uint64_t bytes) {
+  // While anything is captured, each post into a stream is heard, and would be no quicker.
+  return bytes >= kLaneCopyBytesMin && !session_.captures().any() &&
+         session_.channel().open_lanes();
+}
+
+bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
+                              CUstream stream, CUresult& result) {
+  if (!may_use_lanes(bytes)) return false;
+  const rpc::LaneSend sent = session_.channel().send_by_lanes(
+      bytes_at(pointer_at(from), bytes), [&](const rpc::SentBlock& block) {
+        // After an error, too: each block that was sent has to be named.
+        const CUresult posted =
+            session_.post(commands::CopyBlockToDevice{.stream = stream,
+                                                      .address = to + block.offset,
+                                                      .block = block.number,
+                                                      .lane = block.lane,
+                                                      .bytes = block.bytes});
+        if (result == CUDA_SUCCESS) result = posted;
+      });
+  if (sent == rpc::LaneSend::kLost) result = session_.health();
+  return sent != rpc::LaneSend::kNone;
+}
+
 CUresult Transfers::send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               CUstream stream) {
   CUresult result = CUDA_SUCCESS;
+  if (send_by_lanes(to, from, bytes, stream, result)) return result;
   const std::uint64_t staged =
       bytes < Staging::kBytesMin ? 0 : staging_.to_device(to, from, bytes, stream, result);
   if (result != CUDA_SUCCESS) return result;
@@ -416,6 +451,7 @@ CUresult Transfers::capture_later(const BoxCopy& copy, CUstream stream) {
 
 CUresult Transfers::post_to_host(const BoxCopy& copy, CUstream stream) {
   rpc::Channel& channel = session_.channel();
+  static_cast<void>(may_use_lanes(copy.width * copy.rows * copy.slices));
   const rpc::Destination destination{
       pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch, copy.slices,
       copy.to.slice_pitch};
@@ -469,6 +505,7 @@ CUresult Transfers::wait_to_host(const BoxCopy& copy, CUstream stream) {
 }
 
 CUresult Transfers::deliver_to_host(const BoxCopy& copy, CUstream stream) {
+  static_cast<void>(may_use_lanes(copy.width * copy.rows * copy.slices));
   const rpc::Delivery delivery =
       session_.channel().expect({pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch,
                                  copy.slices, copy.to.slice_pitch});

@@ -72,6 +72,11 @@ class Transfers {
 
   // Sends the bytes as they are now.
   CUresult capture(const BoxCopy& copy, CUstream stream);
+  // By way of the session's lanes. False: they do not take it.
+  bool send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream,
+                     CUresult& result);
+  // Large copies go by lanes, where a session has some.
+  bool may_use_lanes(std::uint64_t bytes);
   CUresult send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream);
   // The same, and waits until the bytes are there.
   CUresult send_flat_and_wait(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,

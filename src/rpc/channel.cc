@@ -59,7 +59,12 @@ ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire
       outbox_(*connection_, ledger_, inbox_, loss_, clock_,
               std::max(spin_on(4, options.sender_spin), spin_on(2, options.sender_spin / 5)),
               options.send_buffer_bytes),
-      background_(*connection_, inbox_, deliveries_, loss_, clock_) {
+      background_(*connection_, inbox_, deliveries_, loss_, clock_),
+      lanes_(options.lanes, welcome_.token, deliveries_, inbox_, loss_, clock_) {
+  loss_.on_loss([this] {
+    lanes_.shut_down();
+    deliveries_.wake_all();
+  });
   if (observer_ != nullptr) loss_.watch();
 }
 
@@ -176,6 +181,7 @@ Channel::~Channel() {
   shut_down("the channel was closed");
   core_->outbox_.stop();
   core_->background_.stop();
+  core_->lanes_.stop();
 }
 
 const wire::Welcome& Channel::welcome() const { return core_->welcome_; }
@@ -212,6 +218,12 @@ Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
   const bool sent = core_->send_bulk(key, fields, data, &waiter, sequence);
   if (!sent && !waiter.enrolled) return core_->loss_.error();
   return core_->wait_for_reply(waiter, op);
+}
+
+bool Channel::open_lanes() { return !lost() && core_->lanes_.open(); }
+
+LaneSend Channel::send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent) {
+  return core_->lanes_.send(data, on_sent);
 }
 
 Delivery Channel::expect(const Destination& destination) {
@@ -264,6 +276,7 @@ void Channel::shut_down(std::string_view reason) {
 void Channel::abandon_after_fork() {
   core_->loss_.abandon();
   core_->connection_->abandon();
+  core_->lanes_.abandon();
 }
 
 bool Channel::noticed() const { return lost() || core_->connection_->notice(); }
@@ -285,8 +298,8 @@ std::uint64_t Channel::newest() const {
 ChannelCounters Channel::counters() const {
   return {.commands = newest(),
           .calls = core_->calls_.load(std::memory_order_relaxed),
-          .bytes_sent = core_->outbox_.bytes_sent(),
-          .bytes_received = core_->inbox_.bytes_received(),
+          .bytes_sent = core_->outbox_.bytes_sent() + core_->lanes_.bytes_sent(),
+          .bytes_received = core_->inbox_.bytes_received() + core_->lanes_.bytes_received(),
           .credit_waits = core_->outbox_.credit_waits()};
 }
 

@@ -24,6 +24,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -141,6 +142,29 @@ class Delivery {
   std::uint64_t id_;
 };
 
+// Further connections of the session (rpc/lanes.h).
+struct LaneOptions {
+  unsigned count = 0;
+  // Makes one before the deadline. Called from threads of the channel.
+  std::function<Result<std::unique_ptr<transport::Connection>>(Instant)> connect;
+  Duration patience{};  // For connecting and greeting.
+  wire::LanePacking packing = wire::LanePacking::kAuto;
+};
+
+// A part of a copy that a lane has sent: the command to be posted next names it.
+struct SentBlock {
+  std::uint64_t offset = 0;  // In the copy.
+  std::uint64_t number = 0;  // Of the lane's blocks.
+  std::uint32_t bytes = 0;
+  std::uint32_t lane = 0;
+};
+
+enum class LaneSend : std::uint8_t {
+  kSent,
+  kNone,  // There are no lanes, or another thread's copy is under way: nothing was sent.
+  kLost,  // The session is.
+};
+
 // Receives what the server sends on its own account. Called by whatever thread reads the socket,
 // one call at a time, in the order of arrival: it must be quick, must not use the channel, and
 // must not wait for a thread that does.
@@ -175,6 +199,7 @@ struct ChannelOptions {
   CommandObserver* observer = nullptr;
   // Bytes of commands that wait to be written to the socket.
   std::size_t send_buffer_bytes = 1 * kMiB;
+  LaneOptions lanes;
 };
 
 struct ChannelCounters {
@@ -226,6 +251,14 @@ class Channel {
   // The same for a command that is waited for.
   Status call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
                    std::span<const Bytes> data, Reply& reply);
+
+  // Makes the session's lanes, if it may have some and nobody has tried yet; waits until they are
+  // there or cannot be had. False: there are none.
+  bool open_lanes();
+  // Sends `data` over the lanes that open_lanes() has made, in blocks; `on_sent` is called for each
+  // in the order of their offsets when its bytes may be overwritten, and must post the command that
+  // names it.
+  LaneSend send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent);
 
   // Names memory that the server's next answers may fill. See Delivery.
   Delivery expect(const Destination& destination);

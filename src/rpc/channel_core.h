@@ -7,6 +7,7 @@
 #include "rpc/channel.h"
 #include "rpc/deliveries.h"
 #include "rpc/inbox.h"
+#include "rpc/lanes.h"
 #include "rpc/ledger.h"
 #include "rpc/loss.h"
 #include "rpc/outbox.h"
@@ -40,6 +41,7 @@ class ChannelCore {
   Inbox inbox_;
   Outbox outbox_;
   BackgroundReader background_;
+  Lanes lanes_;
   std::atomic<std::uint64_t> calls_{0};
 
  private:

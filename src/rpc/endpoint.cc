@@ -330,6 +330,17 @@ void Endpoint::deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data,
   } while (!data.empty() && !closed());
 }
 
+void Endpoint::deliver_by_lane(std::uint64_t delivery, std::uint64_t offset, std::uint64_t bytes) {
+  std::array<std::byte, sizeof bytes> payload;
+  Writer writer(payload);
+  writer.write(bytes);
+  const Bytes whole(payload);
+  send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kHostDataByLane),
+        .sequence = delivery,
+        .argument = offset},
+       {&whole, 1});
+}
+
 // A lock that is given up and taken again at once hardly ever changes hands by itself.
 void Endpoint::let_others_send() {
   for (int i = 0; i < kTurnsMax && senders_waiting_.load(std::memory_order_relaxed) > 0; ++i) {

@@ -108,6 +108,9 @@ class Endpoint {
   // is sent before a reply arrives before it.
   void deliver(std::uint64_t delivery, std::uint64_t offset, Bytes data,
                Then then = Then::kAnything);
+  // Tells that a part of a delivery, the next one, comes by lanes: the client goes on reading when
+  // it is there.
+  void deliver_by_lane(std::uint64_t delivery, std::uint64_t offset, std::uint64_t bytes);
   // Nothing (more) will come for this delivery.
   void drop_delivery(std::uint64_t delivery);
 

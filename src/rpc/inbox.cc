@@ -213,6 +213,8 @@ bool Inbox::run_frame(const wire::FrameHeader& header) {
       return on_ack(header);
     case wire::FrameKind::kHostData:
       return on_host_data(header);
+    case wire::FrameKind::kHostDataByLane:
+      return on_host_data_by_lane(header);
     case wire::FrameKind::kHostDataDropped:
     case wire::FrameKind::kHostCall:
     case wire::FrameKind::kOutput:
@@ -281,6 +283,22 @@ bool Inbox::on_host_data(const wire::FrameHeader& header) {
   return arrived;
 }
 
+// What comes after this frame may say that the data is there, so it waits for it.
+bool Inbox::on_host_data_by_lane(const wire::FrameHeader& header) {
+  std::array<std::byte, sizeof(std::uint64_t)> payload;
+  if (!take_payload(payload)) return false;
+  Reader reader(payload);
+  const auto size = reader.take<std::uint64_t>();
+  Result<bool> ended = deliveries_.await(header.sequence, header.argument, size);
+  if (!ended && ended.error().code == ErrorCode::kLost) {
+    loss_.declare_end(std::move(ended).error());
+    return false;
+  }
+  if (!ended) return broken(ended.error().message);
+  if (*ended) pushes_.on_delivered(header.sequence, false);
+  return true;
+}
+
 bool Inbox::on_push(const wire::FrameHeader& header) {
   large_.resize(header.payload_bytes);
   if (!take_payload(large_)) return false;
@@ -305,6 +323,7 @@ bool Inbox::on_push(const wire::FrameHeader& header) {
     case wire::FrameKind::kReply:
     case wire::FrameKind::kAck:
     case wire::FrameKind::kHostData:
+    case wire::FrameKind::kHostDataByLane:
     case wire::FrameKind::kEnded:
       break;
   }

@@ -84,6 +84,7 @@ class Inbox {
   bool on_reply(const wire::FrameHeader& header);
   bool on_ack(const wire::FrameHeader& header);
   bool on_host_data(const wire::FrameHeader& header);
+  bool on_host_data_by_lane(const wire::FrameHeader& header);
   bool on_push(const wire::FrameHeader& header);
   bool on_ended(const wire::FrameHeader& header);
   bool take_payload(MutableBytes into);

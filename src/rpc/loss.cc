@@ -14,6 +14,7 @@ void Loss::declare(Error error) {
   pushes_.on_lost(error);
   state_.fetch_or(kLost, std::memory_order_release);
   connection_.shut_down();
+  if (end_) end_();
 }
 
 void Loss::suspect(Error error) {

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "base/annotations.h"
 #include "base/result.h"
@@ -17,6 +19,9 @@ class Loss {
  public:
   Loss(transport::Connection& connection, PushHandler& pushes)
       : connection_(connection), pushes_(pushes) {}
+
+  // What else is to be ended, with no lock held. Before threads share this.
+  void on_loss(std::function<void()> end) { end_ = std::move(end); }
 
   bool lost() const { return (state_.load(std::memory_order_acquire) & kLost) != 0; }
 
@@ -47,6 +52,7 @@ class Loss {
  private:
   transport::Connection& connection_;
   PushHandler& pushes_;
+  std::function<void()> end_;
   static constexpr std::uint8_t kLost = 1;
   static constexpr std::uint8_t kWatched = 2;
   std::atomic<std::uint8_t> state_{0};

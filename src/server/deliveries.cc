@@ -138,7 +138,8 @@ void Deliveries::finish_small(Request request, Piece piece) {
   completion.block = [fence = piece.fence] { return fence->wait(); };
   completion.finish = [this, shared_request, piece](CUresult result) {
     if (result == CUDA_SUCCESS) {
-      deliver(piece, rpc::Then::kReply);
+      session_.endpoint().deliver(piece.delivery, piece.offset,
+                                  bytes_at(piece.slot.data, piece.bytes), rpc::Then::kReply);
     } else {
       session_.endpoint().drop_delivery(piece.delivery);
     }
@@ -151,6 +152,7 @@ void Deliveries::finish_small(Request request, Piece piece) {
 CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
   BoxCursor cursor = job.cursor();
   std::deque<Piece> in_flight;
+  ByLanes by_lanes;
   CUresult result = CUDA_SUCCESS;
   while (result == CUDA_SUCCESS && (!cursor.done() || !in_flight.empty())) {
     if (session_.endpoint().closed()) result = CUDA_ERROR_UNKNOWN;
@@ -168,11 +170,11 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
     if (in_flight.empty()) break;
     Piece& oldest = in_flight.front();
     if (oldest.fence != nullptr && result == CUDA_SUCCESS) result = oldest.fence->wait();
-    if (result == CUDA_SUCCESS) deliver(oldest, rpc::Then::kAnything);
     if (result != CUDA_SUCCESS) break;
-    staging_.give(oldest.slot);
+    deliver(oldest, by_lanes, rpc::Then::kAnything);
     in_flight.pop_front();
   }
+  tell(by_lanes);
   // After an error the DMA of the others may still run: the slots wait for it.
   for (const Piece& piece : in_flight) {
     if (piece.fence != nullptr) static_cast<void>(piece.fence->wait());
@@ -181,25 +183,53 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
   return result;
 }
 
-void Deliveries::deliver(const Piece& piece, rpc::Then then) {
-  session_.endpoint().deliver(piece.delivery, piece.offset, bytes_at(piece.slot.data, piece.bytes),
-                              then);
+void Deliveries::deliver(const Piece& piece, ByLanes& by_lanes, rpc::Then then) {
+  const bool next =
+      by_lanes.delivery == piece.delivery && by_lanes.offset + by_lanes.bytes == piece.offset;
+  const Bytes data = bytes_at(piece.slot.data, piece.bytes);
+  const bool by_lane = piece.bytes >= kLaneBytesMin &&
+                       lanes_.send({.delivery = piece.delivery,
+                                    .offset = piece.offset,
+                                    .data = data,
+                                    .sent = [this, slot = piece.slot] { staging_.give(slot); }});
+  if (!next || !by_lane) tell(by_lanes);
+  if (by_lane) {
+    if (by_lanes.bytes == 0) by_lanes = {piece.delivery, piece.offset, 0};
+    by_lanes.bytes += piece.bytes;
+    if (by_lanes.bytes >= kToldBytesMax) tell(by_lanes);
+    return;
+  }
+  session_.endpoint().deliver(piece.delivery, piece.offset, data, then);
+  staging_.give(piece.slot);
+}
+
+void Deliveries::tell(ByLanes& by_lanes) {
+  if (by_lanes.bytes != 0) {
+    session_.endpoint().deliver_by_lane(by_lanes.delivery, by_lanes.offset, by_lanes.bytes);
+  }
+  by_lanes = {};
 }
 
 void Deliveries::send_finished(rpc::Then then) {
   if (pending() == 0) return;
   const Lock lock(send_mutex_);
   Piece piece;
+  ByLanes by_lanes;
+  std::uint64_t sent = 0;
   CUresult result = CUDA_SUCCESS;
   while (take_finished(piece, result)) {
     if (result == CUDA_SUCCESS) {
-      deliver(piece, then);
+      deliver(piece, by_lanes, then);
     } else {
+      tell(by_lanes);
       session_.endpoint().drop_delivery(piece.delivery);
+      staging_.give(piece.slot);
     }
-    staging_.give(piece.slot);
-    pending_.fetch_sub(1, std::memory_order_release);
+    ++sent;
   }
+  tell(by_lanes);
+  // Not before: whoever finds nothing pending replies.
+  pending_.fetch_sub(sent, std::memory_order_release);
 }
 
 bool Deliveries::take_finished(Piece& piece, CUresult& result) {

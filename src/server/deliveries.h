@@ -11,6 +11,7 @@
 #include "base/annotations.h"
 #include "server/box.h"
 #include "server/event_pool.h"
+#include "server/lanes.h"
 #include "server/lookout.h"
 #include "server/pinned_memory.h"
 #include "server/request.h"
@@ -45,8 +46,8 @@ struct DeliveryJob {
 // send_finished() is called before every reply. Safe from any thread unless said otherwise.
 class Deliveries final : public Lookout::Subject {
  public:
-  Deliveries(Session& session, EventPool& events, Staging& staging, Lookout& lookout)
-      : session_(session), events_(events), staging_(staging), lookout_(lookout) {}
+  Deliveries(Session& session, EventPool& events, Staging& staging, Lookout& lookout, Lanes& lanes)
+      : session_(session), events_(events), staging_(staging), lookout_(lookout), lanes_(lanes) {}
   Deliveries(const Deliveries&) = delete;
   Deliveries& operator=(const Deliveries&) = delete;
 
@@ -71,6 +72,17 @@ class Deliveries final : public Lookout::Subject {
  private:
   // Pieces of one waiting copy on their way at the same time.
   static constexpr std::size_t kPiecesInFlight = 8;
+  // Smaller ones are not worth a lane.
+  static constexpr std::uint64_t kLaneBytesMin = 256 * kKiB;
+  // The client is told at the latest when so much has gone to lanes.
+  static constexpr std::uint64_t kToldBytesMax = 8 * kMiB;
+
+  // A part of a delivery that was given to lanes.
+  struct ByLanes {
+    std::uint64_t delivery = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
 
   struct Piece {
     std::uint64_t delivery = 0;
@@ -86,7 +98,10 @@ class Deliveries final : public Lookout::Subject {
   // The same on a worker, for a stream that may have died with its context meanwhile.
   CUresult issue_on_worker(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out);
   Staging::Slot wait_for_slot(const DeliveryJob& job, std::uint64_t bytes, bool must_not_wait);
-  void deliver(const Piece& piece, rpc::Then then);
+  // Sends a finished piece and gives its slot back. What goes by lanes is added to `by_lanes`,
+  // which tell() must be called for before a reply or anything else of that delivery is sent.
+  void deliver(const Piece& piece, ByLanes& by_lanes, rpc::Then then);
+  void tell(ByLanes& by_lanes);
   void finish_small(Request request, Piece piece);
   // The whole of a large waiting copy, on a worker.
   CUresult run_pipeline(const DeliveryJob& job);
@@ -97,6 +112,7 @@ class Deliveries final : public Lookout::Subject {
   EventPool& events_;
   Staging& staging_;
   Lookout& lookout_;
+  Lanes& lanes_;
   // Held while pieces are taken and sent, so that nobody replies between the two.
   Mutex send_mutex_;
   Mutex mutex_;

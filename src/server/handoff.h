@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "transport/transport.h"
+#include "wire/hello.h"
 
 namespace flyt::server {
 
@@ -17,6 +18,20 @@ struct Ends {
 };
 Result<Ends> make_pipe();
 Result<Ends> make_socket_pair();
+// Whoever writes to it does not wait.
+void make_impatient(const Fd& end);
+
+// A secret that nobody guesses, and whether two are the same, in a time that tells nothing.
+wire::SessionToken make_token();
+bool same_token(const wire::SessionToken& one, const wire::SessionToken& other);
+
+// What a warm process is told about its client, in the words that send_fd() carries.
+struct ClientNote {
+  bool may_share = false;  // The session may go on in shared memory.
+  wire::SessionToken token{};
+};
+std::string encode(const ClientNote& note);
+ClientNote decode_client_note(std::string_view text);
 
 // As far as it goes: who reads the other end notices what is missing.
 void write_all(int fd, std::string_view text);
@@ -26,8 +41,12 @@ std::string read_all(int fd);
 // Tells a client why it gets no session.
 inline constexpr std::string_view kNoHello = "no complete hello came in time";
 void refuse_late(transport::Connection& connection);
+void refuse_unknown_session(transport::Connection& connection);
 void refuse_full(transport::Connection& connection);
 void refuse_without_driver(transport::Connection& connection, std::string_view why);
+
+// The hello of a connection whose hello has come, without taking it; an error if it is none.
+Result<wire::ClientHello> peek_hello(const transport::Connection& connection);
 
 // Closes a child's copy of a listening socket without ending the listening.
 void close_in_child(transport::Listener& listener);

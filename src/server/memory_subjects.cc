@@ -24,9 +24,10 @@ MemorySubjects::MemorySubjects(Session& owner)
       virtual_memory(owner.driver(), owner.regions(),
                      window_for(owner.windows(), wire::WindowPurpose::kVmm)),
       pools(owner, arena, events),
+      lanes(owner),
       holds(owner, events),
       lookout(owner.workers(), owner.clock(), [&owner] { return owner.endpoint().closed(); }),
-      deliveries(owner, events, owner.buffers().staging, lookout),
+      deliveries(owner, events, owner.buffers().staging, lookout, lanes),
       watches(owner, lookout),
       host_calls(owner),
       host_mirror(owner),
@@ -35,12 +36,23 @@ MemorySubjects::MemorySubjects(Session& owner)
   lookout.add(deliveries);
   lookout.add(watches);
   owner.before_replies([this] { deliveries.send_finished(rpc::Then::kReply); });
-  for (PinnedStock* stock : {&owner.buffers().staging.stock(), &owner.buffers().received.stock()}) {
+  for (PinnedStock* stock :
+       {&owner.buffers().staging.stock(), &owner.buffers().received.stock(), &lanes.stock()}) {
     stock->on_shortage([this, stock] { restock_later(*stock); });
   }
 }
 
-MemorySubjects::~MemorySubjects() = default;
+MemorySubjects::~MemorySubjects() { lanes.stop(); }
+
+void MemorySubjects::on_context_made(CUcontext context) {
+  session.buffers().restock(context);
+  if (lanes.any()) lanes.stock().restock(context);
+}
+
+void MemorySubjects::on_context_gone(CUcontext context) {
+  session.buffers().forget(context);
+  lanes.stock().forget(context);
+}
 
 void MemorySubjects::restock_later(PinnedStock& stock) {
   session.workers().run([this, &stock] {

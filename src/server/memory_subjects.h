@@ -14,6 +14,7 @@
 #include "server/host_calls.h"
 #include "server/host_mirror.h"
 #include "server/images.h"
+#include "server/lanes.h"
 #include "server/lookout.h"
 #include "server/pinned_memory.h"
 #include "server/pools.h"
@@ -89,12 +90,22 @@ class MemorySubjects {
   // The same two for a green context, from which only its streams go.
   void on_green_destroy(std::uint32_t context);
   void after_green_destroy(std::uint32_t context);
+  // With `context`, which is new, current: registers host memory ahead of the copies that want it.
+  void on_context_made(CUcontext context);
+  // The driver has destroyed a context, and with it what was registered there.
+  void on_context_gone(CUcontext context);
   // The session ends: lets go whatever waits for the client.
-  void release_all() { host_calls.release_all(); }
+  void release_all() {
+    lanes.shut_down();
+    host_calls.release_all();
+  }
 
   // Frees what cuMemAlloc or a pool gave, once all work of its context (of a pool's memory: of
   // `context`) is done. False if it is nothing that can be freed.
   bool free_later(std::uint64_t address, std::uint32_t context);
+
+  // Has a worker register memory for a stock that runs short.
+  void restock_later(PinnedStock& stock);
 
   // Answers the request when all that is in the stream now is done. Main thread.
   void answer_at_end_of(CUstream stream, Request request);
@@ -109,6 +120,7 @@ class MemorySubjects {
   Reaper reaper;
   VirtualMemory virtual_memory;
   Pools pools;
+  Lanes lanes;  // Before what holds what they have received.
   Holds holds;
   Lookout lookout;
   Deliveries deliveries;
@@ -117,10 +129,6 @@ class MemorySubjects {
   HostMirror host_mirror;
   const std::shared_ptr<Images> images;
   StreamDepths depths;
-
- private:
-  // Has a worker register memory for a stock that runs short.
-  void restock_later(PinnedStock& stock);
 };
 
 }  // namespace flyt::server

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "server/graphs.h"
 #include "server/memory_subjects.h"
@@ -14,9 +15,11 @@ namespace flyt::server {
 // little data that is cheaper than to keep the chunk: no event is needed.
 inline constexpr std::size_t kCopiedBytesMax = 8 * kKiB;
 
-// Issues `copy(source)` for received bytes and keeps them as long as the GPU reads them.
+// Issues `copy(source)` for received bytes, which lie in `chunk`, and keeps them as long as the GPU
+// reads them.
 template <class Copy>
-CUresult from_received(Request& request, CUstream stream, Bytes data, Copy&& copy) {
+CUresult from_received(Request& request, CUstream stream, Bytes data, const rpc::ChunkRef& chunk,
+                       Copy&& copy) {
   // A graph would read them when it is launched, long after they are gone.
   if (request.session().graphs().capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   request.session().memory().depths.count(request.context(), stream);
@@ -27,9 +30,15 @@ CUresult from_received(Request& request, CUstream stream, Bytes data, Copy&& cop
   }
   const CUresult result = copy(data.data());
   if (result == CUDA_SUCCESS) {
-    request.session().memory().holds.hold(request.context(), stream, request.chunk(), data.size());
+    request.session().memory().holds.hold(request.context(), stream, chunk, data.size());
   }
   return result;
+}
+
+// The same for bytes that came with the command.
+template <class Copy>
+CUresult from_received(Request& request, CUstream stream, Bytes data, Copy&& copy) {
+  return from_received(request, stream, data, request.chunk(), std::forward<Copy>(copy));
 }
 
 }  // namespace flyt::server

@@ -20,6 +20,7 @@ Request::Request(Request&& other) noexcept
       header_(other.header_),
       payload_(other.payload_),
       chunk_(std::move(other.chunk_)),
+      block_(std::move(other.block_)),
       answered_(std::exchange(other.answered_, true)) {}
 
 Request::~Request() {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -40,6 +41,9 @@ class Request {
   std::uint32_t thread() const { return header_.thread; }  // Client thread number.
   // The received bytes, for a handler whose DMA reads them after the Request is gone.
   const rpc::ChunkRef& chunk() const { return chunk_; }
+  // The block of a lane that the command names, fetched before it is executed; null: there is none.
+  const rpc::ChunkRef& block() const { return block_; }
+  void set_block(rpc::ChunkRef block) { block_ = std::move(block); }
   // For requests that wait long and are decoded: the received bytes are not needed any more.
   void forget_payload() {
     payload_ = {};
@@ -102,6 +106,7 @@ class Request {
   wire::CommandHeader header_;
   Bytes payload_;
   rpc::ChunkRef chunk_;
+  rpc::ChunkRef block_;
   bool answered_ = false;
 };
 

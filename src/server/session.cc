@@ -1,6 +1,7 @@
 #include "server/session.h"
 
 #include "commands/context.h"
+#include "commands/copy.h"
 #include "commands/green.h"
 #include "commands/library.h"
 #include "commands/link.h"
@@ -75,7 +76,7 @@ std::string Session::run() {
   Instant spin_until{};
   while (true) {
     if (!put_off_.empty()) catch_up();
-    const bool polling = look_after() || !put_off_.empty();
+    const bool polling = look_after() || (!put_off_.empty() && !memory_->lanes.awaited());
     // After a while without commands nothing is left to look after.
     const Duration turn = quiet_turns > 50 ? kQuietTurn : kIdleTurn;
     const Instant now = clock().now();
@@ -147,7 +148,8 @@ Status Session::on_command(const rpc::Command& command) {
   ++(row->waits ? counters_.waited : counters_.posted);
   Request request(*this, command);
   // That a host function has run is what the streams wait for.
-  if (command.header.op != commands::HostCallDone::kOp && must_put_off()) {
+  if (command.header.op != commands::HostCallDone::kOp &&
+      (must_put_off() || !fetch_block(request))) {
     endpoint().hold_acknowledgements(true);
     put_off_.emplace_back(row, std::move(request));
     return {};
@@ -173,9 +175,21 @@ bool Session::must_put_off() {
   return !put_off_.empty() || (memory_->depths.full() && memory_->host_calls.any());
 }
 
+bool Session::fetch_block(Request& request) {
+  if (request.op() != commands::CopyBlockToDevice::kOp) return true;
+  commands::CopyBlockToDevice command;
+  // The handler ends the session of who sends something else, or names what will never be there.
+  if (!wire::decode(request.payload(), command)) return true;
+  rpc::ChunkRef block;
+  const Lane::Found found = memory_->lanes.take(command.lane, command.block, command.bytes, block);
+  request.set_block(std::move(block));
+  return found != Lane::Found::kNotYet;
+}
+
 void Session::catch_up() {
   while (!put_off_.empty()) {
     if (memory_->depths.full() && memory_->host_calls.any()) return;
+    if (!fetch_block(put_off_.front().second)) return;
     auto [row, request] = std::move(put_off_.front());
     put_off_.pop_front();
     begin(std::move(request), *row);

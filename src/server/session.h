@@ -137,6 +137,9 @@ class Session final : public rpc::CommandHandler {
   // Commands are put off while a stream that waits for a host function of the client is as full as
   // a driver may take: the next launch could wait, here, for a command that is not read yet.
   bool must_put_off();
+  // A command that names a block of a lane is put off, too, until the block has come. False: it has
+  // not yet.
+  bool fetch_block(Request& request);
   void catch_up();
   void reclaim();
 

@@ -7,6 +7,8 @@
 
 #include "commands/ops.h"
 #include "server/code_subjects.h"
+#include "server/lanes.h"
+#include "server/memory_subjects.h"
 #include "server/output_worker.h"
 #include "server/pinned_memory.h"
 #include "server/session.h"
@@ -71,7 +73,8 @@ struct Greeted {
 
 // Answers the hello, and goes on in shared memory where both sides can.
 Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
-                      const wire::ClientHello& hello, bool share, const ReadyDriver& driver) {
+                      const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
+                      const wire::SessionToken& token) {
   const Instant deadline = system_clock().now() + kWelcomeTime;
   const auto refuse = [&](wire::RefusalCode code, const Error& error) {
     static_cast<void>(rpc::send_refusal(*connection, {code, error.message}, deadline).ok());
@@ -90,6 +93,7 @@ Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
     if (auto made = transport::SharedRings::make()) rings = std::move(*made);
   }
   welcome.shared_memory = rings.has_value();
+  welcome.token = token;
   if (Status sent = rpc::send_welcome(*connection, welcome, deadline); !sent) {
     return std::move(sent).error();
   }
@@ -192,7 +196,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   std::string peer = connection->peer();
   const std::string machine = transport::machine_of(*connection);
   const std::string tenant = transport::identity_of_peer(connection->fd());
-  auto greeted = greet(connection, hello, share, driver);
+  auto greeted = greet(connection, hello, share, driver, options.token);
   if (!greeted) {
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
@@ -216,6 +220,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    .code_store = store.get(),
                    .exchange_door = options.exchange_door,
                    .user = user_of(tenant)});
+  const LaneDoor lane_door(Fd(options.lane_door), options.token, session.memory().lanes);
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});
   session.before_replies([&] {

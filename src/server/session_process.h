@@ -27,6 +27,8 @@ struct SessionOptions {
   std::size_t slot = UsageBoard::kNoSlot;    // This session's place on it.
   CodeStoreOptions code_store;
   int exchange_door = -1;  // Of the server's exchange; -1: there is none.
+  int lane_door = -1;      // Where the session's lanes come from, which it owns; -1: it has none.
+  wire::SessionToken token{};  // By which they find it; all zero: it has none.
 };
 
 // A driver that has been loaded and initialised in this process.

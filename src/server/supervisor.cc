@@ -23,10 +23,7 @@ namespace {
 
 // After that many warm processes in a row that died before they got a client, none are made.
 constexpr unsigned kWarmFailuresMax = 3;
-// What a warm process is told about its client: may the session go on in shared memory?
-constexpr std::string_view kMayShare = "client";
-constexpr std::string_view kSocketOnly = "client on its socket";
-// What it says when it could take one.
+// What a warm process says when it could take a client.
 constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
@@ -49,6 +46,11 @@ std::int64_t ms_until(Instant when) {
   const Duration left = when - system_clock().now();
   return std::max<std::int64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1, 0);
+}
+
+// Within a machine they would not be quicker.
+bool may_have_lanes(const transport::Connection& connection) {
+  return connection.peer().starts_with("tcp://");
 }
 
 nvml::Fleet describe(const ReadyDriver& ready) {
@@ -212,6 +214,10 @@ void Supervisor::let_in() {
     refuse_late(*late);
   }
   for (Lobby::Guest& guest : leaving.ready) {
+    if (guest.role == wire::ConnectionRole::kBulk) {
+      give_to_session(std::move(guest.connection));
+      continue;
+    }
     const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
       return child.second.kind == ChildKind::kSession;
     });
@@ -225,10 +231,32 @@ void Supervisor::let_in() {
   }
 }
 
+// A lane belongs to the process of its session.
+void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane) {
+  const auto hello = peek_hello(*lane);
+  const wire::SessionToken token = hello ? hello->token : wire::SessionToken{};
+  Child* session = nullptr;
+  for (auto& [pid, child] : children_) {
+    const bool known = same_token(child.token, token) && child.token != wire::SessionToken{};
+    if (known && child.kind == ChildKind::kSession && child.channel.valid()) session = &child;
+  }
+  if (session == nullptr) {
+    log_.info("client refused", {{"peer", lane->peer()}, {"reason", "a lane of no session"}});
+    return refuse_unknown_session(*lane);
+  }
+  const bool room = session->lanes < wire::kLanesMax;
+  if (!room || !transport::send_fd(session->channel.get(), lane->fd(), {})) {
+    log_.warn("client refused", {{"peer", lane->peer()}, {"reason", "too many lanes"}});
+    return refuse_full(*lane);
+  }
+  ++session->lanes;
+  lane->abandon();
+}
+
 void Supervisor::give_to_child(Lobby::Guest guest) {
   // A monitor has no use for what makes a process warm.
   const bool wants_driver = guest.role == wire::ConnectionRole::kCommands;
-  if (wants_driver && give_to_warm_child(guest.connection->fd(), guest.share)) {
+  if (wants_driver && give_to_warm_child(*guest.connection, guest.share)) {
     // The child has the socket; this process's copy must go without ending the connection.
     guest.connection->abandon();
   } else {
@@ -237,14 +265,16 @@ void Supervisor::give_to_child(Lobby::Guest guest) {
 }
 
 // One that is ready, or else one that has been starting for a while.
-bool Supervisor::give_to_warm_child(int socket, bool share) {
+bool Supervisor::give_to_warm_child(const transport::Connection& connection, bool share) {
+  ClientNote note{.may_share = share};
+  if (may_have_lanes(connection)) note.token = make_token();
   for (const bool ready : {true, false}) {
     for (auto& [pid, child] : children_) {
       if (child.kind != ChildKind::kWarm || !child.channel.valid()) continue;
       if (ready && !readable(child.channel.get())) continue;
-      const Status sent =
-          transport::send_fd(child.channel.get(), socket, share ? kMayShare : kSocketOnly);
-      child.channel.close();
+      const Status sent = transport::send_fd(child.channel.get(), connection.fd(), encode(note));
+      child.token = note.token;
+      if (!sent || !may_have_lanes(connection)) child.channel.close();
       child.kind = ChildKind::kSession;
       if (!sent) continue;
       warm_failures_ = 0;
@@ -269,6 +299,12 @@ void Supervisor::become_child(std::size_t slot) {
 
 void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection, bool share) {
   const std::size_t slot = options_.session.board->claim();
+  Ends lanes;
+  if (may_have_lanes(*connection)) {
+    // Without it the session has one connection, as any had before there were lanes.
+    if (auto pair = make_socket_pair()) lanes = std::move(*pair);
+  }
+  const wire::SessionToken token = lanes.writing.valid() ? make_token() : wire::SessionToken{};
   const pid_t pid = ::fork();
   if (pid < 0) {
     log_.error("fork failed", {{"why", system_error("fork", errno).message}});
@@ -276,11 +312,15 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
     return;
   }
   if (pid != 0) {
-    children_.emplace(pid, Child{ChildKind::kSession, Fd(), slot});
+    if (lanes.writing.valid()) make_impatient(lanes.writing);
+    children_.emplace(pid, Child{ChildKind::kSession, std::move(lanes.writing), slot, token});
     connection->abandon();
     return;
   }
+  lanes.writing.close();
   become_child(slot);
+  options_.session.token = token;
+  options_.session.lane_door = lanes.reading.release();
   serve(std::move(connection), share, nullptr);
 }
 
@@ -289,6 +329,10 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
                        const Warm* warm) {
   const auto hello = hear_client(*connection, options_.session);
   if (!hello) ::_exit(EXIT_SUCCESS);
+  if (hello->role == wire::ConnectionRole::kBulk) {
+    refuse_unknown_session(*connection);
+    ::_exit(EXIT_SUCCESS);
+  }
   if (hello->role == wire::ConnectionRole::kMonitor) {
     nvml::serve_monitor(std::move(connection), *hello, options_.session);
     ::_exit(EXIT_SUCCESS);
@@ -330,15 +374,16 @@ void Supervisor::fork_warm() {
     return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
   }
   if (pid != 0) {
+    make_impatient(pair->writing);
     children_.emplace(pid, Child{ChildKind::kWarm, std::move(pair->writing), slot});
     return;
   }
   pair->writing.close();
   become_child(slot);
-  run_warm_child(pair->reading.get());
+  run_warm_child(std::move(pair->reading));
 }
 
-void Supervisor::run_warm_child(int channel) {
+void Supervisor::run_warm_child(Fd channel) {
   const auto ready = prepare_driver(options_.session);
   if (!ready) {
     log_.error("no driver", {{"why", ready.error().message}});
@@ -349,8 +394,8 @@ void Supervisor::run_warm_child(int channel) {
     log_.error("no driver", {{"why", warmed.error().message}});
     ::_exit(EXIT_FAILURE);
   }
-  write_all(channel, kReady);
-  auto received = transport::receive_fd(channel);
+  write_all(channel.get(), kReady);
+  auto received = transport::receive_fd(channel.get());
   if (!received) {
     if (received.error().code != ErrorCode::kLost) {
       log_.error("no client came", {{"why", received.error().message}});
@@ -359,8 +404,11 @@ void Supervisor::run_warm_child(int channel) {
   }
   auto connection = transport::adopt(std::move(received->fd));
   if (!connection) ::_exit(EXIT_FAILURE);
+  const ClientNote note = decode_client_note(received->text);
+  options_.session.token = note.token;
+  options_.session.lane_door = channel.release();
   const Warm warm{*ready, buffers};
-  serve(std::move(connection).value(), received->text == kMayShare, &warm);
+  serve(std::move(connection).value(), note.may_share, &warm);
 }
 
 void Supervisor::reap() {

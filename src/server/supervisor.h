@@ -51,8 +51,10 @@ class Supervisor {
   };
   struct Child {
     ChildKind kind = ChildKind::kSession;
-    Fd channel;  // To a warm child that waits for its client.
+    Fd channel;  // To a warm child that waits for its client, and to a session that may have lanes.
     std::size_t slot = UsageBoard::kNoSlot;
+    wire::SessionToken token{};  // All zero: it has no lanes.
+    unsigned lanes = 0;          // Passed on to it.
   };
 
   Status check_driver();
@@ -62,15 +64,16 @@ class Supervisor {
   void accept_from(transport::Listener& listener);
   void let_in();
   void give_to_child(Lobby::Guest guest);
+  void give_to_session(std::unique_ptr<transport::Connection> lane);
   // `share`: the session may go on in shared memory.
-  bool give_to_warm_child(int socket, bool share);
+  bool give_to_warm_child(const transport::Connection& connection, bool share);
   void fork_session(std::unique_ptr<transport::Connection> connection, bool share);
   // How long to sleep at most.
   int timeout_ms() const;
   unsigned warm_children() const;
   void keep_warm();
   void fork_warm();
-  [[noreturn]] void run_warm_child(int channel);
+  [[noreturn]] void run_warm_child(Fd channel);
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);

@@ -94,6 +94,27 @@ Status parse_code(std::string_view text, std::string_view value, CodeOption& out
   return bad(text, "code is auto, send, store or pack");
 }
 
+Status parse_lanes(std::string_view text, std::string_view value, std::optional<unsigned>& out) {
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc{} || end != value.data() + value.size() || number > kLanesOptionMax) {
+    return bad(text, "lanes is a number from 0 to 16");
+  }
+  out = number;
+  return {};
+}
+
+constexpr std::string_view kCompressOptions[] = {"auto", "off", "on"};
+
+Status parse_compress(std::string_view text, std::string_view value, CompressOption& out) {
+  for (std::size_t i = 0; i < std::size(kCompressOptions); ++i) {
+    if (kCompressOptions[i] != value) continue;
+    out = static_cast<CompressOption>(i);
+    return {};
+  }
+  return bad(text, "compress is auto, off or on");
+}
+
 // What stands behind '?': name=value, separated by '&'.
 Status parse_options(std::string_view text, std::string_view rest, Url& url) {
   while (!rest.empty()) {
@@ -108,8 +129,14 @@ Status parse_options(std::string_view text, std::string_view rest, Url& url) {
       read = parse_delay(text, value, url.delay);
     } else if (name == "code") {
       read = parse_code(text, value, url.code);
+    } else if (name == "lanes" && url.kind == Kind::kTcp) {
+      read = parse_lanes(text, value, url.lanes);
+    } else if (name == "compress" && url.kind == Kind::kTcp) {
+      read = parse_compress(text, value, url.compress);
     } else {
-      return bad(text, "unknown option; there are delay=1ms, code=auto, and for unix shm=off");
+      return bad(text,
+                 "unknown option; there are delay=1ms, code=auto, for unix shm=off, and for tcp "
+                 "lanes=8 and compress=auto");
     }
     if (!read) return read;
   }
@@ -130,6 +157,10 @@ std::string options_text(const Url& url) {
   }
   if (url.code != CodeOption::kAuto) {
     add("code=" + std::string(kCodeOptions[static_cast<std::size_t>(url.code)]));
+  }
+  if (url.lanes) add("lanes=" + std::to_string(*url.lanes));
+  if (url.compress != CompressOption::kAuto) {
+    add("compress=" + std::string(kCompressOptions[static_cast<std::size_t>(url.compress)]));
   }
   return text;
 }

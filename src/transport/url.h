@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,12 @@ std::string_view to_string(Kind kind);
 // How a client's code travels (docs/flyt-run.md).
 enum class CodeOption : std::uint8_t { kAuto, kSend, kStore, kPack };
 
+// Whether what travels on lanes is packed (docs/flyt-run.md).
+enum class CompressOption : std::uint8_t { kAuto, kOff, kOn };
+
+// Lanes that a client may ask for.
+inline constexpr unsigned kLanesOptionMax = 16;
+
 struct Url {
   Kind kind = Kind::kUnix;
   std::string path;          // unix, shm: an absolute path, or '@' and an abstract name.
@@ -26,7 +33,9 @@ struct Url {
   std::uint16_t port = 0;    // tcp: 0 only makes sense for listening.
   Duration delay{0};         // Connecting only: how much later everything arrives (delayed.h).
   bool socket_only = false;  // unix: shm=off, the session stays on its socket.
-  CodeOption code = CodeOption::kAuto;  // Connecting only.
+  CodeOption code = CodeOption::kAuto;  // Connecting only, as are the next.
+  std::optional<unsigned> lanes;        // tcp: further connections for bulk data; none: by cores.
+  CompressOption compress = CompressOption::kAuto;
   friend bool operator==(const Url&, const Url&) = default;
 };
 

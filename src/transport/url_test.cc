@@ -9,7 +9,9 @@ TEST(Url, ReadsEveryFormAndWritesItBack) {
   for (const char* text :
        {"unix:///run/flyt.sock", "unix:///@flyt", "tcp://10.0.0.7:9000", "tcp://gpu-host.example:0",
         "tcp://[::1]:65535", "tcp://h:1?delay=1ms", "unix:///run/x?delay=250us",
-        "unix:///@flyt?delay=10s", "tcp://h:1?delay=1ms&code=pack", "unix:///run/x?code=store"}) {
+        "unix:///@flyt?delay=10s", "tcp://h:1?delay=1ms&code=pack", "unix:///run/x?code=store",
+        "tcp://h:1?lanes=0", "tcp://h:1?delay=1ms&lanes=16&compress=on",
+        "tcp://h:1?compress=off"}) {
     const Result<Url> url = parse_url(text);
     ASSERT_TRUE(url.ok()) << url.error().message;
     EXPECT_EQ(to_string(*url), text);

@@ -25,6 +25,8 @@ std::string_view to_string(FrameKind kind) {
       return "completed";
     case FrameKind::kMemory:
       return "memory";
+    case FrameKind::kHostDataByLane:
+      return "host data by lane";
   }
   return "unknown";
 }
@@ -62,6 +64,8 @@ std::string_view problem_with(const FrameHeader& header) {
       return header.payload_bytes > kReasonBytesMax ? "reason exceeds the limit" : "";
     case FrameKind::kMemory:
       return header.payload_bytes > kMemoryChangesBytesMax ? "memory exceeds the limit" : "";
+    case FrameKind::kHostDataByLane:
+      return header.payload_bytes != sizeof(std::uint64_t) ? "malformed host data by lane" : "";
     case FrameKind::kHostCall:
     case FrameKind::kOutput:
       return {};

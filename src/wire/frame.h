@@ -55,8 +55,12 @@ enum class FrameKind : std::uint16_t {
   kCompleted = 8,
   // Payload: memory_changes.h. What device work has written to memory that both sides hold.
   kMemory = 9,
+  // sequence: a delivery id; argument: offset in it. Payload: u64, how many bytes from there on
+  // come
+  // by lanes (lane.h).
+  kHostDataByLane = 10,
 };
-inline constexpr std::uint16_t kFrameKindMax = 9;
+inline constexpr std::uint16_t kFrameKindMax = 10;
 
 std::string_view to_string(FrameKind kind);
 

@@ -67,8 +67,10 @@ TEST(CommandHeader, IsRefusedWithAProtocolOpThatIsUnknownOrMisused) {
 
 TEST(FrameHeader, IsAcceptedForEveryKnownKindAndNoOther) {
   for (std::uint32_t kind = 0; kind <= UINT16_MAX; ++kind) {
-    const FrameHeader header{.payload_bytes = kind == 1 ? std::uint32_t{sizeof(ReplyPrefix)} : 0,
-                             .kind = static_cast<std::uint16_t>(kind)};
+    const std::uint32_t bytes = kind == 1    ? sizeof(ReplyPrefix)
+                                : kind == 10 ? sizeof(std::uint64_t)
+                                             : 0;
+    const FrameHeader header{.payload_bytes = bytes, .kind = static_cast<std::uint16_t>(kind)};
     EXPECT_EQ(problem_with(header).empty(), kind >= 1 && kind <= kFrameKindMax) << kind;
     EXPECT_EQ(to_string(static_cast<FrameKind>(kind)) == "unknown",
               kind == 0 || kind > kFrameKindMax);
@@ -87,6 +89,8 @@ TEST(FrameHeader, IsRefusedWithFlagsOrAPayloadThatItsKindDoesNotHave) {
   EXPECT_NE(problem_with(header(FrameKind::kAck, 1)), "");
   EXPECT_NE(problem_with(header(FrameKind::kHostDataDropped, 1)), "");
   EXPECT_NE(problem_with(header(FrameKind::kCompleted, 1)), "");
+  EXPECT_NE(problem_with(header(FrameKind::kHostDataByLane, 7)), "");
+  EXPECT_NE(problem_with(header(FrameKind::kHostDataByLane, 9)), "");
   EXPECT_NE(problem_with(header(FrameKind::kHostData, kHostDataBytesMax + 1)), "");
   EXPECT_NE(problem_with(header(FrameKind::kEnded, kReasonBytesMax + 1)), "");
   EXPECT_EQ(problem_with(header(FrameKind::kOutput, kFramePayloadBytesMax)), "");

@@ -126,11 +126,19 @@ bool take_record(std::uint16_t id, Reader& reader, Fields& fields) {
     case HelloRecord::kSharedMemory:
       fields.hello.shared_memory = true;
       return true;
+    case HelloRecord::kLane: {
+      fields.hello.lane = reader.take<std::uint16_t>();
+      const auto packing = reader.take<std::uint16_t>();
+      if (fields.hello.lane >= kLanesMax) reader.fail();
+      if (packing > static_cast<std::uint16_t>(LanePacking::kOn)) reader.fail();
+      fields.hello.packing = static_cast<LanePacking>(packing);
+      return true;
+    }
   }
   return false;
 }
 
-constexpr std::uint16_t kHighestRecord = 11;
+constexpr std::uint16_t kHighestRecord = 12;
 
 Result<Fields> take_records(const HelloPrefix& prefix, Bytes bytes) {
   Fields fields;
@@ -206,6 +214,9 @@ std::vector<std::byte> encode(const ClientHello& hello) {
   out.record(HelloRecord::kHighestOp, {}, hello.highest_op);
   out.text(HelloRecord::kCredential, hello.credential);
   if (hello.shared_memory) out.record(HelloRecord::kSharedMemory, {});
+  if (hello.role == ConnectionRole::kBulk) {
+    out.record(HelloRecord::kLane, {}, hello.lane, static_cast<std::uint16_t>(hello.packing));
+  }
   return std::move(out).finish(HelloKind::kClient, hello.version_min, hello.version_max);
 }
 

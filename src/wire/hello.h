@@ -47,13 +47,21 @@ enum class HelloRecord : std::uint16_t {
   kHighestOp = 9,      // u16: the API ops known are those up to this one
   kCredential = 10,    // bytes that prove who the client is
   kSharedMemory = 11,  // empty. Hello: wanted. Welcome: granted; the rings follow on the socket
+  kLane = 12,          // u16 number, u16 LanePacking: of a bulk connection
 };
 inline constexpr std::uint16_t kMustUnderstand = 0x8000;
 
 enum class ConnectionRole : std::uint16_t {
   kCommands = 0,  // The session's one ordered stream of commands.
-  kBulk = 1,      // Reserved: a further connection of a session, for data alone.
+  kBulk = 1,      // A lane: a further connection of a session, for data alone.
   kMonitor = 2,   // NVML's commands alone, and no session of CUDA.
+};
+
+// Whether the data of a lane is packed on its way.
+enum class LanePacking : std::uint16_t {
+  kAuto = 0,  // Where that is quicker.
+  kOff = 1,
+  kOn = 2,  // Wherever it makes the data smaller.
 };
 
 enum class RefusalCode : std::uint16_t {
@@ -106,6 +114,8 @@ struct ClientHello {
   std::uint16_t highest_op = 0;
   std::string credential;
   bool shared_memory = false;  // Would go on in shared memory (transport/shm.h).
+  std::uint16_t lane = 0;      // kBulk only, as is the next one: below kLanesMax.
+  LanePacking packing = LanePacking::kAuto;
   friend bool operator==(const ClientHello&, const ClientHello&) = default;
 };
 

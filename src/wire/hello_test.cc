@@ -19,7 +19,9 @@ ClientHello full_hello() {
                       {WindowPurpose::kPinned, 0, 0x380000000000, std::uint64_t{1} << 40}},
           .limits = {.commands_in_flight = 100},
           .highest_op = 700,
-          .credential = "secret"};
+          .credential = "secret",
+          .lane = 15,
+          .packing = LanePacking::kOn};
 }
 
 Welcome full_welcome() {
@@ -96,6 +98,17 @@ TEST(Hello, RefusesAnUnknownRecordThatMustBeUnderstood) {
 
 TEST(Hello, RefusesARecordThatComesTwice) {
   EXPECT_FALSE(decode_client_hello(with_record(encode(full_hello()), 1, "again")).ok());
+}
+
+TEST(Hello, RefusesALaneThatThereIsNot) {
+  using namespace std::string_view_literals;
+  const auto with = [](std::string_view lane) {
+    return decode_client_hello(with_record(encode(ClientHello{}), 12, lane));
+  };
+  EXPECT_TRUE(with("\x0f\0\2\0"sv).ok());
+  for (const std::string_view lane : {"\x10\0\0\0"sv, "\0\1\0\0"sv, "\0\0\3\0"sv, "\0\0\0"sv}) {
+    EXPECT_FALSE(with(lane).ok());
+  }
 }
 
 TEST(Hello, RefusesItselfCutAtEveryByte) {

@@ -31,6 +31,10 @@ inline constexpr std::uint32_t kBulkFieldsBytesMax = 4 * kKiB;
 // Data of one host_data frame.
 inline constexpr std::uint32_t kHostDataBytesMax = 1 * kMiB;
 
+// Lanes, the further connections of a session for data alone: how many, and the data of one block.
+inline constexpr std::uint16_t kLanesMax = 16;
+inline constexpr std::uint32_t kLaneBlockBytesMax = 1 * kMiB;
+
 // Credits: what a client may have sent beyond the last acknowledgement, counted in commands and in
 // frame bytes (headers included). The server acknowledges at least every eighth of either.
 inline constexpr std::uint64_t kCommandsInFlightMax = 16 * 1024;

@@ -7,6 +7,7 @@
 
 #include "wire/frame.h"
 #include "wire/hello.h"
+#include "wire/lane.h"
 
 namespace flyt::wire {
 namespace {
@@ -41,6 +42,14 @@ std::string frame(const Header& header, std::string_view payload = {}) {
   return bytes;
 }
 
+std::string block(const LaneBlock& head, std::string_view data) {
+  std::string bytes(kLaneBlockHeaderBytes + data.size(), '\0');
+  Writer writer(mutable_bytes_at(bytes.data(), bytes.size()));
+  encode(head, writer);
+  writer.write_bytes(bytes_of(data));
+  return bytes;
+}
+
 TEST(ProtocolDocument, ShowsTheBytesThatTheCodeWrites) {
   const SessionToken token{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
   const std::map<std::string, std::string> expected{
@@ -70,6 +79,12 @@ TEST(ProtocolDocument, ShowsTheBytesThatTheCodeWrites) {
                                       .kind = static_cast<std::uint16_t>(FrameKind::kHostData),
                                       .sequence = 5},
                           "data")},
+      {"lane-block", block(LaneBlock{.sent_bytes = 4, .bytes = 4, .name = 5}, "data")},
+      {"host-data-by-lane",
+       frame(FrameHeader{.payload_bytes = 8,
+                         .kind = static_cast<std::uint16_t>(FrameKind::kHostDataByLane),
+                         .sequence = 5},
+             std::string_view("\4\0\0\0\0\0\0\0", 8))},
       {"ended",
        frame(FrameHeader{.payload_bytes = 23,
                          .kind = static_cast<std::uint16_t>(FrameKind::kEnded),

@@ -28,6 +28,8 @@ constexpr const char* kPtx =
     "  ld.global.u32 %r2, [%rd4];\n  add.s32 %r3, %r2, 1;\n  st.global.u32 [%rd4], %r3;\n"
     "  ret;\n}\n";
 constexpr std::size_t kBytes = 1 << 16;
+// Over TCP such a copy goes by lanes.
+constexpr std::size_t kLargeBytes = 3 << 20;
 
 void do_nothing(void*) {}
 
@@ -46,11 +48,13 @@ class Program {
     if (result == CUDA_SUCCESS) result = cu_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
     if (result == CUDA_SUCCESS) result = cu_.cuEventCreate(&event_, 0);
     if (result == CUDA_SUCCESS) result = cu_.cuMemAlloc_v2(&memory_, kBytes);
+    if (result == CUDA_SUCCESS) result = cu_.cuMemAlloc_v2(&large_memory_, kLargeBytes);
     host_.resize(kBytes);
+    large_host_.resize(kLargeBytes);
     return result;
   }
 
-  static constexpr int kKinds = 14;
+  static constexpr int kKinds = 16;
   static bool waits_for_device(int kind) { return kind == 8 || kind == 10 || kind == 11; }
   // One call of the kind, or a small group of calls that belong together.
   CUresult call(int kind) {
@@ -81,8 +85,12 @@ class Program {
         return load_module();
       case 12:
         return not_ready_is_fine(cu_.cuStreamQuery(stream_));
-      default:
+      case 13:
         return memory_info();
+      case 14:
+        return cu_.cuMemcpyHtoDAsync_v2(large_memory_, large_host_.data(), kLargeBytes, stream_);
+      default:
+        return cu_.cuMemcpyDtoHAsync_v2(large_host_.data(), large_memory_, kLargeBytes, stream_);
     }
   }
   CUresult random_call() { return call(static_cast<int>(random_.below(kKinds))); }
@@ -134,7 +142,9 @@ class Program {
   CUstream stream_ = nullptr;
   CUevent event_ = nullptr;
   CUdeviceptr memory_ = 0;
+  CUdeviceptr large_memory_ = 0;
   std::vector<std::uint8_t> host_;
+  std::vector<std::uint8_t> large_host_;
 };
 
 int with_program(const std::string& path, std::uint64_t seed,

@@ -206,6 +206,7 @@ TEST_P(KillTest, AWarmProcessIsForASession) {
 INSTANTIATE_TEST_SUITE_P(Shm, KillTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Unix, KillTest, ::testing::Values("unix"));
 INSTANTIATE_TEST_SUITE_P(Tcp, KillTest, ::testing::Values("tcp://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(Lanes, KillTest, ::testing::Values("tcp://127.0.0.1:0?lanes=2"));
 
 int run_client(const std::string& job, std::uint64_t seed) {
   const char* given = std::getenv("FLYT_TEST_CLIENT");

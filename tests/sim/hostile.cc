@@ -12,11 +12,13 @@ std::unique_ptr<tests::ServerProcess>& shared() {
 
 }  // namespace
 
-void HostileTest::start_server(const std::vector<std::string>& arguments) {
+void HostileTest::start_server(const std::vector<std::string>& arguments,
+                               const std::string& listen) {
   shared() = std::make_unique<tests::ServerProcess>();
   tests::ServerOptions options;
   options.program = tests::server_program();
   options.arguments = arguments;
+  options.listen = listen;
   const auto started = shared()->start(options);
   ASSERT_TRUE(started.ok()) << started.error().message;
 }

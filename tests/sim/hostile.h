@@ -21,7 +21,8 @@ class HostileTest : public ::testing::Test {
   // The server lives, nobody is a zombie, the innocent session answers.
   void TearDown() override;
 
-  static void start_server(const std::vector<std::string>& arguments);
+  static void start_server(const std::vector<std::string>& arguments,
+                           const std::string& listen = {});
   // One for all tests of the program: starting costs more than an attack.
   static tests::ServerProcess& server();
   Peer attacker();

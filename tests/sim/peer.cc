@@ -43,12 +43,17 @@ Result<Peer> Peer::greeted(const std::string& url) {
   return peer;
 }
 
-Status Peer::send(Bytes bytes) {
+Status Peer::send(Bytes bytes, double seconds) {
+  const Instant deadline = in_seconds(seconds);
   while (!bytes.empty()) {
     const std::array<Bytes, 1> pieces{bytes};
-    const auto sent = connection_->write(pieces, transport::Patience::kWait);
+    const auto sent = connection_->write(pieces, transport::Patience::kNow);
     if (!sent) return sent.error();
     bytes = bytes.subspan(*sent);
+    if (*sent > 0 || bytes.empty()) continue;
+    if (connection_->wait(transport::kWritable, deadline, nullptr) == transport::kNothing) {
+      return Error{ErrorCode::kTimeout, "not taken in time"};
+    }
   }
   return {};
 }

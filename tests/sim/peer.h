@@ -35,7 +35,8 @@ class Peer {
   // Connects and is welcomed.
   static Result<Peer> greeted(const std::string& url);
 
-  Status send(Bytes bytes);
+  // kTimeout: not all was taken in time.
+  Status send(Bytes bytes, double seconds = 60);
   // A command with the next sequence number.
   Status send_command(std::uint16_t op, Bytes payload, bool wants_reply, std::uint32_t context = 0);
   Status send_header(const wire::CommandHeader& header);

@@ -27,7 +27,7 @@ void adopt(Request request, CUcontext client, CUcontext native, CUdevice device,
   auto attachment = std::make_shared<ContextOrigin>(device, primary);
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
   own_usage().context_made(device);
-  request.session().buffers().restock(native);
+  request.session().memory().on_context_made(native);
   describe_context<Reply>(std::move(request), native);
 }
 
@@ -88,7 +88,7 @@ CUresult release_primary(Request& request, const commands::ReleasePrimary& comma
   for (int count = request.session().contexts().take_retained(command.device); count > 0; --count) {
     result = request.driver().cuDevicePrimaryCtxRelease_v2(command.device);
   }
-  request.session().buffers().forget(native);
+  request.session().memory().on_context_gone(native);
   return result;
 }
 
@@ -97,7 +97,7 @@ CUresult reset_primary(Request& request, const commands::ResetPrimary& command) 
   const CUcontext native = let_go_primary(request, command.context, command.device);
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = request.driver().cuDevicePrimaryCtxReset_v2(command.device);
-  request.session().buffers().forget(native);
+  request.session().memory().on_context_gone(native);
   return result;
 }
 
@@ -127,7 +127,7 @@ CUresult destroy_context(Request& request, const commands::DestroyContext& comma
   });
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = request.driver().cuCtxDestroy_v2(native);
-  request.session().buffers().forget(native);
+  request.session().memory().on_context_gone(native);
   return result;
 }
 

@@ -41,6 +41,22 @@ CUresult copy_to_device(Request& request, const commands::CopyToDevice& command)
   });
 }
 
+CUresult copy_block_to_device(Request& request, const commands::CopyBlockToDevice& command) {
+  if (!request.block()) {
+    request.session().end("a command names a block that no lane has sent");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUstream stream = command.stream;
+  if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!request.session().regions().allowed(command.address, command.bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Bytes data = request.block()->bytes().first(command.bytes);
+  return from_received(request, stream, data, request.block(), [&](const std::byte* source) {
+    return request.driver().cuMemcpyHtoDAsync_v2(command.address, source, data.size(), stream);
+  });
+}
+
 void copy_to_device_and_wait(Request request, const commands::CopyToDeviceAndWait& command) {
   const CUresult result = copy_to_device(
       request, {.stream = command.stream, .address = command.address, .data = command.data});
