@@ -92,6 +92,7 @@ class Observer final : public rpc::CommandObserver {
       add_to(counters->bytes_received, bytes);
     }
   }
+  void on_lane(std::uint64_t bytes) override { note({.bytes_sent = bytes}); }
   void on_expected(std::uint64_t bytes) override { note({.bytes_received = bytes}); }
 
  private:

@@ -223,7 +223,12 @@ Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
 bool Channel::open_lanes() { return !lost() && core_->lanes_.open(); }
 
 LaneSend Channel::send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent) {
-  return core_->lanes_.send(data, on_sent);
+  CommandObserver* const observer = core_->observer_;
+  if (observer == nullptr) return core_->lanes_.send(data, on_sent);
+  return core_->lanes_.send(data, [&](const SentBlock& block) {
+    observer->on_lane(block.bytes);
+    on_sent(block);
+  });
 }
 
 Delivery Channel::expect(const Destination& destination) {

@@ -18,6 +18,8 @@ class CommandObserver {
                           Duration held) = 0;
   // Its answer of `bytes` was waited for.
   virtual void on_answer(std::uint16_t op, std::size_t bytes, Duration waited) = 0;
+  // The command that this thread posts next names so many bytes that a lane has sent.
+  virtual void on_lane(std::uint64_t /*bytes*/) {}
   // A command of this thread is going to ask for so many bytes of data.
   virtual void on_expected(std::uint64_t bytes) = 0;
 };
