@@ -47,6 +47,7 @@ CodeSending sending_of(const transport::Url& url) {
 
 // Within a machine of few cores they would only take them from the program.
 constexpr unsigned kLanesMost = 8;
+static_assert(transport::kLanesOptionMax == wire::kLanesMax);
 
 wire::LanePacking packing_of(transport::CompressOption option) {
   switch (option) {

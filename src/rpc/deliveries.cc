@@ -150,6 +150,9 @@ void Deliveries::take(Entry& entry, std::uint64_t offset, std::uint64_t size) {
 
 Result<bool> Deliveries::await(std::uint64_t id, std::uint64_t offset, std::uint64_t size) {
   const Lock lock(mutex_);
+  if (!lanes_allowed_.load()) {
+    return Error{ErrorCode::kInvalid, "host data by lane in a session that has none"};
+  }
   if (id == 0 || id >= next_id_ || size == 0) {
     return Error{ErrorCode::kInvalid, "host data by lane for a delivery that nobody asked for"};
   }

@@ -43,6 +43,8 @@ class Deliveries {
   // The bytes have been written. True if a detached delivery has ended with them.
   bool finish(std::uint64_t id, std::uint64_t size);
 
+  // Lanes are about to be made: until then nothing may come by one.
+  void allow_lanes() { lanes_allowed_.store(true); }
   // The same two for what comes by a lane: it may be ahead of its turn, but nothing comes twice.
   Result<Incoming> by_lane(std::uint64_t id, std::uint64_t offset, std::uint64_t size)
       EXCLUDES(mutex_);
@@ -89,6 +91,7 @@ class Deliveries {
   std::unordered_map<std::uint64_t, Entry> entries_ GUARDED_BY(mutex_);
   std::uint64_t next_id_ GUARDED_BY(mutex_) = 1;
   std::atomic<std::uint32_t> detached_{0};
+  std::atomic<bool> lanes_allowed_{false};
 };
 
 }  // namespace flyt::rpc

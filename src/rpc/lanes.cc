@@ -25,6 +25,7 @@ bool Lanes::open() {
   if (tried_.load(std::memory_order_acquire)) return made_.load(std::memory_order_acquire) != 0;
   const Lock opening(open_mutex_);
   if (tried_.load()) return made_.load() != 0;
+  deliveries_.allow_lanes();
   unsigned started = 0;
   const unsigned count = std::min<unsigned>(options_.count, wire::kLanesMax);
   for (; started < count; ++started) {

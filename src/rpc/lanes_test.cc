@@ -219,6 +219,7 @@ TEST_F(LanesTest, RefuseARangeOutOfTurn) {
   for (const auto& [offset, size] :
        {std::pair<std::uint64_t, std::uint64_t>{1, 10}, {0, 101}, {0, UINT64_MAX}, {0, 0}}) {
     open();
+    ASSERT_TRUE(channel_->open_lanes());
     std::vector<std::byte> memory(100);
     const std::uint64_t id = channel_->expect_detached(Destination::flat(memory.data(), 100));
     tell(id, offset, size);
@@ -227,6 +228,14 @@ TEST_F(LanesTest, RefuseARangeOutOfTurn) {
     greetings_.clear();
     lanes_.clear();
   }
+}
+
+TEST_F(LanesTest, BringNothingBeforeTheyAreOpened) {
+  open();
+  std::vector<std::byte> memory(100);
+  const std::uint64_t id = channel_->expect_detached(Destination::flat(memory.data(), 100));
+  tell(id, 0, 100);
+  expect_lost();
 }
 
 TEST_F(LanesTest, TakeTheSessionWithThem) {
