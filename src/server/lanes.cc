@@ -84,7 +84,6 @@ rpc::ChunkRef Lane::wait_for_slot() {
     }
     const Lock lock(mutex_);
     if (ended_) return {};
-    if (slots_ < lanes_.quota()) continue;
     slot_free_.wait_for(mutex_, pause);
     pause = std::min(pause * 2, kLookMax);
   }
