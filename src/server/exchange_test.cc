@@ -136,7 +136,7 @@ class HostileExchangeTest : public ExchangeTest {
 
   static std::vector<std::byte> message(std::uint32_t ask, std::size_t bytes = kMessageBytes) {
     std::vector<std::byte> out(bytes);
-    std::memcpy(out.data(), &ask, std::min(bytes, sizeof ask));
+    if (!out.empty()) std::memcpy(out.data(), &ask, std::min(bytes, sizeof ask));
     return out;
   }
   static bool send(int socket, Bytes bytes, std::initializer_list<int> files = {}) {
