@@ -225,7 +225,9 @@ TEST_F(QueryTest, AnEventRecordedInACaptureIsNoLongerTheOneOfBefore) {
   CU_IS(CUDA_ERROR_CAPTURED_EVENT, cu().cuEventQuery(event));
   CUgraph graph = nullptr;
   cu().cuStreamEndCapture(captured, &graph);
-  if (graph != nullptr) CU_OK(cu().cuGraphDestroy(graph));
+  if (graph != nullptr) {
+    CU_OK(cu().cuGraphDestroy(graph));
+  }
   gate.open();
   CU_OK(cu().cuStreamSynchronize(stream));
 }
