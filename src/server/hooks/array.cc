@@ -54,24 +54,24 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
             std::uint64_t bytes, Make make, Describe describe) {
   Session& session = request.session();
   request.forget_payload();
-  session.run_slow(std::move(request),
-                   [&session, command, kind, handle_kind, bytes, make, describe](Request slow) {
-                     std::shared_ptr<ImageOwner> owner;
-                     Native native = nullptr;
-                     const CUresult result = make_with_room(session, [&] {
-                       const auto using_context = session.use();
-                       CUresult made = session.enter(slow.context());
-                       if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
-                       if (made != CUDA_SUCCESS) return made;
-                       CUdevice device = 0;
-                       static_cast<void>(session.driver().cuCtxGetDevice(&device));
-                       owner = session.memory().images->own(kind, address_of(native), slow.home(),
-                                                            UsedMemory(device, bytes));
-                       describe(*owner);
-                       return put(session, handle_kind, address_of(command.array), native, owner);
-                     });
-                     slow.reply(result);
-                   });
+  session.run_slow(std::move(request), [&session, command, kind, handle_kind, bytes, make,
+                                        describe](Request slow) {
+    Native native = nullptr;
+    const CUresult result = make_with_room(session, [&] {
+      const auto using_context = session.use();
+      CUresult made = session.enter(slow.context());
+      if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
+      if (made != CUDA_SUCCESS) return made;
+      CUdevice device = 0;
+      static_cast<void>(session.driver().cuCtxGetDevice(&device));
+      auto owner = session.memory().images->own(kind, address_of(native), slow.home(),
+                                                UsedMemory(device, bytes));
+      describe(*owner);
+      // Nobody keeps it when the client hears of it: it may end it at once.
+      return put(session, handle_kind, address_of(command.array), native, std::move(owner));
+    });
+    slow.reply(result);
+  });
 }
 
 // Drops a handle, waits for the GPU in the object's context, and ends the object, unless something
