@@ -91,9 +91,9 @@ TEST_F(QueryTest, WhatAnotherThreadRecordsCountsAsWell) {
 TEST_F(QueryTest, WorkBehindABusyStreamIsAnotherQuestion) {
   const Stream stream;
   Gate first;
+  Gate second;
   first.close(stream);
   expect_busy(stream);
-  Gate second;
   second.close(stream);
   expect_busy(stream);
   first.open();
