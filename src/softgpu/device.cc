@@ -163,8 +163,9 @@ constexpr std::array<std::uint8_t, 16> kUuid = {0xF1, 0x17, 0x50, 0xF7, 0x6B, 0x
 
 }  // namespace
 
-Device::Device(int number, const Settings& settings)
+Device::Device(int number, unsigned unit, const Settings& settings)
     : number_(number),
+      unit_(unit),
       settings_(settings),
       name_("Flyt Software GPU"),
       multiprocessors_(settings.multiprocessors, settings.capability),
@@ -172,10 +173,10 @@ Device::Device(int number, const Settings& settings)
   limits_.multiprocessors = settings.multiprocessors;
 }
 
-CUuuid Device::uuid() const {
+CUuuid Device::uuid_of(unsigned unit) {
   CUuuid id;
   std::memcpy(id.bytes, kUuid.data(), sizeof id.bytes);
-  id.bytes[15] = static_cast<char>(number_);
+  id.bytes[15] = static_cast<char>(unit);
   return id;
 }
 

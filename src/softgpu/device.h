@@ -39,14 +39,16 @@ struct DeviceLimits {
 // Safe from any thread.
 class Device {
  public:
-  Device(int number, const Settings& settings);
+  // `unit`: which of all there are; programs know the visible ones by `number`.
+  Device(int number, unsigned unit, const Settings& settings);
 
   int number() const { return number_; }
   const Settings& settings() const { return settings_; }
   const DeviceLimits& limits() const { return limits_; }
   const std::string& name() const { return name_; }
-  CUuuid uuid() const;
-  int pci_bus() const { return number_ + 1; }
+  CUuuid uuid() const { return uuid_of(unit_); }
+  static CUuuid uuid_of(unsigned unit);
+  int pci_bus() const { return static_cast<int>(unit_) + 1; }
   // None where there is no such attribute.
   std::optional<int> attribute(CUdevice_attribute attribute) const;
 
@@ -72,6 +74,7 @@ class Device {
 
  private:
   const int number_;
+  const unsigned unit_;
   const Settings settings_;
   DeviceLimits limits_;
   std::string name_;

@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <charconv>
+#include <string>
 #include <utility>
 
 #include "softgpu/capture.h"
@@ -9,10 +12,54 @@
 
 namespace flyt::softgpu {
 
+namespace {
+
+// "GPU-" and the first hexadecimal digits of the UUID, as few as the user likes.
+bool names(std::string_view text, unsigned unit) {
+  constexpr std::string_view kPrefix = "GPU-";
+  if (!text.starts_with(kPrefix) || text.size() == kPrefix.size()) return false;
+  const CUuuid uuid = Device::uuid_of(unit);
+  std::string full(kPrefix);
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) full += '-';
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    full += kDigits[byte >> 4U];
+    full += kDigits[byte & 15U];
+  }
+  return full.starts_with(text);
+}
+
+}  // namespace
+
+std::vector<unsigned> visible_units(const Settings& settings) {
+  std::vector<unsigned> units;
+  if (!settings.visible) {
+    for (unsigned unit = 0; unit < settings.devices; ++unit) units.push_back(unit);
+    return units;
+  }
+  std::string_view rest = *settings.visible;
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view text = rest.substr(0, comma);
+    rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
+    unsigned unit = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), unit);
+    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+      for (unit = 0; unit < settings.devices && !names(text, unit);) ++unit;
+    }
+    const bool twice = std::find(units.begin(), units.end(), unit) != units.end();
+    if (unit >= settings.devices || twice) break;
+    units.push_back(unit);
+  }
+  return units;
+}
+
 Driver::Driver(const Settings& settings) : settings_(settings) {
   std::vector<ptx::MemoryMap*> maps;
-  for (unsigned i = 0; i < settings.devices; ++i) {
-    devices_.push_back(std::make_unique<Device>(static_cast<int>(i), settings));
+  for (const unsigned unit : visible_units(settings)) {
+    const auto number = static_cast<int>(devices_.size());
+    devices_.push_back(std::make_unique<Device>(number, unit, settings));
     maps.push_back(&devices_.back()->map());
   }
   regions_ = std::make_unique<Regions>(std::move(maps));

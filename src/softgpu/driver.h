@@ -40,6 +40,10 @@ struct ResourceDescription {
   std::shared_ptr<const SmSet> sms;
 };
 
+// The units that programs see, in their order: all of them, or those on CUDA_VISIBLE_DEVICES up to
+// the first one that there is not or that is named twice.
+std::vector<unsigned> visible_units(const Settings& settings);
+
 // One for the process, made by cuInit, never destroyed: programs call their driver until the very
 // end. Safe from any thread.
 class Driver {

@@ -71,6 +71,9 @@ Settings Settings::from_environment() {
   if (const auto value = whole_number("FLYT_SOFTGPU_DEVICES", 0, kDevicesMax)) {
     settings.devices = static_cast<unsigned>(*value);
   }
+  if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
+    settings.visible = variable("CUDA_VISIBLE_DEVICES");
+  }
   if (const auto value = whole_number("FLYT_SOFTGPU_SMS", 1, kMultiprocessorsMax)) {
     settings.multiprocessors = static_cast<unsigned>(*value);
   }

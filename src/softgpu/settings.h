@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "base/bytes.h"
 #include "cuda/fatbin.h"
@@ -15,6 +17,7 @@ inline constexpr std::uint64_t kMemoryBytesMax = 256 * kGiB;
 
 struct Settings {
   unsigned devices = 1;                              // FLYT_SOFTGPU_DEVICES
+  std::optional<std::string> visible;                // CUDA_VISIBLE_DEVICES, if it is set
   unsigned multiprocessors = 16;                     // FLYT_SOFTGPU_SMS
   std::uint64_t memory_bytes = 2 * kGiB;             // FLYT_SOFTGPU_MEMORY: 512M, 2G or bytes
   cuda::ComputeCapability capability = {9, 0};       // FLYT_SOFTGPU_COMPUTE_CAPABILITY: 9.0

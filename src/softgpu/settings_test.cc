@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <vector>
+
+#include "softgpu/driver.h"
 
 namespace flyt::softgpu {
 namespace {
@@ -12,9 +15,12 @@ class SettingsTest : public testing::Test {
   void TearDown() override {
     for (const char* name : kNames) ::unsetenv(name);
   }
-  static constexpr const char* kNames[] = {"FLYT_SOFTGPU_DEVICES", "FLYT_SOFTGPU_SMS",
-                                           "FLYT_SOFTGPU_MEMORY", "FLYT_SOFTGPU_COMPUTE_CAPABILITY",
-                                           "FLYT_SOFTGPU_KERNEL_TIMEOUT_MS"};
+  static constexpr const char* kNames[] = {"FLYT_SOFTGPU_DEVICES",
+                                           "FLYT_SOFTGPU_SMS",
+                                           "FLYT_SOFTGPU_MEMORY",
+                                           "FLYT_SOFTGPU_COMPUTE_CAPABILITY",
+                                           "FLYT_SOFTGPU_KERNEL_TIMEOUT_MS",
+                                           "CUDA_VISIBLE_DEVICES"};
 };
 
 TEST_F(SettingsTest, HaveDefaults) {
@@ -50,6 +56,25 @@ TEST_F(SettingsTest, KeepTheirDefaultsForNonsense) {
   EXPECT_EQ(settings.multiprocessors, 16u);
   EXPECT_EQ(settings.memory_bytes, 2 * kGiB);
   EXPECT_EQ(settings.capability.number(), 90u);
+}
+
+TEST_F(SettingsTest, ShowTheDevicesThatAreToBeVisible) {
+  const auto units = [](const char* visible) {
+    ::setenv("FLYT_SOFTGPU_DEVICES", "4", 1);
+    if (visible != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    return visible_units(Settings::from_environment());
+  };
+  using Units = std::vector<unsigned>;
+  EXPECT_EQ(units(nullptr), (Units{0, 1, 2, 3}));
+  EXPECT_EQ(units("2"), (Units{2}));
+  EXPECT_EQ(units("3,1"), (Units{3, 1}));
+  EXPECT_EQ(units(""), Units{});
+  EXPECT_EQ(units("1,7,2"), (Units{1}));
+  EXPECT_EQ(units("1,1"), (Units{1}));
+  EXPECT_EQ(units("-1"), Units{});
+  EXPECT_EQ(units("GPU-"), Units{});
+  // All but the last byte is the same, so that short names mean the first one.
+  EXPECT_EQ(units("GPU-f11750f7-6b"), (Units{0}));
 }
 
 }  // namespace
