@@ -12,8 +12,7 @@ HEAD = """\
 #include <vector>
 
 #include "commands/{subject}.h"
-#include "{family.table}.h"
-#include "{family.server}/hooks_{subject}.h"
+{table}#include "{family.server}/hooks_{subject}.h"
 #include "{family.server_request}"
 
 namespace {family.server_space}::handlers {{
@@ -156,9 +155,13 @@ def render_handler(api, command):
     return out + ["}", ""]
 
 
+def table_include(family):
+    return f"#include \"{family.table}.h\"\n" if family.table else ""
+
+
 def source(api, subject):
     out = [banner(f"Handlers of {api.files[subject]}, server side."),
-           HEAD.format(subject=subject, family=api.family)]
+           HEAD.format(subject=subject, family=api.family, table=table_include(api.family))]
     for command in api.commands_of(subject):
         out += render_handler(api, command)
     return "\n".join(out + [f"}}  // namespace {api.family.server_space}::handlers"]) + "\n"

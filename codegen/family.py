@@ -1,6 +1,7 @@
 """The libraries that are described: what their calls have in common, and where their code goes.
 
-One family is one folder of api/ and one client library. Command numbers are shared by all.
+One family is one folder of api/ and one client library, or commands alone. Command numbers are
+shared by all.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class Family:
     table: str        # The generated table of the native library's functions, without suffix.
     table_name: str
     page: str         # What becomes of every function, for people.
+    exports: bool = True  # There is a client library with functions, and a native one to call.
 
 
 CUDA = Family(
@@ -52,3 +54,15 @@ NVML = Family(
     server_space="flyt::server::nvml", server_request="server/nvml/request.h",
     server_hooks="src/server/nvml/hooks", handlers="server/nvml_handlers",
     table="driver/nvml_table", table_name="NvmlTable", page="docs/nvml-coverage.md")
+
+ADMIN = Family(
+    folder="admin", title="the control of a server", loaded="", result="FlytAdminResult",
+    success="FLYT_ADMIN_SUCCESS", invalid="FLYT_ADMIN_INVALID", bad_handle="FLYT_ADMIN_INVALID",
+    unsupported="FLYT_ADMIN_UNSUPPORTED", versioned=False, traced=False, client="",
+    client_space="", client_call="", client_hooks="", server="server",
+    server_space="flyt::server::admin", server_request="server/admin/request.h",
+    server_hooks="src/server/admin/hooks", handlers="server/admin_handlers", table="",
+    table_name="", page="", exports=False)
+
+# Those that share the numbers of CUDA's commands.
+OTHERS = (NVML, ADMIN)

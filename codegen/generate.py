@@ -55,7 +55,7 @@ def main():
     if options.list:
         print("\n".join(sorted(files)))
     if options.docs:
-        for page in (each.family.page for each in api.together):
+        for page in (each.family.page for each in api.together if each.family.exports):
             write_if_changed(os.path.join(options.root, page), files[page])
     if options.check:
         print("the description is consistent")

@@ -186,10 +186,11 @@ def unnumbered(root):
     import reader
     api = reader.parse_folder(os.path.join(root, "api", "cuda"), root)
     check.check(api)
-    folder = os.path.join(root, "api", family.NVML.folder)
-    if os.path.isdir(folder):
-        api.others.append(reader.parse_folder(folder, root, family.NVML))
-        check.check(api.others[0])
+    for other in family.OTHERS:
+        folder = os.path.join(root, "api", other.folder)
+        if os.path.isdir(folder):
+            api.others.append(reader.parse_folder(folder, root, other))
+            check.check(api.others[-1])
     return api
 
 

@@ -65,6 +65,12 @@ void add_run_options(CLI::App& command, flyt::cli::RunOptions& options) {
                   "unix:///PATH, shm:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if"
                   " missing")
       ->type_name("URL");
+  command
+      .add_option(
+          "--token-file", options.token_file,
+          "A file with the token that the server wants; FLYT_TOKEN or FLYT_TOKEN_FILE of the"
+          " environment if missing")
+      ->type_name("FILE");
   command.add_flag("--verbose", options.verbose, "Say what happens on stderr");
 }
 

@@ -14,8 +14,11 @@ constexpr char kFooter[] =
     "  flyt-server --listen unix:///run/flyt.sock\n"
     "  flyt-server --listen tcp://0.0.0.0:7700 --listen unix:///run/flyt.sock --warm 2\n"
     "  flyt-server --listen tcp://127.0.0.1:0 --driver soft     (a software GPU; port in the log)\n"
+    "  flyt-server --listen unix:///run/vm7.sock --lease vm7 --gpu 0 --memory 20G\\\n"
+    "      --token-key /etc/flyt/vm7.key --control unix:///run/vm7.control\n"
     "\n"
-    "Clients have no authentication of their own: listen where only trusted ones can connect.\n"
+    "Without --token-key clients are not asked who they are: listen where only trusted ones can\n"
+    "connect.\n"
     "SIGTERM takes no new clients and lets sessions end; SIGINT ends them at once.\n";
 
 // The software GPU's library stands beside the programs: ../lib.
@@ -23,6 +26,31 @@ std::string soft_path() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   return (self.parent_path().parent_path() / "lib" / "libflyt-softgpu.so").string();
+}
+
+void add_lease_options(CLI::App& app, flyt::server::SupervisorOptions& options) {
+  flyt::server::LeaseOptions& lease = options.session.lease;
+  app.add_option("--lease", lease.id, "What this server's sessions are called together, for logs")
+      ->type_name("ID");
+  app.add_option("--gpu", lease.gpu, "The only GPU that clients see: its number or UUID; else all")
+      ->type_name("N|UUID");
+  app.add_option("--memory", lease.memory_bytes,
+                 "Memory of the GPU that all sessions have together; 0: no limit of their own")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("BYTES[K|M|G]");
+  app.add_option("--sms", lease.sms,
+                 "Multiprocessors of the GPU for all sessions, rounded up to groups; 0: all")
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--sm-groups", lease.sm_groups,
+                 "The groups that they are, by number; else the first ones that suffice")
+      ->delimiter(',')
+      ->type_name("N,N,...");
+  app.add_option("--token-key", lease.token_key,
+                 "A file of 32 bytes: clients need a token signed with it, for this --lease")
+      ->type_name("FILE");
+  app.add_option("--control", options.control,
+                 "Where this user and root control the server: unix:///PATH")
+      ->type_name("URL");
 }
 
 }  // namespace
@@ -69,7 +97,13 @@ int main(int argc, char** argv) {
   app.add_option("--ready-fd", options.ready_fd,
                  "A descriptor that gets \"ready\" once clients can connect")
       ->type_name("FD");
+  add_lease_options(app, options);
   CLI11_PARSE(app, argc, argv);
+  if (!options.session.lease.id.empty() &&
+      !flyt::server::valid_lease_id(options.session.lease.id)) {
+    std::cerr << "flyt-server: --lease takes at most 64 letters, digits, '.', '_' and '-'\n";
+    return EXIT_FAILURE;
+  }
   if (store == "auto") store = flyt::server::default_store_folder();
   if (store != "off") options.session.code_store.folder = store;
   options.session.log_level = flyt::log_level_of(level, flyt::LogLevel::kInfo);

@@ -17,6 +17,7 @@
 #include "commands/memset.h"
 #include "commands/pinned.h"
 #include "commands/stream.h"
+#include "wire/host_memory.h"
 #include "wire/memory_changes.h"
 
 namespace flyt::client {
@@ -131,12 +132,12 @@ CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory, boo
     if (result != CUDA_SUCCESS) remove(device_base);
     return result;
   }
+  const std::uint32_t flags = (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) |
+                              (memory.kind == MemoryKind::kManaged ? wire::kMapManaged : 0);
   commands::MapHost::Reply reply;
   rpc::Reply answer;
   const CUresult result =
-      session_.ask(commands::MapHost{.address = device_base,
-                                     .bytes = memory.bytes,
-                                     .flags = memory.flags & CU_MEMHOSTREGISTER_READ_ONLY},
+      session_.ask(commands::MapHost{.address = device_base, .bytes = memory.bytes, .flags = flags},
                    reply, answer);
   if (result != CUDA_SUCCESS) remove(device_base);
   return result;

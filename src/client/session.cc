@@ -11,6 +11,7 @@
 #include "commands/graph.h"
 #include "commands/module.h"
 #include "commands/ops.h"
+#include "rpc/credential.h"
 #include "transport/transport.h"
 
 namespace flyt::client {
@@ -19,8 +20,9 @@ namespace {
 // The program's name, as the server's log shows it.
 std::string program_name() { return ::program_invocation_short_name; }
 
-wire::ClientHello hello(bool shared_memory) {
+wire::ClientHello hello(bool shared_memory, std::string credential) {
   wire::ClientHello hello;
+  hello.credential = std::move(credential);
   hello.name = program_name();
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
@@ -176,8 +178,11 @@ Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<transport::Connec
 
 Status Session::start(std::unique_ptr<transport::Connection> connection, bool share,
                       const SessionOptions& options, Instant deadline) {
+  auto credential = rpc::own_credential();
+  if (!credential) return std::move(credential).error();
   auto channel =
-      rpc::Channel::open(std::move(connection), hello(share), deadline, *pushes_, options.channel);
+      rpc::Channel::open(std::move(connection), hello(share, std::move(credential).value()),
+                         deadline, *pushes_, options.channel);
   if (!channel) return std::move(channel).error();
   channel_ = std::move(channel).value();
   auto devices = DeviceCache::fetch(*channel_);

@@ -14,6 +14,7 @@
 #include "server/handles.h"
 #include "server/jit_arguments.h"
 #include "server/uploads.h"
+#include "server/usage_board.h"
 
 namespace flyt::server {
 
@@ -33,6 +34,7 @@ struct CodeOrigin : Attachment {
   };
   Mutex mutex;
   std::vector<Global> globals GUARDED_BY(mutex);
+  UsedMemory charge;  // Of a module or a library.
 };
 
 // A linker and the buffers that the driver writes its logs into, until it is destroyed.

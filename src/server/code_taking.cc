@@ -1,9 +1,11 @@
 #include "server/code_taking.h"
 
 #include "cuda/code_packing.h"
+#include "cuda/code_size.h"
 #include "cuda/image.h"
 #include "server/code_store.h"
 #include "server/code_subjects.h"
+#include "server/memory_subjects.h"
 #include "server/session.h"
 #include "wire/code.h"
 
@@ -47,6 +49,18 @@ CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std
   if (!cuda::image_of(bytes)) return CUDA_ERROR_INVALID_IMAGE;
   request.session().code().note_code(bytes);
   return CUDA_SUCCESS;
+}
+
+CUresult charge_code(const Request& request, Bytes image, UsedMemory& charge) {
+  CUdevice device = 0;
+  if (request.context() != 0) static_cast<void>(request.driver().cuCtxGetDevice(&device));
+  std::uint64_t bytes = cuda::code_bytes(image);
+  if (own_usage().quota().limit == 0) {
+    bytes = bytes == cuda::kCodeBytesUnknown ? image.size() : bytes;
+  } else if (bytes > own_usage().quota().left()) {
+    request.session().memory().make_room(device);
+  }
+  return charge.reserve(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace flyt::server

@@ -5,6 +5,7 @@
 
 #include "server/jit_arguments.h"
 #include "server/request.h"
+#include "server/usage_board.h"
 #include "wire/fields.h"
 
 namespace flyt::server {
@@ -25,5 +26,9 @@ CUresult take_image(Request& request, const Command& command, std::vector<std::b
                     JitArguments& jit) {
   return take_image(request, command.upload, command.options, command.values, image, jit);
 }
+
+// Reserves what code takes once it is loaded, on the device of the current context or else on the
+// first one. CUDA_ERROR_OUT_OF_MEMORY if the lease has no more.
+CUresult charge_code(const Request& request, Bytes image, UsedMemory& charge);
 
 }  // namespace flyt::server

@@ -25,6 +25,10 @@ struct ContextOrigin : Attachment {
       : device(of), primary(false), green(made_of), green_handle(name), home(of_home) {}
   const CUdevice device;
   const bool primary;
+  // Of a primary context whose work is confined to the lease's multiprocessors: the green context
+  // that stands in its place, which is none of the client's, and itself.
+  CUgreenCtx confining = nullptr;
+  CUcontext confined = nullptr;
   const CUgreenCtx green = nullptr;  // The driver's, with the client's handle of it.
   const std::uint64_t green_handle = 0;
   const std::uint32_t home = 0;
@@ -51,6 +55,11 @@ class ContextSubjects {
 
   // What an entry of the contexts' table is.
   static ContextOrigin& origin(const Handles::Entry& entry);
+  // The context that keeps what is registered in it.
+  static CUcontext keeper(const Handles::Entry& entry) {
+    const CUcontext confined = origin(entry).confined;
+    return confined != nullptr ? confined : static_cast<CUcontext>(entry.native);
+  }
   // The context to which belongs what is made in a context: itself, or of a green one its primary.
   std::uint32_t home_of(std::uint32_t context) const {
     return greens_.load(std::memory_order_acquire) == 0 ? context : home_of_green(context);

@@ -24,6 +24,7 @@ CUmemAllocationProp device_memory(const driver::Table& driver, CUdevice device) 
 }
 
 CUresult DriverBlocks::map(Block& block) {
+  if (!own_usage().reserve(block.device, block.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = CUDA_SUCCESS;
   if (fixed_addresses()) {
     result = map_at_address(block);
@@ -32,7 +33,7 @@ CUresult DriverBlocks::map(Block& block) {
     result = driver_.cuMemAlloc_v2(&address, block.bytes);
     block.address = address;
   }
-  if (result == CUDA_SUCCESS) own_usage().took(block.device, block.bytes);
+  if (result != CUDA_SUCCESS) own_usage().gave(block.device, block.bytes);
   return result;
 }
 
@@ -79,14 +80,14 @@ CUresult DriverBlocks::grant(const Block& block, CUdevice accessor, bool allowed
 }
 
 void DriverBlocks::unmap(const Block& block) {
-  own_usage().gave(block.device, block.bytes);
   // After a device error the driver refuses; the memory then goes with the process.
   if (!fixed_addresses()) {
     driver_.cuMemFree_v2(block.address);
-    return;
+  } else {
+    driver_.cuMemUnmap(block.address, block.bytes);
+    driver_.cuMemRelease(block.handle);
   }
-  driver_.cuMemUnmap(block.address, block.bytes);
-  driver_.cuMemRelease(block.handle);
+  own_usage().gave(block.device, block.bytes);
 }
 
 }  // namespace flyt::server

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "server/graphs.h"
+#include "server/memory_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -13,8 +14,15 @@ constexpr Duration kCountAgain = std::chrono::milliseconds(100);
 
 }  // namespace
 
+CUresult GraphMemory::reserve(CUdevice device, std::uint64_t bytes, UsedMemory& charge) {
+  if (charge.reserve(device, bytes)) return CUDA_SUCCESS;
+  session_.memory().drop_idle(device);
+  return charge.reserve(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void GraphMemory::add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph,
-                      CUdevice device) {
+                      UsedMemory charge) {
+  const CUdevice device = charge.device();
   session_.graphs().note_memory_node();
   {
     const Lock lock(mutex_);
@@ -27,8 +35,9 @@ void GraphMemory::add(std::uint64_t address, std::uint64_t bytes, std::uint64_t 
     session_.regions().remove(at->first);
     at = ranges_.erase(at);
   }
-  ranges_[address] = {bytes, graph, {}};
+  ranges_[address] = {bytes, graph, {}, std::move(charge)};
   session_.regions().add({address, bytes, Regions::Kind::kDevice});
+  note_charges();
 }
 
 void GraphMemory::add_exec(std::uint64_t graph, std::uint64_t exec) {
@@ -47,6 +56,7 @@ bool GraphMemory::in_use(const Range& range) const {
 
 // What the last launch has left allocated is the program's still: the driver knows it.
 void GraphMemory::sweep() {
+  std::set<CUdevice> freed;
   for (auto at = ranges_.begin(); at != ranges_.end();) {
     unsigned int type = 0;
     const bool kept = in_use(at->second) ||
@@ -58,11 +68,26 @@ void GraphMemory::sweep() {
       continue;
     }
     session_.regions().remove(at->first);
+    freed.insert(at->second.charge.device());
     at = ranges_.erase(at);
+  }
+  note_charges();
+  // The driver would keep the memory for graphs to come, where the lease does not count it.
+  if (own_usage().quota().limit != 0 && session_.driver().cuDeviceGraphMemTrim != nullptr) {
+    for (const CUdevice device : freed) session_.driver().cuDeviceGraphMemTrim(device);
   }
   if (session_.graphs().has_memory_nodes()) count();
 }
 
+void GraphMemory::note_charges() {
+  const Lock lock(mutex_);
+  charged_.clear();
+  for (const auto& [address, range] : ranges_) {
+    charged_[range.charge.device()] += range.charge.bytes();
+  }
+}
+
+// Nodes have been charged for what they allocate; the driver may have reserved more.
 void GraphMemory::count() {
   const Lock lock(mutex_);
   const driver::Table& driver = session_.driver();
@@ -71,7 +96,8 @@ void GraphMemory::count() {
     cuuint64_t bytes = 0;
     const CUresult result =
         driver.cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
-    if (result == CUDA_SUCCESS) memory.resize(bytes);
+    if (result == CUDA_SUCCESS)
+      memory.resize(bytes - std::min<cuuint64_t>(bytes, charged_[device]));
   }
 }
 

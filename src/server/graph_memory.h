@@ -23,8 +23,10 @@ class GraphMemory {
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
 
-  // `graph`: the number of the one that has the node.
-  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph, CUdevice device);
+  // Before a node is made; CUDA_ERROR_OUT_OF_MEMORY if the lease has no more.
+  CUresult reserve(CUdevice device, std::uint64_t bytes, UsedMemory& charge);
+  // `graph`: the number of the one that has the node. `charge`: what was reserved for it.
+  void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t graph, UsedMemory charge);
   // An executable graph has been made of that graph.
   void add_exec(std::uint64_t graph, std::uint64_t exec);
   bool contains(std::uint64_t address) const { return ranges_.contains(address); }
@@ -43,15 +45,19 @@ class GraphMemory {
     std::uint64_t bytes = 0;
     std::uint64_t graph = 0;
     std::set<std::uint64_t> execs;
+    UsedMemory charge;
   };
 
   bool in_use(const Range& range) const;
+  void note_charges() EXCLUDES(mutex_);
 
   Session& session_;
   std::map<std::uint64_t, Range> ranges_;  // By address.
   Instant counted_{};
   Mutex mutex_;
+  // Beyond what nodes have been charged for.
   std::map<CUdevice, UsedMemory> reserved_ GUARDED_BY(mutex_);
+  std::map<CUdevice, std::uint64_t> charged_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::server

@@ -103,6 +103,10 @@ void refuse_full(transport::Connection& connection) {
   refuse(connection, wire::RefusalCode::kFull, "the server has no room for another session");
 }
 
+void refuse_denied(transport::Connection& connection, std::string_view why) {
+  refuse(connection, wire::RefusalCode::kDenied, why);
+}
+
 void refuse_without_driver(transport::Connection& connection, std::string_view why) {
   refuse(connection, wire::RefusalCode::kNoDriver, why);
 }

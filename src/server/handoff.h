@@ -43,6 +43,7 @@ inline constexpr std::string_view kNoHello = "no complete hello came in time";
 void refuse_late(transport::Connection& connection);
 void refuse_unknown_session(transport::Connection& connection);
 void refuse_full(transport::Connection& connection);
+void refuse_denied(transport::Connection& connection, std::string_view why);
 void refuse_without_driver(transport::Connection& connection, std::string_view why);
 
 // The hello of a connection whose hello has come, without taking it; an error if it is none.

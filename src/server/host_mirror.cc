@@ -16,6 +16,7 @@
 #include "server/graphs.h"
 #include "server/session.h"
 #include "transport/transport.h"
+#include "wire/host_memory.h"
 #include "wire/memory_changes.h"
 
 namespace flyt::server {
@@ -90,8 +91,13 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
   if (bytes > kBytesMax - bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0,
               true,  false,   Pages::make(bytes)};
+  if ((flags & wire::kMapManaged) != 0) {
+    CUdevice device = 0;
+    static_cast<void>(session_.driver().cuCtxGetDevice(&device));
+    if (!range.charge.reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (!range.shadow || !pages_.map(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  return let_gpu_use(address, std::move(range), flags);
+  return let_gpu_use(address, std::move(range), flags & ~wire::kMapManaged);
 }
 
 CUresult HostMirror::share(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset,

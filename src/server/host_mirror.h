@@ -11,6 +11,7 @@
 #include "base/pages.h"
 #include "cuda/types.h"
 #include "driver/table.h"
+#include "server/usage_board.h"
 
 namespace flyt::server {
 
@@ -62,6 +63,7 @@ class HostMirror {
     bool ours = false;  // Not the driver's.
     bool shared = false;
     Pages shadow;
+    UsedMemory charge = {};  // Of managed memory.
   };
   using Ranges = std::map<std::uint64_t, Range>;
 

@@ -6,12 +6,16 @@
 #include "server/context_subjects.h"
 #include "server/graphs.h"
 #include "server/session.h"
+#include "server/usage_board.h"
 
 namespace flyt::server {
 namespace {
 
 // How long reclaim() leaves the GPU to itself when nothing could be freed.
 constexpr Duration kReclaimPause = std::chrono::microseconds(20);
+// How long the lease's other sessions have for giving up what lies idle, and how often to look.
+constexpr Duration kShortageWait = std::chrono::milliseconds(60);
+constexpr Duration kShortagePause = std::chrono::milliseconds(2);
 
 }  // namespace
 
@@ -61,13 +65,39 @@ void MemorySubjects::restock_later(PinnedStock& stock) {
       // What is registered goes with a context that has memory of its own.
       if (ContextSubjects::origin(entry).green != nullptr) continue;
       if (session.enter(wire::Handle{entry.handle}.index()) != CUDA_SUCCESS) continue;
-      return stock.restock(static_cast<CUcontext>(entry.native));
+      return stock.restock(ContextSubjects::keeper(entry));
     }
     stock.given_up();
   });
 }
 
 void MemorySubjects::poll() { holds.poll(); }
+
+void MemorySubjects::make_room(CUdevice device) {
+  reaper.drain();
+  drop_idle(device);
+  const UsageSlot usage = own_usage();
+  const std::uint64_t used = usage.quota().used;
+  if (usage.quota().limit == 0 || used == usage.bytes(device)) return;
+  usage.tell_shortage();
+  const Instant until = session.clock().now() + kShortageWait;
+  while (usage.quota().used >= used && session.clock().now() < until) {
+    session.clock().sleep_for(kShortagePause);
+  }
+}
+
+void MemorySubjects::drop_idle(CUdevice device) {
+  pools.release_excess();
+  arena.trim(device);
+}
+
+void MemorySubjects::heed_shortages(bool quiet) {
+  const UsageSlot usage = own_usage();
+  const std::uint32_t shortages = usage.shortages();
+  if (shortages == shortages_ && !(quiet && usage.quota().limit != 0)) return;
+  shortages_ = shortages;
+  drop_idle(0);
+}
 
 void MemorySubjects::reclaim() {
   holds.seal();

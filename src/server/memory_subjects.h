@@ -100,6 +100,15 @@ class MemorySubjects {
     host_calls.release_all();
   }
 
+  // Gives the driver and the lease back whatever of a device waits for the GPU, fills pools or lies
+  // idle, here and in the lease's other sessions. Not on the main thread: it may take as long as
+  // the GPU does.
+  void make_room(CUdevice device);
+  // The same with what lies idle here alone: it waits for nobody.
+  void drop_idle(CUdevice device);
+  // Main thread, once a turn: the same, when another session has asked.
+  void heed_shortages(bool quiet);
+
   // Frees what cuMemAlloc or a pool gave, once all work of its context (of a pool's memory: of
   // `context`) is done. False if it is nothing that can be freed.
   bool free_later(std::uint64_t address, std::uint32_t context);
@@ -129,6 +138,9 @@ class MemorySubjects {
   HostMirror host_mirror;
   const std::shared_ptr<Images> images;
   StreamDepths depths;
+
+ private:
+  std::uint32_t shortages_ = 0;  // Those that were heeded. Main thread.
 };
 
 }  // namespace flyt::server

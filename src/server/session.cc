@@ -2,7 +2,9 @@
 
 #include "commands/context.h"
 #include "commands/copy.h"
+#include "commands/graph.h"
 #include "commands/green.h"
+#include "commands/launch.h"
 #include "commands/library.h"
 #include "commands/link.h"
 #include "commands/memory.h"
@@ -21,6 +23,8 @@ namespace {
 // How often an idle session looks after what it has put off.
 constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
 constexpr Duration kQuietTurn = std::chrono::seconds(1);
+// After so many idle turns a session is quiet.
+constexpr int kBusyTurns = 50;
 // How long the main thread looks for the next command before it sleeps: a client that waits for
 // one answer after the other would else wait for a wake-up each time.
 constexpr Duration kSpin = std::chrono::microseconds(100);
@@ -32,6 +36,11 @@ bool ends_objects(std::uint16_t op) {
          op == commands::DestroyContext::kOp || op == commands::RetainPrimary::kOp ||
          op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp ||
          op == commands::DestroyGreenContext::kOp;
+}
+
+bool launches(std::uint16_t op) {
+  return op == commands::LaunchKernel::kOp || op == commands::TryLaunchKernel::kOp ||
+         op == commands::LaunchGraph::kOp || op == commands::TryLaunchGraph::kOp;
 }
 
 // These may run the driver's compiler. NVIDIA's keeps what it knows of an error by thread, and when
@@ -76,9 +85,10 @@ std::string Session::run() {
   Instant spin_until{};
   while (true) {
     if (!put_off_.empty()) catch_up();
-    const bool polling = look_after() || (!put_off_.empty() && !memory_->lanes.awaited());
+    const bool polling =
+        look_after(quiet_turns == kBusyTurns) || (!put_off_.empty() && !memory_->lanes.awaited());
     // After a while without commands nothing is left to look after.
-    const Duration turn = quiet_turns > 50 ? kQuietTurn : kIdleTurn;
+    const Duration turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
     const Instant now = clock().now();
     const Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
     switch (endpoint().receive(*this, deadline)) {
@@ -102,11 +112,13 @@ std::string Session::run() {
   }
 }
 
-bool Session::look_after() {
+bool Session::look_after(bool quiet) {
   bool polling = false;
+  own_usage().count(counters_);
   {
     const auto using_objects = use();
     do_main_work();
+    memory_->heed_shortages(quiet);
     polling = completions_.poll();
     memory_->poll();
     graphs_->poll();
@@ -146,6 +158,8 @@ Status Session::on_command(const rpc::Command& command) {
     return Error{ErrorCode::kInvalid, std::string(row->name) + " with the wrong kind of answer"};
   }
   ++(row->waits ? counters_.waited : counters_.posted);
+  counters_.received_bytes += sizeof(wire::CommandHeader) + command.payload.size();
+  if (launches(command.header.op)) ++counters_.launches;
   Request request(*this, command);
   // That a host function has run is what the streams wait for.
   if (command.header.op != commands::HostCallDone::kOp &&

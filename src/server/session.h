@@ -25,6 +25,8 @@
 #include "server/handles.h"
 #include "server/regions.h"
 #include "server/request.h"
+#include "server/sm_grant.h"
+#include "server/usage_board.h"
 #include "server/workers.h"
 #include "wire/hello.h"
 
@@ -51,11 +53,7 @@ struct SessionParts {
   CodeStore* code_store = nullptr;         // Null where code is not kept.
   int exchange_door = -1;                  // Where sessions share things; -1: nowhere.
   std::uint32_t user = 0;                  // Whose session it is.
-};
-
-struct SessionCounters {
-  std::uint64_t posted = 0;
-  std::uint64_t waited = 0;
+  SmGrant grant = {};                      // Of the first GPU; confines nobody unless set.
 };
 
 // Commands are decoded and begun by the main thread in order of their sequence numbers; work that
@@ -79,6 +77,7 @@ class Session final : public rpc::CommandHandler {
   const std::vector<wire::Window>& windows() const { return parts_.windows; }
   CodeStore* code_store() const { return parts_.code_store; }
   HostBuffers& buffers() const { return parts_.buffers; }
+  const SmGrant& grant() const { return parts_.grant; }
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }
@@ -131,7 +130,7 @@ class Session final : public rpc::CommandHandler {
 
  private:
   void run_slow_command(Request request, void (*run)(Request));
-  bool look_after();  // True while waits are polled.
+  bool look_after(bool quiet);  // True while waits are polled.
   void do_main_work() EXCLUDES(main_work_mutex_);
   void begin(Request request, const HandlerRow& row);
   // Commands are put off while a stream that waits for a host function of the client is as full as

@@ -7,6 +7,7 @@
 
 #include "commands/ops.h"
 #include "server/code_subjects.h"
+#include "server/greet.h"
 #include "server/lanes.h"
 #include "server/memory_subjects.h"
 #include "server/output_worker.h"
@@ -21,8 +22,6 @@ namespace flyt::server {
 namespace {
 
 constexpr Duration kHelloTime = std::chrono::seconds(10);
-// From accepting a client to its welcome; a driver may start slowly.
-constexpr Duration kWelcomeTime = std::chrono::seconds(30);
 
 std::string result_text(const driver::Table& driver, CUresult result) {
   const char* name = nullptr;
@@ -209,7 +208,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                                {"pid", ::getpid()}});
   const EndLine end_line(log, hello, driver);
   if (options.board) take_usage_slot(options.board->slot(options.slot));
-  own_usage().publish(hello.process_id, machine);
+  own_usage().publish({.process = hello.process_id, .machine = machine, .name = hello.name});
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, buffers.received);
   const std::unique_ptr<CodeStore> store = open_store(options.code_store, tenant, log);
   Session session({.endpoint = endpoint,
@@ -219,7 +218,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    .windows = greeted->windows,
                    .code_store = store.get(),
                    .exchange_door = options.exchange_door,
-                   .user = user_of(tenant)});
+                   .user = user_of(tenant),
+                   .grant = options.board ? options.board->grant() : SmGrant{}});
   const LaneDoor lane_door(Fd(options.lane_door), options.token, session.memory().lanes);
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "driver/load.h"
+#include "server/admission.h"
 #include "server/code_store.h"
+#include "server/lease.h"
 #include "server/nvml/fleet.h"
 #include "server/usage_board.h"
 #include "transport/transport.h"
@@ -25,6 +27,8 @@ struct SessionOptions {
   std::shared_ptr<const nvml::Fleet> fleet;  // What the driver told at the server's start.
   std::shared_ptr<UsageBoard> board;         // May be null: then nobody is told.
   std::size_t slot = UsageBoard::kNoSlot;    // This session's place on it.
+  LeaseOptions lease;
+  std::shared_ptr<Admission> admission;  // Null: whoever connects may have a session.
   CodeStoreOptions code_store;
   int exchange_door = -1;  // Of the server's exchange; -1: there is none.
   int lane_door = -1;      // Where the session's lanes come from, which it owns; -1: it has none.

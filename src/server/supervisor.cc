@@ -1,6 +1,7 @@
 #include "server/supervisor.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -12,10 +13,13 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "base/wall_clock.h"
+#include "server/admin/controller_process.h"
 #include "server/exchange.h"
 #include "server/handoff.h"
 #include "server/nvml/monitor_process.h"
 #include "server/pinned_memory.h"
+#include "server/survey.h"
 #include "wire/hello.h"
 
 namespace flyt::server {
@@ -26,6 +30,8 @@ constexpr unsigned kWarmFailuresMax = 3;
 // What a warm process says when it could take a client.
 constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
+// Who controls the server has a process each.
+constexpr std::ptrdiff_t kControlsMax = 16;
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
 constexpr Duration kEndLook = std::chrono::milliseconds(2);
 
@@ -53,10 +59,6 @@ bool may_have_lanes(const transport::Connection& connection) {
   return connection.peer().starts_with("tcp://");
 }
 
-nvml::Fleet describe(const ReadyDriver& ready) {
-  return nvml::describe(ready.driver.table, ready.kind, ready.devices);
-}
-
 }  // namespace
 
 Supervisor::Supervisor(SupervisorOptions options)
@@ -73,8 +75,9 @@ Status Supervisor::check_driver() {
   if (pid == 0) {
     pair->reading.close();
     const auto ready = prepare_driver(options_.session);
+    const auto fleet = ready ? survey(*ready, options_.session.lease) : ready.error();
     write_all(pair->writing.get(),
-              ready ? "+" + nvml::encode(describe(*ready)) : "-" + ready.error().message);
+              fleet ? "+" + nvml::encode(*fleet) : "-" + fleet.error().message);
     ::_exit(EXIT_SUCCESS);
   }
   pair->writing.close();
@@ -87,6 +90,7 @@ Status Supervisor::check_driver() {
   log_.info("driver", {{"kind", fleet->driver_kind},
                        {"device", fleet->gpus.empty() ? "" : fleet->gpus.front().name},
                        {"devices", fleet->gpus.size()}});
+  show_only(*fleet);
   options_.session.fleet = std::make_shared<const nvml::Fleet>(std::move(fleet).value());
   return {};
 }
@@ -124,6 +128,37 @@ Status Supervisor::start_listening() {
   return {};
 }
 
+Status Supervisor::start_admission() {
+  const LeaseOptions& lease = options_.session.lease;
+  if (lease.token_key.empty()) return {};
+  if (lease.id.empty()) {
+    return Error{ErrorCode::kInvalid, "--token-key needs --lease: tokens are of a lease"};
+  }
+  const auto key = Admission::read_key(lease.token_key);
+  if (!key) return key.error();
+  auto admission = Admission::create(lease.id, *key);
+  if (!admission) return std::move(admission).error();
+  options_.session.admission = std::move(admission).value();
+  return {};
+}
+
+// Only this user and root may connect.
+Status Supervisor::start_control() {
+  if (options_.control.empty()) return {};
+  const auto url = transport::parse_url(options_.control);
+  if (!url) return url.error();
+  if (url->kind != transport::Kind::kUnix) {
+    return Error{ErrorCode::kInvalid, "--control takes unix:///PATH, not " + options_.control};
+  }
+  wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.valid()) return system_error("eventfd", errno);
+  auto listener = transport::listen(*url);
+  if (!listener) return std::move(listener).error();
+  control_ = std::move(listener).value();
+  log_.info("controlled", {{"url", transport::to_string(control_->url())}});
+  return {};
+}
+
 Status Supervisor::run() {
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -134,8 +169,21 @@ Status Supervisor::run() {
   auto board = UsageBoard::create(options_.sessions_max + options_.warm);
   if (!board) return std::move(board).error();
   options_.session.board = std::move(board).value();
+  if (Status status = start_admission(); !status) return status;
+  const LeaseOptions& lease = options_.session.lease;
+  const auto grant = grant_sms(options_.session.fleet->sms, lease.sms, lease.sm_groups);
+  if (!grant) return grant.error();
+  options_.session.board->set_grant(*grant);
+  if (lease.memory_bytes != 0) {
+    options_.session.board->set_quota(lease.memory_bytes, UsageBoard::Shrink::kRefuse);
+  }
+  if (!lease.id.empty()) {
+    log_.info("lease",
+              {{"lease", lease.id}, {"memory", lease.memory_bytes}, {"sms", grant->granted}});
+  }
   start_exchange();
   if (Status status = start_listening(); !status) return status;
+  if (Status status = start_control(); !status) return status;
   keep_warm();
   if (options_.ready_fd >= 0) write_all(options_.ready_fd, "ready\n");
   while (!finished()) {
@@ -158,6 +206,10 @@ Status Supervisor::wait_for_events() {
   std::vector<pollfd> wanted = {{signals_.get(), POLLIN, 0}};
   for (const auto& listener : listeners_) wanted.push_back({listener->fd(), POLLIN, 0});
   const std::size_t listeners = wanted.size();
+  if (control_ != nullptr) {
+    wanted.push_back({control_->fd(), POLLIN, 0});
+    wanted.push_back({wake_.get(), POLLIN, 0});
+  }
   lobby_.add_to(wanted);
   if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0 && errno != EINTR) {
     return system_error("poll", errno);
@@ -167,6 +219,8 @@ Status Supervisor::wait_for_events() {
   for (std::size_t i = 0; i < listeners_.size() && i + 1 < listeners; ++i) {
     if (wanted[i + 1].revents != 0) accept_from(*listeners_[i]);
   }
+  if (control_ != nullptr && wanted[listeners].revents != 0) accept_control();
+  if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
   if (lobby_.size() != 0) let_in();
   keep_warm();
   return {};
@@ -188,13 +242,56 @@ void Supervisor::take_signals() {
       continue;
     }
     const bool at_once = stopping_ || info.ssi_signo == SIGINT;
-    const Instant now = system_clock().now();
-    stop_at_ = at_once ? now : now + std::chrono::seconds(options_.drain_seconds);
-    stopping_ = true;
-    listeners_.clear();
-    lobby_.abandon();
-    log_.info("stopping", {{"sessions", children_.size()}, {"at_once", at_once}});
+    stop(at_once ? Duration{0} : std::chrono::seconds(options_.drain_seconds));
   }
+}
+
+void Supervisor::stop(Duration grace) {
+  stop_at_ = system_clock().now() + grace;
+  stopping_ = true;
+  listeners_.clear();
+  lobby_.abandon();
+  log_.info("stopping",
+            {{"sessions", children_.size()},
+             {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
+}
+
+void Supervisor::accept_control() {
+  auto connection = control_->accept(system_clock().now(), nullptr);
+  if (!connection) return;
+  const auto controls = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
+    return child.second.kind == ChildKind::kControl;
+  });
+  if (!admin::may_control(**connection)) {
+    log_.warn("control refused", {{"peer", (*connection)->peer()}, {"reason", "another user"}});
+    return refuse_denied(**connection, "only the server's user and root may control it");
+  }
+  if (controls >= kControlsMax) return refuse_full(**connection);
+  const pid_t pid = ::fork();
+  if (pid < 0) return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+  if (pid != 0) {
+    children_.emplace(pid, Child{ChildKind::kControl, Fd()});
+    (*connection)->abandon();
+    return;
+  }
+  const int wake = wake_.get();
+  become_child(UsageBoard::kNoSlot);
+  admin::serve_control(std::move(connection).value(), options_.session, options_.sessions_max,
+                       wake);
+  ::_exit(EXIT_SUCCESS);
+}
+
+void Supervisor::take_requests() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
+  UsageBoard& board = *options_.session.board;
+  for (const auto& [pid, child] : children_) {
+    if (!board.takes_end_request(child.slot)) continue;
+    log_.info("session is ended", {{"pid", pid}, {"reason", "asked for by control"}});
+    ::kill(pid, SIGKILL);
+  }
+  std::uint32_t seconds = 0;
+  if (board.takes_drain_request(seconds)) stop(std::chrono::seconds(seconds));
 }
 
 void Supervisor::accept_from(transport::Listener& listener) {
@@ -292,6 +389,7 @@ void Supervisor::become_child(std::size_t slot) {
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   // The parent's sockets must end with the parent.
   for (auto& listener : listeners_) close_in_child(*listener);
+  if (control_ != nullptr) close_in_child(*control_);
   lobby_.abandon();
   for (auto& [pid, child] : children_) child.channel.close();
   signals_.close();
@@ -324,6 +422,22 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
   serve(std::move(connection), share, nullptr);
 }
 
+// Judges the client's credential, where one is needed; it and the log are told why not.
+bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
+  Admission* const admission = options_.session.admission.get();
+  if (admission == nullptr) return true;
+  const auto what = hello.role == wire::ConnectionRole::kMonitor ? Admission::For::kMonitor
+                                                                 : Admission::For::kSession;
+  const std::string peer = transport::identity_of_peer(connection.fd());
+  const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
+  admission->forget_key();
+  if (admitted) return true;
+  const std::string& reason = admitted.error().message;
+  log_.warn("client refused", {{"peer", connection.peer()}, {"reason", reason}});
+  refuse_denied(connection, reason);
+  return false;
+}
+
 // Hears the client before anything is done for it: only a session needs a driver.
 void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool share,
                        const Warm* warm) {
@@ -333,6 +447,13 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
     refuse_unknown_session(*connection);
     ::_exit(EXIT_SUCCESS);
   }
+  if (hello->role == wire::ConnectionRole::kAdmin) {
+    constexpr std::string_view kReason = "a server is controlled over its control socket";
+    log_.warn("client refused", {{"peer", connection->peer()}, {"reason", kReason}});
+    refuse_denied(*connection, kReason);
+    ::_exit(EXIT_SUCCESS);
+  }
+  if (!admit(*connection, *hello)) ::_exit(EXIT_SUCCESS);
   if (hello->role == wire::ConnectionRole::kMonitor) {
     nvml::serve_monitor(std::move(connection), *hello, options_.session);
     ::_exit(EXIT_SUCCESS);

@@ -20,6 +20,7 @@ namespace flyt::server {
 
 struct SupervisorOptions {
   std::vector<std::string> urls;
+  std::string control;  // Where this server is controlled, a Unix socket's URL; empty: nowhere.
   SessionOptions session;
   unsigned warm = 0;  // Processes kept ready, with the driver started.
   // A driver that starts in one process holds up what it does in others, so a session that has just
@@ -43,7 +44,7 @@ class Supervisor {
   Status run();
 
  private:
-  enum class ChildKind : std::uint8_t { kSession, kWarm, kExchange };
+  enum class ChildKind : std::uint8_t { kSession, kWarm, kExchange, kControl };
   // What a process has got ready for its client.
   struct Warm {
     const ReadyDriver& driver;
@@ -59,9 +60,15 @@ class Supervisor {
 
   Status check_driver();
   Status start_listening();
+  Status start_admission();
+  Status start_control();
   void start_exchange();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
+  void accept_control();
+  // What controlling children have asked for.
+  void take_requests();
+  void stop(Duration grace);
   void let_in();
   void give_to_child(Lobby::Guest guest);
   void give_to_session(std::unique_ptr<transport::Connection> lane);
@@ -77,6 +84,7 @@ class Supervisor {
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
+  bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   void reap();
   void take_signals();
   void end_children(int signal);
@@ -85,6 +93,8 @@ class Supervisor {
   SupervisorOptions options_;
   Log log_;
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
+  std::unique_ptr<transport::Listener> control_;
+  Fd wake_;  // An eventfd: a controlling child has left a request on the board.
   Lobby lobby_;
   std::map<pid_t, Child> children_;
   Fd signals_;

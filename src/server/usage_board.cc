@@ -9,9 +9,29 @@
 #include <cstring>
 #include <memory>
 
+#include "base/bytes.h"
+#include "server/shared_mutex.h"
 #include "transport/machine.h"
 
 namespace flyt::server {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 63;
+constexpr std::uint32_t kNoDrain = ~std::uint32_t{0};
+
+template <std::size_t size>
+void put_text(std::array<char, size>& into, std::string_view text) {
+  text = text.substr(0, size - 1);
+  std::memcpy(into.data(), text.data(), text.size());
+  into[text.size()] = '\0';
+}
+
+template <std::size_t size>
+std::string text_of(const std::array<char, size>& text) {
+  return {text.data(), ::strnlen(text.data(), text.size())};
+}
+
+}  // namespace
 
 // Written by one child, read by others at any moment; cleared by the parent when it has ended.
 struct UsageRow {
@@ -22,19 +42,69 @@ struct UsageRow {
 
   // The server's process; stored last, so what stands below is there once this is.
   std::atomic<std::uint32_t> server_process{0};
+  std::atomic<bool> end_wanted{false};
+  BoardHead* head = nullptr;  // At the same address in all processes.
+  std::uint64_t number = 0;   // Of the session; set by the parent.
+  std::int64_t begun_ns = 0;
   std::uint32_t client_process = 0;
+  SessionKind kind = SessionKind::kCuda;
   std::array<char, transport::kMachineBytesMax + 1> machine{};
+  std::array<char, kNameBytesMax + 1> name{};
+  std::atomic<std::uint64_t> posted{0};
+  std::atomic<std::uint64_t> waited{0};
+  std::atomic<std::uint64_t> launches{0};
+  std::atomic<std::uint64_t> received_bytes{0};
   std::array<Device, kUsageDevicesMax> devices{};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// What the sessions have together. What is used is the sum of their rows: each is one word, so that
+// a session that is killed at any moment leaves nothing uncounted and nothing counted twice.
+struct BoardHead {
+  BoardHead(UsageRow* first, std::size_t rows) : rows(first), count(rows) {}
+
+  UsageRow* const rows;
+  const std::size_t count;
+  std::atomic<std::size_t> rows_used{0};  // Those beyond it were never claimed.
+  std::uint64_t sessions_begun = 0;       // The parent's.
+  SharedMutex mutex;  // Held while something is reserved, and while the limit changes.
+  std::atomic<std::uint64_t> memory_limit{0};
+  std::atomic<std::uint32_t> shortages{0};
+  std::atomic<std::uint32_t> drain_seconds{kNoDrain};
+  std::atomic<bool> draining{false};
+  // The grant is the one of the two that `grant` names, so that it is whole at any moment.
+  struct Grant {
+    std::uint32_t asked = 0;
+    std::uint32_t granted = 0;
+    std::uint32_t count = 0;
+    std::array<std::uint32_t, kSmGroupsMax> groups{};
+  };
+  std::array<Grant, 2> grants{};
+  std::uint32_t grant = 0;
+
+  std::uint64_t memory_used() const {
+    std::uint64_t used = 0;
+    const std::size_t last = rows_used.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < last; ++i) {
+      used += rows[i].devices[0].bytes.load(std::memory_order_relaxed);
+    }
+    return used;
+  }
+};
 
 namespace {
 
 constinit std::atomic<UsageRow*> own_row{nullptr};
 
+constexpr std::size_t kHeadBytes = (sizeof(BoardHead) + 63) / 64 * 64;
+
 UsageRow::Device* find(UsageRow* row, CUdevice device) {
   const auto index = static_cast<std::size_t>(device);
   return row == nullptr || index >= row->devices.size() ? nullptr : &row->devices[index];
+}
+
+MemoryQuota quota_of(const BoardHead& head) {
+  return {head.memory_limit.load(std::memory_order_relaxed), head.memory_used()};
 }
 
 }  // namespace
@@ -49,12 +119,33 @@ void UsedMemory::resize(std::uint64_t bytes) {
   bytes_ = bytes;
 }
 
-void UsageSlot::publish(std::uint32_t process, std::string_view machine) const {
+bool UsedMemory::reserve(CUdevice device, std::uint64_t bytes) {
+  FLYT_ASSERT(bytes_ == 0);
+  if (!own_usage().reserve(device, bytes)) return false;
+  device_ = device;
+  bytes_ = bytes;
+  return true;
+}
+
+void UsageSlot::publish(const Client& client) const {
   if (row_ == nullptr) return;
-  row_->client_process = process;
-  const std::string_view text = machine.substr(0, row_->machine.size() - 1);
-  std::memcpy(row_->machine.data(), text.data(), text.size());
+  row_->client_process = client.process;
+  row_->kind = client.kind;
+  row_->begun_ns = system_clock().now().ns;
+  put_text(row_->machine, client.machine);
+  put_text(row_->name, client.name);
   row_->server_process.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_release);
+}
+
+bool UsageSlot::reserve(CUdevice device, std::uint64_t bytes) const {
+  auto* use = find(row_, device);
+  if (use == nullptr) return true;
+  BoardHead& head = *row_->head;
+  const SharedLock lock(head.mutex);
+  const MemoryQuota quota = quota_of(head);
+  if (device == 0 && quota.limit != 0 && bytes > quota.left()) return false;
+  use->bytes.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
 }
 
 void UsageSlot::took(CUdevice device, std::uint64_t bytes) const {
@@ -70,36 +161,77 @@ void UsageSlot::context_ended(CUdevice device) const {
   if (auto* use = find(row_, device)) use->contexts.fetch_sub(1, std::memory_order_relaxed);
 }
 
-UsageBoard::UsageBoard(UsageRow* rows, std::size_t count)
-    : rows_(rows), count_(count), claimed_(count) {}
+std::uint64_t UsageSlot::bytes(CUdevice device) const {
+  auto* use = find(row_, device);
+  return use == nullptr ? 0 : use->bytes.load(std::memory_order_relaxed);
+}
 
-UsageBoard::~UsageBoard() { ::munmap(rows_, count_ * sizeof(UsageRow)); }
+void UsageSlot::count(const SessionCounters& counters) const {
+  if (row_ == nullptr) return;
+  row_->posted.store(counters.posted, std::memory_order_relaxed);
+  row_->waited.store(counters.waited, std::memory_order_relaxed);
+  row_->launches.store(counters.launches, std::memory_order_relaxed);
+  row_->received_bytes.store(counters.received_bytes, std::memory_order_relaxed);
+}
+
+MemoryQuota UsageSlot::quota() const {
+  return row_ == nullptr ? MemoryQuota{} : quota_of(*row_->head);
+}
+
+std::uint32_t UsageSlot::shortages() const {
+  return row_ == nullptr ? 0 : row_->head->shortages.load(std::memory_order_relaxed);
+}
+
+void UsageSlot::tell_shortage() const {
+  if (row_ != nullptr) row_->head->shortages.fetch_add(1, std::memory_order_relaxed);
+}
+
+UsageBoard::UsageBoard(void* memory, std::size_t count)
+    : head_(static_cast<BoardHead*>(memory)),
+      rows_(
+          static_cast<UsageRow*>(static_cast<void*>(static_cast<std::byte*>(memory) + kHeadBytes))),
+      count_(count),
+      claimed_(count) {
+  std::construct_at(head_, rows_, count_);
+}
+
+UsageBoard::~UsageBoard() { ::munmap(head_, kHeadBytes + count_ * sizeof(UsageRow)); }
 
 Result<std::unique_ptr<UsageBoard>> UsageBoard::create(std::size_t slots) {
-  void* memory = ::mmap(nullptr, slots * sizeof(UsageRow), PROT_READ | PROT_WRITE,
+  void* memory = ::mmap(nullptr, kHeadBytes + slots * sizeof(UsageRow), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return system_error("mmap", errno);
   // Zeroes are what a new row holds, so that pages nobody needs are never touched.
-  auto* rows = static_cast<UsageRow*>(memory);
-  return std::unique_ptr<UsageBoard>(new UsageBoard(rows, slots));
+  return std::unique_ptr<UsageBoard>(new UsageBoard(memory, slots));
 }
 
 std::size_t UsageBoard::claim() {
   const auto free = std::find(claimed_.begin(), claimed_.end(), false);
   if (free == claimed_.end()) return kNoSlot;
   *free = true;
-  return static_cast<std::size_t>(free - claimed_.begin());
+  const auto slot = static_cast<std::size_t>(free - claimed_.begin());
+  rows_[slot].head = head_;
+  rows_[slot].number = ++head_->sessions_begun;
+  const std::size_t used = head_->rows_used.load(std::memory_order_relaxed);
+  head_->rows_used.store(std::max(used, slot + 1), std::memory_order_release);
+  return slot;
 }
 
 void UsageBoard::release(std::size_t slot) {
   if (slot >= count_) return;
   claimed_[slot] = false;
-  rows_[slot].server_process.store(0, std::memory_order_release);
-  for (UsageRow::Device& device : rows_[slot].devices) {
+  UsageRow& row = rows_[slot];
+  row.server_process.store(0, std::memory_order_release);
+  row.end_wanted.store(false, std::memory_order_relaxed);
+  for (UsageRow::Device& device : row.devices) {
     device.bytes.store(0, std::memory_order_relaxed);
     device.contexts.store(0, std::memory_order_relaxed);
   }
-  rows_[slot].machine.fill('\0');
+  for (auto* counter : {&row.posted, &row.waited, &row.launches, &row.received_bytes}) {
+    counter->store(0, std::memory_order_relaxed);
+  }
+  row.machine.fill('\0');
+  row.name.fill('\0');
 }
 
 UsageSlot UsageBoard::slot(std::size_t slot) {
@@ -108,22 +240,100 @@ UsageSlot UsageBoard::slot(std::size_t slot) {
 
 std::vector<UsageBoard::Use> UsageBoard::uses(CUdevice device) const {
   std::vector<Use> found;
-  for (std::size_t i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < head_->rows_used.load(std::memory_order_acquire); ++i) {
     UsageRow& row = rows_[i];
     const std::uint32_t server = row.server_process.load(std::memory_order_acquire);
     const auto* use = find(&row, device);
     if (server == 0 || use == nullptr) continue;
     Use one{.client_process = row.client_process,
             .server_process = server,
-            .machine = {},
+            .machine = text_of(row.machine),
             .bytes = use->bytes.load(std::memory_order_relaxed),
             .has_context = use->contexts.load(std::memory_order_relaxed) != 0};
-    one.machine.assign(row.machine.data(), ::strnlen(row.machine.data(), row.machine.size()));
     // Given to another session meanwhile: what was read may be of both.
     if (row.server_process.load(std::memory_order_acquire) != server) continue;
     if (one.bytes != 0 || one.has_context) found.push_back(std::move(one));
   }
   return found;
+}
+
+std::vector<UsageBoard::Row> UsageBoard::rows() const {
+  std::vector<Row> found;
+  const Instant now = system_clock().now();
+  for (std::size_t i = 0; i < head_->rows_used.load(std::memory_order_acquire); ++i) {
+    UsageRow& row = rows_[i];
+    const std::uint32_t server = row.server_process.load(std::memory_order_acquire);
+    if (server == 0) continue;
+    Row one{.number = row.number,
+            .server_process = server,
+            .client_process = row.client_process,
+            .machine = text_of(row.machine),
+            .name = text_of(row.name),
+            .kind = row.kind,
+            .age = now - Instant{row.begun_ns},
+            .bytes = row.devices[0].bytes.load(std::memory_order_relaxed),
+            .contexts = row.devices[0].contexts.load(std::memory_order_relaxed),
+            .counters = {.posted = row.posted.load(std::memory_order_relaxed),
+                         .waited = row.waited.load(std::memory_order_relaxed),
+                         .launches = row.launches.load(std::memory_order_relaxed),
+                         .received_bytes = row.received_bytes.load(std::memory_order_relaxed)}};
+    if (row.server_process.load(std::memory_order_acquire) == server) found.push_back(one);
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Row& a, const Row& b) { return a.number < b.number; });
+  return found;
+}
+
+MemoryQuota UsageBoard::quota() const { return quota_of(*head_); }
+
+bool UsageBoard::set_quota(std::uint64_t bytes, Shrink shrink) {
+  const SharedLock lock(head_->mutex);
+  if (bytes != 0 && bytes < head_->memory_used() && shrink == Shrink::kRefuse) return false;
+  head_->memory_limit.store(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+SmGrant UsageBoard::grant() const {
+  const SharedLock lock(head_->mutex);
+  const BoardHead::Grant& told = head_->grants[head_->grant];
+  return {told.asked, told.granted, {told.groups.begin(), told.groups.begin() + told.count}};
+}
+
+void UsageBoard::set_grant(const SmGrant& grant) {
+  const SharedLock lock(head_->mutex);
+  const std::uint32_t other = 1 - head_->grant;
+  BoardHead::Grant& into = head_->grants[other];
+  into.asked = grant.asked;
+  into.granted = grant.granted;
+  into.count = static_cast<std::uint32_t>(std::min(grant.groups.size(), kSmGroupsMax));
+  std::copy_n(grant.groups.begin(), into.count, into.groups.begin());
+  head_->grant = other;
+}
+
+bool UsageBoard::request_end(std::uint64_t number) {
+  for (std::size_t i = 0; i < head_->rows_used.load(std::memory_order_acquire); ++i) {
+    UsageRow& row = rows_[i];
+    if (row.server_process.load(std::memory_order_acquire) == 0 || row.number != number) continue;
+    row.end_wanted.store(true, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+bool UsageBoard::takes_end_request(std::size_t slot) {
+  return slot < count_ && rows_[slot].end_wanted.exchange(false, std::memory_order_acquire);
+}
+
+void UsageBoard::request_drain(std::uint32_t seconds) {
+  head_->draining.store(true, std::memory_order_relaxed);
+  head_->drain_seconds.store(std::min(seconds, kNoDrain - 1), std::memory_order_release);
+}
+
+bool UsageBoard::draining() const { return head_->draining.load(std::memory_order_relaxed); }
+
+bool UsageBoard::takes_drain_request(std::uint32_t& seconds) {
+  seconds = head_->drain_seconds.exchange(kNoDrain, std::memory_order_acquire);
+  return seconds != kNoDrain;
 }
 
 }  // namespace flyt::server

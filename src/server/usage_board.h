@@ -1,5 +1,5 @@
-// UsageBoard: what each session tells the others of itself, in memory that all of the server's
-// processes share: who its client is, and what it has of each GPU.
+// UsageBoard: what the processes of a server tell each other, in memory that all of them share: who
+// each session's client is, what it has of each GPU, and what the sessions may have together.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "cuda/types.h"
+#include "server/sm_grant.h"
 
 namespace flyt::server {
 
@@ -19,6 +22,31 @@ namespace flyt::server {
 inline constexpr std::size_t kUsageDevicesMax = 64;
 
 struct UsageRow;
+struct BoardHead;
+
+// What a session has done so far.
+struct SessionCounters {
+  std::uint64_t posted = 0;
+  std::uint64_t waited = 0;
+  std::uint64_t launches = 0;
+  std::uint64_t received_bytes = 0;
+};
+
+// The memory of a lease: docs/leases.md.
+struct MemoryQuota {
+  std::uint64_t limit = 0;  // 0: none.
+  std::uint64_t used = 0;   // By all sessions; more than the limit while a shrink waits.
+  std::uint64_t left() const { return used < limit ? limit - used : 0; }
+};
+
+enum class SessionKind : std::uint8_t { kCuda, kMonitor };
+
+struct Client {
+  std::uint32_t process = 0;  // Its number on its own machine.
+  std::string_view machine = {};
+  std::string_view name = {};  // Of its program.
+  SessionKind kind = SessionKind::kCuda;
+};
 
 // One session's place on the board; one made without a board tells nobody. Safe from any thread.
 class UsageSlot {
@@ -27,14 +55,25 @@ class UsageSlot {
   explicit UsageSlot(UsageRow* row) : row_(row) {}
   UsageRow* row() const { return row_; }
 
-  // Once, when the client is known. `process` is its number on its own `machine`.
-  void publish(std::uint32_t process, std::string_view machine) const;
+  // Once, when the client is known.
+  void publish(const Client& client) const;
 
-  // Physical memory of a device that the session has taken, and given back.
+  // Before physical memory of a device is taken: false if the lease has no more. What the driver
+  // then refuses, and what is freed later, is given back.
+  [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes) const;
+  // Taken whatever the lease has.
   void took(CUdevice device, std::uint64_t bytes) const;
   void gave(CUdevice device, std::uint64_t bytes) const;
   void context_made(CUdevice device) const;
   void context_ended(CUdevice device) const;
+  void count(const SessionCounters& counters) const;
+  // What this session has of a device.
+  std::uint64_t bytes(CUdevice device) const;
+
+  MemoryQuota quota() const;
+  // Rises when a session of the lease could not have memory: others then give up what lies idle.
+  std::uint32_t shortages() const;
+  void tell_shortage() const;
 
  private:
   UsageRow* row_ = nullptr;
@@ -60,7 +99,11 @@ class UsedMemory {
     return *this;
   }
 
+  // False, and nothing is taken, if the lease has no more. It had nothing before.
+  [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes);
   std::uint64_t bytes() const { return bytes_; }
+  CUdevice device() const { return device_; }
+  // Whatever the lease has: for what cannot be refused any more.
   void resize(std::uint64_t bytes);
 
  private:
@@ -77,6 +120,20 @@ class UsageBoard {
     std::uint64_t bytes = 0;
     bool has_context = false;
   };
+  // One session, as whoever controls the server sees it.
+  struct Row {
+    std::uint64_t number = 0;
+    std::uint32_t server_process = 0;
+    std::uint32_t client_process = 0;
+    std::string machine;
+    std::string name;
+    SessionKind kind = SessionKind::kCuda;
+    Duration age{0};
+    std::uint64_t bytes = 0;
+    std::uint32_t contexts = 0;
+    SessionCounters counters;
+  };
+  enum class Shrink : std::uint8_t { kRefuse, kWhenFree };
 
   static constexpr std::size_t kNoSlot = ~std::size_t{0};
 
@@ -94,10 +151,29 @@ class UsageBoard {
   UsageSlot slot(std::size_t slot);
   // The sessions that have something of a device now.
   std::vector<Use> uses(CUdevice device) const;
+  // All whose client is known, by their numbers.
+  std::vector<Row> rows() const;
+
+  MemoryQuota quota() const;
+  // 0: none. False, and nothing changes, if more is used and may not be.
+  bool set_quota(std::uint64_t bytes, Shrink shrink);
+
+  // What sessions that begin from now on are confined to.
+  SmGrant grant() const;
+  void set_grant(const SmGrant& grant);
+
+  // What a controlling process wants of the parent, which looks when it is woken.
+  bool request_end(std::uint64_t number);  // False if there is no such session.
+  bool takes_end_request(std::size_t slot);
+  void request_drain(std::uint32_t seconds);
+  bool draining() const;
+  // Once, after request_drain(): how many seconds are left to the sessions.
+  bool takes_drain_request(std::uint32_t& seconds);
 
  private:
-  UsageBoard(UsageRow* rows, std::size_t count);
+  UsageBoard(void* memory, std::size_t count);
 
+  BoardHead* const head_;
   UsageRow* const rows_;
   const std::size_t count_;
   std::vector<bool> claimed_;

@@ -1,8 +1,12 @@
 #include "server/usage_board.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <string>
+#include <vector>
 
 namespace flyt::server {
 namespace {
@@ -19,11 +23,10 @@ TEST(UsageBoard, ShowsWhatAnotherProcessHas) {
   const pid_t child = ::fork();
   if (child == 0) {
     const UsageSlot mine = board->slot(slot);
-    mine.publish(4711, "vm-1");
-    mine.took(1, 100);
-    mine.took(1, 28);
+    mine.publish({.process = 4711, .machine = "vm-1"});
+    const bool reserved = mine.reserve(1, 100) && mine.reserve(1, 28);
     mine.gave(1, 100);
-    ::_exit(0);
+    ::_exit(reserved ? 0 : 1);
   }
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(board->uses(0).empty());
@@ -41,7 +44,7 @@ TEST(UsageBoard, ShowsWhatAnotherProcessHas) {
 TEST(UsageBoard, ShowsASessionWithAContextAndNoMemory) {
   const auto board = make_board(1);
   const UsageSlot mine = board->slot(board->claim());
-  mine.publish(1, "here");
+  mine.publish({.process = 1, .machine = "here"});
   mine.context_made(0);
   EXPECT_EQ(board->uses(0).size(), 1U);
   mine.context_ended(0);
@@ -51,7 +54,7 @@ TEST(UsageBoard, ShowsASessionWithAContextAndNoMemory) {
 TEST(UsageBoard, ShowsMemoryAsLongAsItsOwnerLives) {
   const auto board = make_board(1);
   const UsageSlot mine = board->slot(board->claim());
-  mine.publish(1, "here");
+  mine.publish({.process = 1, .machine = "here"});
   mine.context_made(2);
   take_usage_slot(mine);
   const auto bytes = [&] { return board->uses(2).at(0).bytes; };
@@ -76,7 +79,7 @@ TEST(UsageBoard, ShowsMemoryAsLongAsItsOwnerLives) {
 
 TEST(UsageBoard, ShowsNobodyBeforeItsClientIsKnown) {
   const auto board = make_board(1);
-  board->slot(board->claim()).took(0, 5);
+  EXPECT_TRUE(board->slot(board->claim()).reserve(0, 5));
   EXPECT_TRUE(board->uses(0).empty());
 }
 
@@ -93,12 +96,151 @@ TEST(UsageBoard, HandsOutEachPlaceOnceAndHasAnEnd) {
 TEST(UsageBoard, IgnoresDevicesThatItHasNoPlaceFor) {
   const auto board = make_board(1);
   const UsageSlot mine = board->slot(board->claim());
-  mine.publish(1, std::string(500, 'm'));
-  mine.took(-1, 5);
-  mine.took(static_cast<CUdevice>(kUsageDevicesMax), 5);
+  const std::string machine(500, 'm');
+  mine.publish({.process = 1, .machine = machine});
+  EXPECT_TRUE(mine.reserve(-1, 5));
+  EXPECT_TRUE(mine.reserve(static_cast<CUdevice>(kUsageDevicesMax), 5));
   EXPECT_TRUE(board->uses(-1).empty());
   EXPECT_TRUE(board->uses(0).empty());
-  UsageSlot().took(0, 5);
+  EXPECT_TRUE(UsageSlot().reserve(0, 5));
+}
+
+TEST(UsageBoard, ReservesUpToTheQuotaAndNoByteMore) {
+  const auto board = make_board(2);
+  const UsageSlot a = board->slot(board->claim());
+  const UsageSlot b = board->slot(board->claim());
+  EXPECT_TRUE(board->set_quota(100, UsageBoard::Shrink::kRefuse));
+  EXPECT_TRUE(a.reserve(0, 60));
+  EXPECT_FALSE(b.reserve(0, 41));
+  EXPECT_TRUE(b.reserve(0, 40));
+  EXPECT_FALSE(b.reserve(0, 1));
+  EXPECT_FALSE(b.reserve(0, ~std::uint64_t{0}));
+  EXPECT_TRUE(b.reserve(0, 0));
+  EXPECT_TRUE(b.reserve(1, 1000)) << "a quota is of the first GPU";
+  a.gave(0, 60);
+  EXPECT_EQ(b.quota().left(), 60U);
+  EXPECT_TRUE(b.reserve(0, 60));
+}
+
+TEST(UsageBoard, GivesBackWhatAReleasedPlaceHad) {
+  const auto board = make_board(2);
+  EXPECT_TRUE(board->set_quota(100, UsageBoard::Shrink::kRefuse));
+  const std::size_t first = board->claim();
+  EXPECT_TRUE(board->slot(first).reserve(0, 100));
+  const UsageSlot other = board->slot(board->claim());
+  EXPECT_FALSE(other.reserve(0, 1));
+  board->release(first);
+  EXPECT_EQ(board->quota().used, 0U);
+  EXPECT_TRUE(other.reserve(0, 100));
+}
+
+TEST(UsageBoard, ShrinksBelowWhatIsUsedOnlyWhenThatIsWanted) {
+  const auto board = make_board(1);
+  const UsageSlot mine = board->slot(board->claim());
+  EXPECT_TRUE(mine.reserve(0, 50));
+  EXPECT_FALSE(board->set_quota(49, UsageBoard::Shrink::kRefuse));
+  EXPECT_EQ(board->quota().limit, 0U);
+  EXPECT_TRUE(board->set_quota(49, UsageBoard::Shrink::kWhenFree));
+  EXPECT_EQ(board->quota().left(), 0U);
+  EXPECT_FALSE(mine.reserve(0, 1));
+  mine.gave(0, 2);
+  EXPECT_TRUE(mine.reserve(0, 1));
+  EXPECT_TRUE(board->set_quota(0, UsageBoard::Shrink::kRefuse));
+  EXPECT_TRUE(mine.reserve(0, 1000));
+}
+
+// Killed at any moment, also while it holds the lock.
+TEST(UsageBoard, SurvivesTheDeathOfWhoReserves) {
+  const auto board = make_board(8);
+  const UsageSlot mine = board->slot(board->claim());
+  EXPECT_TRUE(board->set_quota(1000, UsageBoard::Shrink::kRefuse));
+  for (int round = 0; round < 60; ++round) {
+    const std::size_t slot = board->claim();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const UsageSlot theirs = board->slot(slot);
+      while (true) {
+        if (theirs.reserve(0, 7)) theirs.gave(0, 7);
+      }
+    }
+    for (int i = 0; i < 200 * (round % 5); ++i) {
+      if (mine.reserve(0, 994)) mine.gave(0, 994);
+    }
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    board->release(slot);
+    EXPECT_EQ(board->quota().used, 0U);
+    EXPECT_TRUE(mine.reserve(0, 1000));
+    mine.gave(0, 1000);
+  }
+}
+
+TEST(UsageBoard, NeverExceedsTheQuotaWhateverComesAtOnce) {
+  constexpr int kProcesses = 4;
+  const auto board = make_board(kProcesses);
+  EXPECT_TRUE(board->set_quota(10, UsageBoard::Shrink::kRefuse));
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const UsageSlot slot = board->slot(board->claim());
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    bool good = true;
+    for (int round = 0; round < 20000; ++round) {
+      if (!slot.reserve(0, 4)) continue;
+      const MemoryQuota quota = slot.quota();
+      good = good && quota.used <= quota.limit && quota.used >= 4;
+      slot.gave(0, 4);
+    }
+    ::_exit(good ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(board->quota().used, 0U);
+}
+
+TEST(UsageBoard, ShowsSessionsInTheOrderInWhichTheyCame) {
+  const auto board = make_board(2);
+  const std::size_t first = board->claim();
+  const std::size_t second = board->claim();
+  board->slot(second).publish({.process = 2, .machine = "m", .name = "two"});
+  board->slot(first).publish({.process = 1, .machine = "m", .name = std::string(100, 'x')});
+  board->slot(first).count({.posted = 1, .waited = 2, .launches = 3, .received_bytes = 4});
+  auto rows = board->rows();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].name, std::string(63, 'x'));
+  EXPECT_EQ(rows[0].counters.launches, 3U);
+  EXPECT_EQ(rows[1].name, "two");
+  board->release(first);
+  const std::size_t again = board->claim();
+  board->slot(again).publish({.process = 3});
+  rows = board->rows();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1].client_process, 3U);
+  EXPECT_GT(rows[1].number, rows[0].number);
+  EXPECT_EQ(rows[1].counters.launches, 0U);
+}
+
+TEST(UsageBoard, HandsRequestsToTheParentOnce) {
+  const auto board = make_board(2);
+  const std::size_t slot = board->claim();
+  board->slot(slot).publish({.process = 1});
+  const std::uint64_t number = board->rows().front().number;
+  EXPECT_FALSE(board->request_end(number + 1));
+  EXPECT_FALSE(board->takes_end_request(slot));
+  EXPECT_TRUE(board->request_end(number));
+  EXPECT_TRUE(board->takes_end_request(slot));
+  EXPECT_FALSE(board->takes_end_request(slot));
+  EXPECT_FALSE(board->takes_end_request(UsageBoard::kNoSlot));
+  std::uint32_t seconds = 0;
+  EXPECT_FALSE(board->takes_drain_request(seconds));
+  board->request_drain(5);
+  EXPECT_TRUE(board->draining());
+  EXPECT_TRUE(board->takes_drain_request(seconds));
+  EXPECT_EQ(seconds, 5U);
+  EXPECT_FALSE(board->takes_drain_request(seconds));
 }
 
 }  // namespace

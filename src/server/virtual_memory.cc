@@ -2,7 +2,6 @@
 #include "server/virtual_memory.h"
 
 #include "server/driver_blocks.h"
-#include "server/usage_board.h"
 #include "wire/handle.h"
 
 namespace flyt::server {
@@ -26,12 +25,12 @@ CUresult VirtualMemory::create(std::uint64_t allocation, std::uint64_t bytes, CU
   if (allocations_.size() == kAllocationsMax) return CUDA_ERROR_OUT_OF_MEMORY;
   if (allocations_.contains(allocation)) return CUDA_ERROR_INVALID_HANDLE;
   const CUmemAllocationProp properties = device_memory(driver_, device);
-  Allocation made{0, bytes, device};
+  Allocation made{.bytes = bytes, .device = device, .charge = std::make_shared<UsedMemory>()};
+  if (!made.charge->reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = driver_.cuMemCreate(&made.native, bytes, &properties, 0);
   if (result != CUDA_SUCCESS) return result;
-  own_usage().took(device, bytes);
   block_id = next_block_id_++;
-  allocations_.emplace(allocation, made);
+  allocations_.emplace(allocation, std::move(made));
   return CUDA_SUCCESS;
 }
 
@@ -45,13 +44,17 @@ CUresult VirtualMemory::adopt(std::uint64_t allocation, CUmemGenericAllocationHa
     result = CUDA_ERROR_INVALID_HANDLE;
   }
   if (allocations_.size() == kAllocationsMax) result = CUDA_ERROR_OUT_OF_MEMORY;
+  // Charged here too: it may outlive the session that has made it.
+  Allocation adopted{native, bytes, device, std::make_shared<UsedMemory>()};
+  if (result == CUDA_SUCCESS && !adopted.charge->reserve(device, bytes)) {
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (result != CUDA_SUCCESS) {
     driver_.cuMemRelease(native);
     return result;
   }
-  own_usage().took(device, bytes);
   block_id = next_block_id_++;
-  allocations_.emplace(allocation, Allocation{native, bytes, device});
+  allocations_.emplace(allocation, std::move(adopted));
   return result;
 }
 
@@ -59,9 +62,8 @@ CUresult VirtualMemory::release(std::uint64_t allocation) {
   const Lock lock(mutex_);
   const auto found = allocations_.find(allocation);
   if (found == allocations_.end()) return CUDA_ERROR_INVALID_VALUE;
-  // The driver keeps the memory until it is unmapped everywhere.
+  // The driver keeps the memory until it is unmapped everywhere, and mappings keep the charge.
   const CUresult result = driver_.cuMemRelease(found->second.native);
-  own_usage().gave(found->second.device, found->second.bytes);
   allocations_.erase(found);
   return result;
 }
@@ -78,7 +80,9 @@ CUresult VirtualMemory::map(std::uint64_t address, std::uint64_t bytes, std::uin
     if (address - before->first < before->second.bytes) return CUDA_ERROR_INVALID_VALUE;
   }
   const CUresult result = driver_.cuMemMap(address, bytes, 0, found->second.native, 0);
-  if (result == CUDA_SUCCESS) mappings_.emplace(address, Mapping{bytes, false});
+  if (result == CUDA_SUCCESS) {
+    mappings_.emplace(address, Mapping{bytes, false, found->second.charge});
+  }
   return result;
 }
 

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 
 #include "base/annotations.h"
 #include "driver/table.h"
 #include "server/arena.h"
 #include "server/regions.h"
+#include "server/usage_board.h"
 
 namespace flyt::server {
 
@@ -54,10 +56,12 @@ class VirtualMemory {
     CUmemGenericAllocationHandle native = 0;
     std::uint64_t bytes = 0;
     CUdevice device = 0;
+    std::shared_ptr<UsedMemory> charge = {};
   };
   struct Mapping {
     std::uint64_t bytes = 0;
     bool accessible = false;
+    std::shared_ptr<const UsedMemory> charge = {};
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
 

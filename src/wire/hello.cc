@@ -102,7 +102,7 @@ bool take_record(std::uint16_t id, Reader& reader, Fields& fields) {
       return true;
     case HelloRecord::kRole: {
       const auto role = reader.take<std::uint16_t>();
-      if (role > static_cast<std::uint16_t>(ConnectionRole::kMonitor)) reader.fail();
+      if (role > static_cast<std::uint16_t>(ConnectionRole::kAdmin)) reader.fail();
       fields.hello.role = static_cast<ConnectionRole>(role);
       return true;
     }

@@ -55,6 +55,7 @@ enum class ConnectionRole : std::uint16_t {
   kCommands = 0,  // The session's one ordered stream of commands.
   kBulk = 1,      // A lane: a further connection of a session, for data alone.
   kMonitor = 2,   // NVML's commands alone, and no session of CUDA.
+  kAdmin = 3,     // Commands of api/admin alone, on a server's control socket.
 };
 
 // Whether the data of a lane is packed on its way.

@@ -64,6 +64,13 @@ bool Child::wrote_bytes(std::size_t count, double seconds) {
   return true;
 }
 
+std::string Child::ask(const std::string& line, double seconds) {
+  const std::string text = line + "\n";
+  output_.clear();
+  if (::write(to_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return {};
+  return wrote("\n", seconds) ? output_.substr(0, output_.find('\n')) : std::string();
+}
+
 void Child::kill() {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);

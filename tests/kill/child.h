@@ -25,6 +25,8 @@ class Child {
   // Reads until `count` bytes have been written.
   bool wrote_bytes(std::size_t count, double seconds);
   const std::string& output() const { return output_; }
+  // Writes a line to it and takes the line that it answers with; empty if none comes in time.
+  std::string ask(const std::string& line, double seconds);
   void close_stdin() { to_.close(); }
   void kill();
   // The exit status, minus the signal, or -1000 if it has not ended in time.

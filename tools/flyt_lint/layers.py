@@ -17,7 +17,7 @@ ALLOWED = {
     'store': {'base', 'cuda', 'driver'},
     'client': {'base', 'cuda', 'nvml', 'trace', 'wire', 'transport', 'rpc', 'commands'},
     'server': {'base', 'cuda', 'nvml', 'wire', 'transport', 'rpc', 'driver', 'store', 'commands'},
-    'control': {'base', 'nvml', 'trace', 'wire', 'transport', 'rpc'},
+    'control': {'base', 'nvml', 'trace', 'wire', 'transport', 'rpc', 'commands'},
 }
 NARROWER = {
     'control/cluster': {'base', 'control'},

@@ -5,6 +5,7 @@
 #include "client/settings.h"
 #include "commands/nvml_system.h"
 #include "commands/ops.h"
+#include "rpc/credential.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
 
@@ -13,8 +14,9 @@ namespace {
 
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 
-wire::ClientHello hello() {
+wire::ClientHello hello(std::string credential) {
   wire::ClientHello hello;
+  hello.credential = std::move(credential);
   hello.name = ::program_invocation_short_name;
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
@@ -58,7 +60,10 @@ Status Monitor::start(std::string_view text) {
   if (!url) return std::move(url).error();
   auto connection = transport::connect(*url, deadline);
   if (!connection) return std::move(connection).error();
-  auto channel = rpc::Channel::open(std::move(connection).value(), hello(), deadline, *pushes_, {});
+  auto credential = rpc::own_credential();
+  if (!credential) return std::move(credential).error();
+  auto channel = rpc::Channel::open(std::move(connection).value(),
+                                    hello(std::move(credential).value()), deadline, *pushes_, {});
   if (!channel) return std::move(channel).error();
   channel_ = std::move(channel).value();
   return describe();

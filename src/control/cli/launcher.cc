@@ -38,6 +38,13 @@ Status prepare(const RunOptions& options) {
   }
   auto folder = client_library_folder();
   if (!folder) return std::move(folder).error();
+  if (!options.token_file.empty()) {
+    std::error_code error;
+    const auto path = std::filesystem::absolute(options.token_file, error);
+    // The program may go elsewhere before it reads the file.
+    ::setenv("FLYT_TOKEN_FILE", error ? options.token_file.c_str() : path.c_str(), 1);
+    ::unsetenv("FLYT_TOKEN");
+  }
   const auto info = control::greet(server);
   if (!info) return info.error();
   const std::string path = environment("LD_LIBRARY_PATH");

@@ -9,7 +9,8 @@
 namespace flyt::cli {
 
 struct RunOptions {
-  std::string server;  // A URL; empty: FLYT_SERVER of the environment.
+  std::string server;      // A URL; empty: FLYT_SERVER of the environment.
+  std::string token_file;  // What holds the token; empty: as the environment says.
   bool verbose = false;
   std::vector<std::string> command;  // The program and its arguments.
 };

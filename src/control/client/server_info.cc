@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "rpc/channel.h"
+#include "rpc/credential.h"
 #include "transport/transport.h"
 
 namespace flyt::control {
@@ -47,6 +48,11 @@ Result<ServerInfo> greet(std::string_view text) {
   hello.role = wire::ConnectionRole::kMonitor;
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
+  // Who only asks takes no session of a token, and needs no driver.
+  hello.role = wire::ConnectionRole::kMonitor;
+  auto credential = rpc::own_credential();
+  if (!credential) return std::move(credential).error();
+  hello.credential = std::move(credential).value();
   NoPushes pushes;
   auto channel = rpc::Channel::open(std::move(connection).value(), hello, deadline, pushes);
   if (!channel) return at(text, channel.error());

@@ -39,11 +39,9 @@ template <class Make>
 CUresult make_with_room(Session& session, Make&& make) {
   CUresult result = make();
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  MemorySubjects& memory = session.memory();
   CUdevice device = 0;
-  memory.reaper.drain();
-  memory.pools.release_excess();
-  if (session.driver().cuCtxGetDevice(&device) == CUDA_SUCCESS) memory.arena.trim(device);
+  static_cast<void>(session.driver().cuCtxGetDevice(&device));
+  session.memory().make_room(device);
   return make();
 }
 
@@ -59,13 +57,15 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
     Native native = nullptr;
     const CUresult result = make_with_room(session, [&] {
       const auto using_context = session.use();
+      UsedMemory charge;
+      CUdevice device = 0;
       CUresult made = session.enter(slow.context());
+      if (made == CUDA_SUCCESS) made = session.driver().cuCtxGetDevice(&device);
+      if (made == CUDA_SUCCESS && !charge.reserve(device, bytes)) made = CUDA_ERROR_OUT_OF_MEMORY;
       if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
       if (made != CUDA_SUCCESS) return made;
-      CUdevice device = 0;
-      static_cast<void>(session.driver().cuCtxGetDevice(&device));
       auto owner = session.memory().images->own(kind, address_of(native), slow.home(),
-                                                UsedMemory(device, bytes));
+                                                std::move(charge));
       describe(*owner);
       // Nobody keeps it when the client hears of it: it may end it at once.
       return put(session, handle_kind, address_of(command.array), native, std::move(owner));

@@ -1,6 +1,7 @@
 // Primary and ordinary contexts.
 #include "server/hooks_context.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -23,11 +24,14 @@ constexpr std::size_t kStreamsPolledMax = 16;
 
 // Puts a new context into the table and describes it; it is current on this thread.
 template <class Reply>
-void adopt(Request request, CUcontext client, CUcontext native, CUdevice device, bool primary) {
+void adopt(Request request, CUcontext client, CUcontext native, CUdevice device, bool primary,
+           CUgreenCtx confining = nullptr, CUcontext confined = nullptr) {
   auto attachment = std::make_shared<ContextOrigin>(device, primary);
+  attachment->confining = confining;
+  attachment->confined = confined;
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
   own_usage().context_made(device);
-  request.session().memory().on_context_made(native);
+  request.session().memory().on_context_made(confined != nullptr ? confined : native);
   describe_context<Reply>(std::move(request), native);
 }
 
@@ -39,7 +43,11 @@ CUcontext let_go(Request& request, CUcontext client, Fits&& fits) {
   const auto entry = session.handles().entry(wire::HandleKind::kContext, address_of(client));
   if (!entry || !fits(ContextSubjects::origin(entry))) return nullptr;
   session.contexts().let_go(entry);
-  return static_cast<CUcontext>(entry.native);
+  if (const CUgreenCtx confining = ContextSubjects::origin(entry).confining) {
+    session.driver().cuCtxSetCurrent(nullptr);
+    session.driver().cuGreenCtxDestroy(confining);
+  }
+  return ContextSubjects::keeper(entry);
 }
 
 CUcontext let_go_primary(Request& request, CUcontext client, CUdevice device) {
@@ -74,9 +82,16 @@ void retain_primary(Request request, const commands::RetainPrimary& command) {
   CUresult result = driver.cuDevicePrimaryCtxRetain(&native, command.device);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
   request.session().contexts().count_retained(command.device);
-  result = driver.cuCtxSetCurrent(native);
+  // All that the program does in it is done in the lease's part of the GPU: what is made there
+  // belongs to the primary context all the same.
+  Confined confined{.context = native};
+  if (const SmGrant& grant = request.session().grant(); grant.confined() && command.device == 0) {
+    result = confine(driver, command.device, grant, confined);
+  }
+  if (result == CUDA_SUCCESS) result = driver.cuCtxSetCurrent(confined.context);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
-  adopt<Reply>(std::move(request), command.context, native, command.device, true);
+  adopt<Reply>(std::move(request), command.context, confined.context, command.device, true,
+               confined.green, confined.green == nullptr ? nullptr : native);
 }
 
 CUresult release_primary(Request& request, const commands::ReleasePrimary& command) {
@@ -113,7 +128,14 @@ void create_context(Request request, const commands::CreateContext& command) {
   CUexecAffinityParam affinity{};
   affinity.type = CU_EXEC_AFFINITY_TYPE_SM_COUNT;
   affinity.param.smCount.val = command.sm_count;
-  const CUresult result = command.sm_count == 0
+  // Green contexts are of primary ones: others get as many multiprocessors as the lease, where the
+  // driver can do that.
+  const SmGrant& grant = request.session().grant();
+  const bool confined = grant.confined() && command.device == 0;
+  if (confined && (command.sm_count == 0 || command.sm_count > grant.granted)) {
+    affinity.param.smCount.val = grant.granted;
+  }
+  const CUresult result = affinity.param.smCount.val == 0
                               ? driver.cuCtxCreate_v2(&native, flags, command.device)
                               : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
@@ -190,6 +212,8 @@ CUresult context_affinity(Request& request, const commands::ContextAffinity& com
   const CUresult result = request.driver().cuCtxGetExecAffinity(
       &affinity, static_cast<CUexecAffinityType>(command.kind));
   reply.sm_count = affinity.param.smCount.val;
+  const SmGrant& grant = request.session().grant();
+  if (grant.confined()) reply.sm_count = std::min(reply.sm_count, grant.granted);
   return result;
 }
 

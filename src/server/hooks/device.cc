@@ -1,7 +1,11 @@
 // What never changes about the devices.
 #include "server/hooks_device.h"
 
+#include <algorithm>
 #include <array>
+
+#include "server/session.h"
+#include "server/usage_board.h"
 
 namespace flyt::server::hooks {
 
@@ -35,6 +39,10 @@ void describe_device(Request request, const commands::DescribeDevice& command) {
     attributes[static_cast<std::size_t>(i)] = value;
     known[static_cast<std::size_t>(i)] = 1;
   }
+  const SmGrant& grant = request.session().grant();
+  if (grant.confined() && device == 0) {
+    attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = static_cast<std::int32_t>(grant.granted);
+  }
   int affinity = 0;
   if (driver.cuDeviceGetExecAffinitySupport(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT, device) !=
       CUDA_SUCCESS) {
@@ -42,7 +50,8 @@ void describe_device(Request request, const commands::DescribeDevice& command) {
   }
   reply.name = name.data();
   reply.uuid = bytes_at(&uuid, sizeof uuid);
-  reply.total_memory = total;
+  const std::uint64_t limit = own_usage().quota().limit;
+  reply.total_memory = limit == 0 || device != 0 ? total : std::min<std::uint64_t>(total, limit);
   reply.pci_bus_id = pci_bus_id.data();
   reply.attributes = wire::List<std::int32_t>(std::span<const std::int32_t>(attributes));
   reply.known = wire::List<std::uint8_t>(std::span<const std::uint8_t>(known));

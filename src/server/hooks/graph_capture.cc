@@ -153,15 +153,18 @@ CUresult capture_allocation(Request& request, const commands::CaptureAllocation&
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   // Outside of captures pools are ours.
   if (!request.session().graphs().capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  CUdevice device = 0;
+  static_cast<void>(driver.cuCtxGetDevice(&device));
+  UsedMemory charge;
+  CUresult result = request.session().graph_memory().reserve(device, command.bytes, charge);
+  if (result != CUDA_SUCCESS) return result;
   CUdeviceptr address = 0;
-  const CUresult result = driver.cuMemAllocAsync(&address, command.bytes, stream);
+  result = driver.cuMemAllocAsync(&address, command.bytes, stream);
   if (result != CUDA_SUCCESS) return result;
   Frontier frontier;
   static_cast<void>(ask_driver(driver, stream, frontier));
-  CUdevice device = 0;
-  static_cast<void>(driver.cuCtxGetDevice(&device));
   const std::uint64_t graph = request.session().graphs().name_graph(frontier.graph, 0);
-  request.session().graph_memory().add(address, command.bytes, graph, device);
+  request.session().graph_memory().add(address, command.bytes, graph, std::move(charge));
   reply.address = address;
   reply.device = device;
   return CUDA_SUCCESS;

@@ -26,7 +26,7 @@ CUresult add_any(const driver::Table& driver, const NewNode& made, CUgraphNodePa
 
 // What the client is to know of a node that was made: false when there are no numbers left.
 bool tell(Session& session, const commands::AddGraphNode& command, CUgraphNode node,
-          GraphNodeParams& params, commands::AddGraphNode::Reply& reply,
+          GraphNodeParams& params, UsedMemory& charge, commands::AddGraphNode::Reply& reply,
           std::vector<std::uint64_t>& bodies) {
   Graphs& graphs = session.graphs();
   reply.node = graphs.name_node(node, command.graph);
@@ -41,7 +41,7 @@ bool tell(Session& session, const commands::AddGraphNode& command, CUgraphNode n
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       reply.address = made.alloc.dptr;
       session.graph_memory().add(made.alloc.dptr, made.alloc.bytesize, command.graph,
-                                 made.alloc.poolProps.location.id);
+                                 std::move(charge));
       return true;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       graphs.note_memory_node();
@@ -77,6 +77,12 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
       edges.take(command.edges, dependencies.size())) {
     result = params.take(request, command.parameters, command.data);
   }
+  UsedMemory charge;
+  if (result == CUDA_SUCCESS && params.type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    const auto& alloc = params.native().alloc;
+    result = request.session().graph_memory().reserve(alloc.poolProps.location.id, alloc.bytesize,
+                                                      charge);
+  }
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) {
     const NewNode made{&node, graph, dependencies.data(), edges.data(), dependencies.size()};
@@ -84,7 +90,8 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
                            : add_any(request.driver(), made, params.native());
   }
   std::vector<std::uint64_t> bodies;
-  if (result == CUDA_SUCCESS && !tell(request.session(), command, node, params, reply, bodies)) {
+  if (result == CUDA_SUCCESS &&
+      !tell(request.session(), command, node, params, charge, reply, bodies)) {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   reply.bodies = wire::List<std::uint64_t>(bodies);

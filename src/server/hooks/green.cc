@@ -39,15 +39,29 @@ Handles::Entry primary_of(Session& session, CUdevice device) {
   return {};
 }
 
+// To the tenant the device is the lease's part of it.
+CUresult lease_resource(const driver::Table& driver, CUdevice device, const SmGrant& grant,
+                        CUdevResourceType type, CUdevResource& resource) {
+  Confined part;
+  CUresult result = confine(driver, device, grant, part);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver.cuGreenCtxGetDevResource(part.green, &resource, type);
+  driver.cuGreenCtxDestroy(part.green);
+  return result;
+}
+
 }  // namespace
 
 CUresult device_resource(Request& request, const commands::DeviceResource& command,
                          commands::DeviceResource::Reply& reply) {
   const driver::Table& driver = request.driver();
   if (driver.cuDeviceGetDevResource == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto type = static_cast<CUdevResourceType>(command.type);
   CUdevResource resource{};
-  const CUresult result = driver.cuDeviceGetDevResource(
-      command.device, &resource, static_cast<CUdevResourceType>(command.type));
+  const SmGrant& grant = request.session().grant();
+  const CUresult result = grant.confined() && command.device == 0
+                              ? lease_resource(driver, command.device, grant, type, resource)
+                              : driver.cuDeviceGetDevResource(command.device, &resource, type);
   return tell(request, result, resource, reply);
 }
 

@@ -67,11 +67,15 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   JitArguments jit;
   const CUresult none = take_image(request, command, image, jit);
   if (none != CUDA_SUCCESS) return request.reply(none, reply);
+  auto origin = of_library(command.library, 0);
   CUlibrary native = nullptr;
-  const CUresult result = request.driver().cuLibraryLoadData(
-      &native, image.data(), jit.options(), jit.values(), jit.count(), nullptr, nullptr, 0);
-  if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kLibrary, command.library, native,
-                                               of_library(command.library, 0))) {
+  CUresult result = charge_code(request, image, origin->charge);
+  if (result == CUDA_SUCCESS) {
+    result = request.driver().cuLibraryLoadData(&native, image.data(), jit.options(), jit.values(),
+                                                jit.count(), nullptr, nullptr, 0);
+  }
+  if (result == CUDA_SUCCESS &&
+      !request.adopt(wire::HandleKind::kLibrary, command.library, native, std::move(origin))) {
     return;
   }
   reply.threads_per_block = jit.threads_per_block();
@@ -83,6 +87,9 @@ CUresult unload_library(Request& request, const commands::UnloadLibrary& command
   const Lock lock(request.session().endings());
   CUlibrary native = command.library;
   if (!request.resolve(native)) return CUDA_ERROR_INVALID_HANDLE;
+  // Keeps the charge until the driver is done.
+  const auto kept =
+      request.session().handles().entry(wire::HandleKind::kLibrary, address_of(command.library));
   {
     const auto alone = request.session().alone();
     request.session().code().on_library_unload(address_of(command.library));

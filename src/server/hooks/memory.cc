@@ -1,10 +1,12 @@
 // Device memory: cuMemAlloc, cuMemFree, cuMemGetInfo.
 #include "server/hooks_memory.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/memory_subjects.h"
 #include "server/session.h"
+#include "server/usage_board.h"
 
 namespace flyt::server::hooks {
 namespace {
@@ -26,11 +28,9 @@ CUresult allocate(MemorySubjects& memory, const Arena::Wanted& wanted,
   if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.reaper.drain()) {
     result = memory.arena.allocate(wanted, allocation);
   }
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    memory.pools.release_excess();
-    if (memory.arena.trim(wanted.device) != 0) result = memory.arena.allocate(wanted, allocation);
-  }
-  return result;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  memory.make_room(wanted.device);
+  return memory.arena.allocate(wanted, allocation);
 }
 
 }  // namespace
@@ -65,8 +65,13 @@ CUresult mem_info(Request& request, const commands::MemInfo&, commands::MemInfo:
     std::size_t free = 0;
     std::size_t total = 0;
     const CUresult asked = request.driver().cuMemGetInfo_v2(&free, &total);
+    const MemoryQuota quota = own_usage().quota();
+    if (quota.limit != 0 && device == 0) {
+      total = std::min(total, std::max(quota.limit, quota.used));
+      free = std::min(free, quota.left());
+    }
     // What we keep mapped for the next allocation is free as far as the program can tell.
-    reply.free = free + arena.usage(device).idle_bytes;
+    reply.free = std::min(free + arena.usage(device).idle_bytes, total);
     reply.total = total;
     return asked;
   });

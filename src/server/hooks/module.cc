@@ -15,9 +15,10 @@
 namespace flyt::server::hooks {
 namespace {
 
-std::shared_ptr<CodeOrigin> in_context(const Request& request) {
+std::shared_ptr<CodeOrigin> in_context(const Request& request, UsedMemory charge = {}) {
   auto origin = std::make_shared<CodeOrigin>();
   origin->context = request.home();
+  origin->charge = std::move(charge);
   return origin;
 }
 
@@ -55,11 +56,15 @@ void load_module(Request request, const commands::LoadModule& command) {
   JitArguments jit;
   const CUresult none = take_image(request, command, image, jit);
   if (none != CUDA_SUCCESS) return request.reply(none, reply);
+  UsedMemory charge;
   CUmodule native = nullptr;
-  const CUresult result = request.driver().cuModuleLoadDataEx(&native, image.data(), jit.count(),
-                                                              jit.options(), jit.values());
-  if (result == CUDA_SUCCESS &&
-      !request.adopt(wire::HandleKind::kModule, command.module, native, in_context(request))) {
+  CUresult result = charge_code(request, image, charge);
+  if (result == CUDA_SUCCESS) {
+    result = request.driver().cuModuleLoadDataEx(&native, image.data(), jit.count(), jit.options(),
+                                                 jit.values());
+  }
+  if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kModule, command.module, native,
+                                               in_context(request, std::move(charge)))) {
     return;
   }
   reply.threads_per_block = jit.threads_per_block();
@@ -71,6 +76,9 @@ CUresult unload_module(Request& request, const commands::UnloadModule& command) 
   const Lock lock(request.session().endings());
   CUmodule native = command.module;
   if (!request.resolve(native)) return CUDA_ERROR_INVALID_HANDLE;
+  // Keeps the charge until the driver is done.
+  const auto kept =
+      request.session().handles().entry(wire::HandleKind::kModule, address_of(command.module));
   {
     const auto alone = request.session().alone();
     request.session().code().on_module_unload(address_of(command.module));

@@ -3,13 +3,22 @@
 
 #include "server/memory_subjects.h"
 #include "server/session.h"
+#include "wire/host_memory.h"
 
 namespace flyt::server::hooks {
 
 CUresult map_host(Request& request, const commands::MapHost& command) {
   if (request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  return request.session().memory().host_mirror.map(command.address, command.bytes, command.flags,
-                                                    request.home());
+  MemorySubjects& memory = request.session().memory();
+  const auto map = [&] {
+    return memory.host_mirror.map(command.address, command.bytes, command.flags, request.home());
+  };
+  const CUresult result = map();
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || (command.flags & wire::kMapManaged) == 0) return result;
+  CUdevice device = 0;
+  static_cast<void>(request.driver().cuCtxGetDevice(&device));
+  memory.make_room(device);
+  return map();
 }
 
 CUresult share_host(Request& request, const commands::ShareHost& command) {

@@ -25,10 +25,9 @@ CUresult allocate(MemorySubjects& memory, std::uint64_t pool, std::uint64_t byte
                   const StreamPlace& place, Pools::Allocation& allocation) {
   CUresult result = memory.pools.allocate(pool, bytes, place, allocation);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  memory.reaper.drain();
-  memory.pools.release_excess();
   CUdevice device = 0;
-  if (memory.session.driver().cuCtxGetDevice(&device) == CUDA_SUCCESS) memory.arena.trim(device);
+  static_cast<void>(memory.session.driver().cuCtxGetDevice(&device));
+  memory.make_room(device);
   return memory.pools.allocate(pool, bytes, place, allocation);
 }
 

@@ -12,9 +12,7 @@ CUresult vmm_create(Request& request, const commands::VmmCreate& command,
   CUresult result = memory.virtual_memory.create(command.allocation, command.bytes, command.device,
                                                  reply.block_id);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  memory.reaper.drain();
-  memory.pools.release_excess();
-  memory.arena.trim(command.device);
+  memory.make_room(command.device);
   return memory.virtual_memory.create(command.allocation, command.bytes, command.device,
                                       reply.block_id);
 }

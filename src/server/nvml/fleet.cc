@@ -74,24 +74,44 @@ Fleet describe(const driver::Table& driver, std::string_view kind, int devices) 
 
 std::string encode(const Fleet& fleet) {
   const auto gpus = flyt::nvml::encode(fleet.gpus);
-  std::string reach;
-  for (const Fleet::Reach one : fleet.reach) reach.push_back(static_cast<char>(one));
-  return fleet.driver_kind + "\n" + std::to_string(fleet.cuda_version) + "\n" + reach + "\n" +
-         std::string(text_of(gpus));
+  std::string text = fleet.driver_kind + "\n";
+  for (const std::uint64_t number :
+       {static_cast<std::uint64_t>(fleet.cuda_version), std::uint64_t{fleet.only},
+        std::uint64_t{fleet.sms.all}, std::uint64_t{fleet.sms.group},
+        std::uint64_t{fleet.sms.groups}, fleet.context_bytes}) {
+    text += std::to_string(number) + "\n";
+  }
+  for (const Fleet::Reach one : fleet.reach) text.push_back(static_cast<char>(one));
+  return text + "\n" + std::string(text_of(gpus));
 }
 
 Result<Fleet> decode_fleet(std::string_view text) {
-  const std::size_t first = text.find('\n');
-  const std::size_t second = first == text.npos ? first : text.find('\n', first + 1);
-  const std::size_t third = second == text.npos ? second : text.find('\n', second + 1);
-  if (third == text.npos) return Error{ErrorCode::kInvalid, "malformed description of a server"};
-  Fleet fleet{.driver_kind = std::string(text.substr(0, first))};
-  const std::string_view version = text.substr(first + 1, second - first - 1);
-  std::from_chars(version.data(), version.data() + version.size(), fleet.cuda_version);
-  auto gpus = flyt::nvml::decode_gpus(bytes_of(text.substr(third + 1)));
+  const auto line = [&](std::string_view& out) {
+    const std::size_t end = text.find('\n');
+    if (end == text.npos) return false;
+    out = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    return true;
+  };
+  const auto number = [&](auto& out) {
+    std::string_view digits;
+    return line(digits) &&
+           std::from_chars(digits.data(), digits.data() + digits.size(), out).ec == std::errc();
+  };
+  std::string_view kind;
+  Fleet fleet;
+  std::string_view reach;
+  std::uint32_t only = 0;
+  if (!line(kind) || !number(fleet.cuda_version) || !number(only) || !number(fleet.sms.all) ||
+      !number(fleet.sms.group) || !number(fleet.sms.groups) || !number(fleet.context_bytes) ||
+      !line(reach)) {
+    return Error{ErrorCode::kInvalid, "malformed description of a server"};
+  }
+  fleet.driver_kind = kind;
+  fleet.only = only != 0;
+  auto gpus = flyt::nvml::decode_gpus(bytes_of(text));
   if (!gpus) return std::move(gpus).error();
   fleet.gpus = std::move(gpus).value();
-  const std::string_view reach = text.substr(second + 1, third - second - 1);
   if (!decode_reach(reach, fleet.gpus.size(), fleet.reach)) {
     return Error{ErrorCode::kInvalid, "malformed description of a server"};
   }

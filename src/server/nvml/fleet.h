@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "driver/table.h"
 #include "nvml/gpu.h"
+#include "server/sm_grant.h"
 
 namespace flyt::server::nvml {
 
@@ -18,6 +19,9 @@ struct Fleet {
 
   std::string driver_kind;  // "nvidia", "soft" or a path.
   int cuda_version = 0;
+  bool only = false;                  // The driver may have more GPUs than the one here.
+  SmFacts sms;                        // Of the first GPU.
+  std::uint64_t context_bytes = 0;    // What a context takes on it, if only it is shown.
   std::vector<flyt::nvml::Gpu> gpus;  // In CUDA's order.
   std::vector<Reach> reach;           // A row for each GPU, with a column for each.
 

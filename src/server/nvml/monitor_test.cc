@@ -181,12 +181,12 @@ TEST(Monitor, TellsMemoryAsNvmlCountsIt) {
 TEST(Monitor, CountsMemoryItselfWithoutNvml) {
   auto board = UsageBoard::create(2);
   ASSERT_TRUE(board.ok());
-  const UsageSlot ours = board.value()->slot(0);
-  const UsageSlot others = board.value()->slot(1);
-  ours.publish(11, "here");
-  ours.took(0, 100);
-  others.publish(12, "elsewhere");
-  others.took(0, 7);
+  const UsageSlot ours = board.value()->slot(board.value()->claim());
+  const UsageSlot others = board.value()->slot(board.value()->claim());
+  ours.publish({.process = 11, .machine = "here"});
+  EXPECT_TRUE(ours.reserve(0, 100));
+  others.publish({.process = 12, .machine = "elsewhere"});
+  EXPECT_TRUE(others.reserve(0, 7));
   Served served(driver::no_nvml(), board.value().get());
   commands::NvmlMemory::Reply memory;
   EXPECT_EQ(served.ask(commands::NvmlMemory{flyt::nvml::handle_of(0)}, memory), NVML_SUCCESS);
@@ -305,8 +305,12 @@ TEST(Fleet, SurvivesThePipeBetweenProcesses) {
   Fleet wrong = fleet;
   wrong.reach.pop_back();
   EXPECT_FALSE(decode_fleet(encode(wrong)).ok());
-  EXPECT_FALSE(decode_fleet("nvidia\n13000").ok());
-  EXPECT_FALSE(decode_fleet("nvidia\n13000\nxx").ok());
+  const std::string good = encode(fleet);
+  for (std::size_t lines = 0, at = 0; lines < 6; ++lines) {
+    at = good.find('\n', at) + 1;
+    EXPECT_FALSE(decode_fleet(good.substr(0, at)).ok());
+    EXPECT_FALSE(decode_fleet(std::string(good).insert(at, "x")).ok());
+  }
 }
 
 }  // namespace

@@ -18,16 +18,25 @@ std::vector<UsageBoard::Use> uses(const MonitorParts& monitor, std::uint32_t ind
   return monitor.board->uses(static_cast<CUdevice>(index));
 }
 
-// As the server's own books have it, where no NVML counts. Every session of the software GPU has
-// a memory of its own, so that others take nothing away there.
+// Of a lease; 0: there is none.
+std::uint64_t limit_of(const MonitorParts& monitor, std::uint32_t index) {
+  return monitor.board == nullptr || index != 0 ? 0 : monitor.board->quota().limit;
+}
+
+// As the server's own books have it, where no NVML counts, and always of a lease. Every session of
+// the software GPU has a memory of its own, so that others take nothing away there.
 void count(const MonitorParts& monitor, std::uint32_t index, commands::NvmlMemory::Reply& reply) {
   std::uint64_t ours = 0;
   std::uint64_t others = 0;
   for (const UsageBoard::Use& use : uses(monitor, index)) {
     (use.machine == monitor.machine ? ours : others) += use.bytes;
   }
-  if (monitor.fleet.driver_kind == "soft") others = 0;
   reply.total = monitor.fleet.gpus[index].memory_bytes;
+  if (const std::uint64_t limit = limit_of(monitor, index); limit != 0) {
+    reply.total = std::min(reply.total, std::max(limit, ours + others));
+  } else if (monitor.fleet.driver_kind == "soft") {
+    others = 0;
+  }
   reply.used = std::min(ours, reply.total);
   reply.reserved = std::min(others, reply.total - reply.used);
   reply.free = reply.total - reply.used - reply.reserved;
@@ -38,6 +47,10 @@ std::map<std::uint32_t, unsigned long long> native_uses(const Request& request,
                                                         nvmlDevice_t device) {
   std::map<std::uint32_t, unsigned long long> found;
   if (!request.monitor().native.present()) return found;
+  // With contexts, which no lease is charged for, they would have more than it has in all.
+  if (request.monitor().board != nullptr && request.monitor().board->quota().limit != 0) {
+    return found;
+  }
   const auto& nvml = request.driver();
   for (const auto list : {nvml.nvmlDeviceGetComputeRunningProcesses_v3,
                           nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3}) {
@@ -58,6 +71,10 @@ nvmlReturn_t nvml_memory(Request& request, const commands::NvmlMemory& command,
                          commands::NvmlMemory::Reply& reply) {
   std::uint32_t index = 0;
   if (!request.index(command.device, index)) return NVML_ERROR_INVALID_ARGUMENT;
+  if (limit_of(request.monitor(), index) != 0) {
+    count(request.monitor(), index, reply);
+    return NVML_SUCCESS;
+  }
   nvmlMemory_v2_t memory{.version = kMemoryVersion};
   const nvmlDevice_t device = request.monitor().native.device(index);
   const nvmlReturn_t result = request.driver().nvmlDeviceGetMemoryInfo_v2(device, &memory);

@@ -1,0 +1,116 @@
+// ControlClient: what a node does with a server: asks what its lease has and changes it, over the
+// server's control socket (flyt-server --control unix:///PATH). docs/leases.md tells the policies.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "rpc/channel.h"
+
+namespace flyt::control {
+
+inline constexpr Duration kControlConnectTime = std::chrono::seconds(5);
+
+struct LeaseState {
+  std::string lease;
+  std::string gpu_name;
+  std::string gpu_uuid;             // As NVML writes it: GPU-xxxxxxxx-xxxx-...
+  std::uint64_t gpu_memory = 0;     // Bytes of the whole GPU.
+  std::uint32_t gpu_sms = 0;        // Of the whole GPU.
+  std::uint64_t memory_limit = 0;   // Bytes; 0: none.
+  std::uint64_t memory_used = 0;    // More than the limit while a shrink waits.
+  std::uint64_t context_bytes = 0;  // What a context takes beside: the node's, not the tenant's.
+  std::uint32_t sms_asked = 0;      // 0: the whole GPU.
+  std::uint32_t sms_granted = 0;
+  std::uint32_t group_sms = 0;  // SMs of one group; 0: this GPU has none.
+  std::vector<std::uint32_t> groups;
+  std::uint32_t sessions = 0;  // Monitors not counted.
+  std::uint32_t sessions_max = 0;
+  bool tokens = false;  // Clients need one.
+  bool draining = false;
+};
+
+struct SessionState {
+  std::uint64_t number = 0;
+  std::uint32_t server_process = 0;
+  std::uint32_t client_process = 0;  // Its number on its own machine.
+  std::string name;                  // The client's program.
+  std::string machine;
+  Duration age{0};
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t launches = 0;
+  std::uint64_t posted = 0;          // Commands that nobody waited for.
+  std::uint64_t waited = 0;          // Commands with an answer.
+  std::uint64_t received_bytes = 0;  // Of commands, with what they bring.
+  std::uint32_t contexts = 0;
+  bool monitor = false;  // NVML's, no session of CUDA.
+};
+
+struct MemoryState {
+  std::uint64_t limit = 0;
+  std::uint64_t used = 0;
+};
+
+struct SmState {
+  std::uint32_t granted = 0;
+  std::uint32_t group_sms = 0;
+  std::vector<std::uint32_t> groups;
+};
+
+// When a smaller limit holds although more is used: never, or for allocations from now on.
+enum class Shrink : std::uint8_t { kRefuse, kWhenFree };
+
+// Errors: kLost: the server is gone, and this object with it; kNotFound: no such session; kLimit:
+// less memory than is used, the message says how much; kInvalid: a value that makes no sense;
+// kUnsupported: the server cannot do that; kSystem: it failed there. Messages name the socket.
+// Safe from any thread.
+class ControlClient {
+ public:
+  // kDenied: this user may not control the server.
+  static Result<std::unique_ptr<ControlClient>> connect(std::string_view url,
+                                                        Duration patience = kControlConnectTime);
+  ~ControlClient();
+  ControlClient(const ControlClient&) = delete;
+  ControlClient& operator=(const ControlClient&) = delete;
+
+  Result<LeaseState> describe();
+  // All of them, monitors too, in the order in which they came.
+  Result<std::vector<SessionState>> sessions();
+  // 0 bytes: no limit.
+  Result<MemoryState> set_memory(std::uint64_t bytes, Shrink shrink = Shrink::kRefuse);
+  // For sessions that begin from now on: so many SMs, rounded up to the first groups; 0: the whole
+  // GPU.
+  Result<SmState> set_sms(std::uint32_t sms);
+  Result<SmState> set_groups(const std::vector<std::uint32_t>& groups);
+  Status end_session(std::uint64_t number);
+  // No new sessions; those there are end within the time, and then the server does.
+  Status drain(std::uint32_t seconds);
+  // A credential that admits so many sessions until it expires. kUnsupported where clients need
+  // none.
+  Result<std::string> new_token(std::uint32_t seconds, std::uint32_t sessions);
+
+  bool lost() const;
+  // Calls that wait for an answer, and all later ones, fail: for whoever has waited long enough.
+  void give_up(std::string_view reason);
+  // The server's parent process, or rather the child that answers here.
+  std::uint32_t process() const;
+
+ private:
+  class Pushes;
+
+  explicit ControlClient(std::string_view url);
+  template <class Command>
+  Status ask(const Command& command, typename Command::Reply& reply, rpc::Reply& answer);
+  Error error_of(std::uint32_t result, std::string_view what) const;
+
+  const std::string url_;
+  std::unique_ptr<Pushes> pushes_;
+  std::unique_ptr<rpc::Channel> channel_;
+};
+
+}  // namespace flyt::control

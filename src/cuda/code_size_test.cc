@@ -1,0 +1,99 @@
+#include "cuda/code_size.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "base/random.h"
+#include "cuda/fatbin.h"
+
+namespace flyt::cuda {
+namespace {
+
+// What the variables of a PTX text take.
+std::uint64_t variables(const std::string& text) {
+  return code_bytes(bytes_of(text)) - text.size();
+}
+
+// An ELF with one section without contents.
+std::vector<std::byte> elf_with(std::uint64_t nobits, std::uint16_t sections = 1) {
+  std::vector<std::byte> elf(128);
+  const auto put = [&](std::size_t at, auto value) {
+    std::memcpy(elf.data() + at, &value, sizeof value);
+  };
+  put(0, std::uint32_t{0x464C457F});
+  put(40, std::uint64_t{64});
+  put(60, sections);
+  put(68, std::uint32_t{8});
+  put(96, nobits);
+  return elf;
+}
+
+TEST(CodeSize, CountsVariablesOfPtx) {
+  EXPECT_EQ(variables(".version 8.0\n.target sm_90\n"), 0U);
+  EXPECT_EQ(variables(".global .align 4 .b8 a[1024];"), 1024U);
+  EXPECT_EQ(variables(".visible.global.align 16.v4.f32 a[0x10];"), 256U);
+  EXPECT_EQ(variables(".const .u64 a[2][3], b;"), 56U);
+  EXPECT_EQ(variables(".global .f16x2 a[4] = {1, 2, 3, 4};"), 16U);
+  EXPECT_EQ(variables(".global .b8 a[] = {1, 2};"), 1U);
+  EXPECT_EQ(variables(".global .texref t;"), 8U);
+  EXPECT_EQ(variables(".global .attribute(.managed) .b32 m[010];"), 32U);
+}
+
+TEST(CodeSize, PassesOverWhatIsNoVariable) {
+  EXPECT_EQ(variables("// .global .b8 a[1024];\n/* .global .b8 b[9]; */"), 0U);
+  EXPECT_EQ(variables(".func f() { ld.global.u32 %r1, [a+4]; st.global.v4.f32 [%r2], {a,b,c,d}; }"),
+            0U);
+  EXPECT_EQ(variables(".shared .b8 s[1024]; .local .b8 l[1024]; .param .b8 p[64];"), 0U);
+}
+
+TEST(CodeSize, CountsWhatItCannotTellAsTooMuch) {
+  for (const char* text :
+       {".global .b8 a[1<<40];", ".global .b8 a[4*1024];", ".global .b8 a[(9)];",
+        ".global .b8 a[99999999999999999999];", ".global .b64 a[0xffffffff][0xffffffff];"}) {
+    EXPECT_EQ(code_bytes(bytes_of(std::string(text))), kCodeBytesUnknown) << text;
+  }
+}
+
+TEST(CodeSize, CountsSectionsWithoutContents) {
+  EXPECT_EQ(code_bytes(elf_with(1 << 20)), 128U + (1 << 20));
+  EXPECT_EQ(code_bytes(elf_with(~std::uint64_t{0})), kCodeBytesUnknown);
+  EXPECT_EQ(code_bytes(elf_with(0, 9000)), kCodeBytesUnknown);
+}
+
+TEST(CodeSize, TakesTheLargestFileOfAFatBinary) {
+  const std::string small = ".global .b8 a[100];";
+  const std::string large = ".global .b8 a[1000];";
+  FatbinWriter writer;
+  writer.add(FatbinFileKind::kPtx, 80, 0, bytes_of(large));
+  writer.add(FatbinFileKind::kPtx, 90, 0, bytes_of(small));
+  // Its text ends with padding there.
+  EXPECT_GE(code_bytes(writer.finish()), 1000 + large.size());
+  EXPECT_LT(code_bytes(writer.finish()), 1000 + large.size() + 16);
+}
+
+TEST(CodeSize, ReadsAnyBytes) {
+  const std::uint64_t seed = random_seed();
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  const std::string good = ".visible .global .align 4 .b8 a[1024] = {1,2}; // x\n.const .f64 b[8];";
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = good;
+    for (int change = 0; change < 6; ++change) {
+      text[random.below(text.size())] = static_cast<char>(random.below(256));
+    }
+    text.resize(random.below(text.size() + 1));
+    EXPECT_GE(code_bytes(bytes_of(text)), text.size());
+  }
+  for (int round = 0; round < 2000; ++round) {
+    auto elf = elf_with(64);
+    for (int change = 0; change < 6; ++change) {
+      elf[4 + random.below(elf.size() - 4)] = static_cast<std::byte>(random.below(256));
+    }
+    EXPECT_GE(code_bytes(Bytes(elf).first(4 + random.below(elf.size() - 3))), 4U);
+  }
+}
+
+}  // namespace
+}  // namespace flyt::cuda

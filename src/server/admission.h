@@ -1,0 +1,52 @@
+// Admission: who may have a session here, where the server has a key: clients with a token of the
+// lease. All processes of the server share what it remembers. docs/leases.md has the policy.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "wire/token.h"
+
+namespace flyt::server {
+
+struct TokenBook;
+
+// Safe from any thread, and from any process forked after it was made.
+class Admission {
+ public:
+  // Tokens that are remembered at once, each until it expires.
+  static constexpr std::size_t kTokensMax = 4096;
+  // A token is short-lived: what is valid for longer is refused.
+  static constexpr std::int64_t kTokenSecondsMax = 86400;
+
+  // The key is the file's 32 bytes; nobody but its owner, this user or root, may read or write it.
+  static Result<wire::TokenKey> read_key(const std::string& path);
+  static Result<std::unique_ptr<Admission>> create(std::string lease, const wire::TokenKey& key);
+  ~Admission();
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  enum class For : std::uint8_t { kSession, kMonitor };
+  // `peer`: what is known of the client's machine or user itself, whatever it says. A session takes
+  // one of the token's; a monitor none. `now`: unix_seconds(). The error says why not.
+  Status admit(std::string_view credential, std::string_view peer, For what, std::int64_t now);
+
+  // 0 < seconds <= kTokenSecondsMax, 0 < sessions <= wire::kTokenSessionsMax.
+  Result<std::string> new_token(std::uint32_t seconds, std::uint32_t sessions,
+                                std::int64_t now) const;
+
+  // In a process that goes on to work for a client: it shall not be able to make tokens.
+  void forget_key();
+
+ private:
+  Admission(std::string lease, const wire::TokenKey& key, TokenBook* book);
+
+  const std::string lease_;
+  wire::TokenKey key_;
+  TokenBook* const book_;
+};
+
+}  // namespace flyt::server

@@ -1,0 +1,48 @@
+// SmGrant: the multiprocessors of a lease, as groups that the chip can give.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "driver/table.h"
+
+namespace flyt::server {
+
+inline constexpr std::size_t kSmGroupsMax = 256;
+
+// What a chip has.
+struct SmFacts {
+  std::uint32_t all = 0;
+  std::uint32_t group = 0;   // Multiprocessors of one group; 0: the GPU cannot be divided.
+  std::uint32_t groups = 0;  // At most kSmGroupsMax.
+  friend bool operator==(const SmFacts&, const SmFacts&) = default;
+};
+
+struct SmGrant {
+  std::uint32_t asked = 0;  // 0: all.
+  std::uint32_t granted = 0;
+  // Numbers of groups; they mean the same multiprocessors in every process. Empty: the whole GPU.
+  std::vector<std::uint32_t> groups;
+
+  bool confined() const { return !groups.empty(); }
+  friend bool operator==(const SmGrant&, const SmGrant&) = default;
+};
+
+SmFacts sm_facts(const driver::Table& driver, CUdevice device);
+
+// The named groups, or without names the first ones that together have `sms` multiprocessors. What
+// groups cannot give, because those left over make none, is the whole GPU. An error for more than
+// there is, groups that there are not, and GPUs that cannot be divided.
+Result<SmGrant> grant_sms(const SmFacts& facts, std::uint32_t sms,
+                          std::vector<std::uint32_t> groups);
+
+// A green context of a device's primary one with the groups, and what it is converted to.
+struct Confined {
+  CUgreenCtx green = nullptr;
+  CUcontext context = nullptr;
+};
+CUresult confine(const driver::Table& driver, CUdevice device, const SmGrant& grant,
+                 Confined& confined);
+
+}  // namespace flyt::server

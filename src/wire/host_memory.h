@@ -1,0 +1,11 @@
+// What a client says of host memory that it wants mirrored, beside cuMemHostRegister's flags.
+#pragma once
+
+#include <cstdint>
+
+namespace flyt::wire {
+
+// In map_host's flags: it is managed memory, which counts as the GPU's.
+inline constexpr std::uint32_t kMapManaged = 0x80000000;
+
+}  // namespace flyt::wire

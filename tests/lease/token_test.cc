@@ -1,0 +1,139 @@
+// Tokens: who gets a session of a server that wants them.
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/wall_clock.h"
+#include "control/client/server_info.h"
+#include "tests/lease/tenant.h"
+#include "wire/token.h"
+
+namespace flyt::tests {
+namespace {
+
+class Tokens : public LeaseTest {
+ protected:
+  void SetUp() override {
+    key_[3] = std::byte{7};
+    const std::string path = ::testing::TempDir() + "flyt-token-key-" + std::to_string(::getpid());
+    std::ofstream(path).write(static_cast<const char*>(static_cast<const void*>(key_.data())),
+                              static_cast<std::streamsize>(key_.size()));
+    ::chmod(path.c_str(), 0600);
+    start({"--lease", "vm", "--memory", "64M", "--token-key", path});
+    ::unlink(path.c_str());
+  }
+  void TearDown() override {
+    ::unsetenv("FLYT_TOKEN");
+    ::unsetenv("FLYT_TOKEN_FILE");
+  }
+
+  std::string token(std::uint32_t sessions = 1, std::int64_t seconds = 60,
+                    const std::string& lease = "vm") {
+    wire::Token made{.lease = lease, .expiry = unix_seconds() + seconds, .sessions = sessions};
+    made.nonce[0] = static_cast<std::byte>(++made_);
+    return wire::sign(made, key_);
+  }
+  // Whether a client with that token gets a session.
+  bool admits(const std::string& text) {
+    ::setenv("FLYT_TOKEN", text.c_str(), 1);
+    const auto client = tenant(true);
+    return client->wrote("\n", kSeconds) && client->output() == "ready\n";
+  }
+
+  wire::TokenKey key_{};
+  int made_ = 0;
+};
+
+TEST_F(Tokens, AdmitTheSessionsThatTheySay) {
+  const std::string two = token(2);
+  EXPECT_TRUE(admits(two));
+  EXPECT_TRUE(admits(two));
+  EXPECT_FALSE(admits(two));
+  EXPECT_TRUE(server_.logged("the token is used up", kSeconds)) << server_.log();
+  EXPECT_TRUE(admits(token()));
+}
+
+TEST_F(Tokens, AreNeededAndMustBeGood) {
+  EXPECT_FALSE(admits(""));
+  EXPECT_TRUE(server_.logged("a token is needed", kSeconds));
+  EXPECT_FALSE(admits("let me in"));
+  EXPECT_TRUE(server_.logged("the credential is no token", kSeconds));
+  EXPECT_FALSE(admits(token(1, -1)));
+  EXPECT_TRUE(server_.logged("the token has expired", kSeconds));
+  EXPECT_FALSE(admits(token(1, 100000)));
+  EXPECT_TRUE(server_.logged("the token is valid for too long", kSeconds));
+  EXPECT_FALSE(admits(token(1, 60, "vm-2")));
+  EXPECT_TRUE(server_.logged("the token is of another lease", kSeconds));
+  std::string forged = token();
+  forged.back() = forged.back() == '0' ? '1' : '0';
+  EXPECT_FALSE(admits(forged));
+  EXPECT_TRUE(server_.logged("the token is not of this server", kSeconds));
+  EXPECT_TRUE(admits(token()));
+}
+
+TEST_F(Tokens, ComeFromTheServersControl) {
+  const auto client = control();
+  EXPECT_TRUE(client->describe()->tokens);
+  const auto made = client->new_token(60, 1);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_TRUE(admits(*made));
+  EXPECT_FALSE(admits(*made));
+  EXPECT_EQ(client->new_token(0, 1).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(client->new_token(60, 0).error().code, ErrorCode::kInvalid);
+}
+
+TEST_F(Tokens, AreReadFromAFileAtEverySession) {
+  const std::string path = folder() + "/token";
+  ::setenv("FLYT_TOKEN_FILE", path.c_str(), 1);
+  const auto ready = [&] {
+    const auto client = tenant(true);
+    return client->wrote("\n", kSeconds) && client->output() == "ready\n";
+  };
+  EXPECT_FALSE(ready());
+  std::ofstream(path) << token() << "\n";
+  EXPECT_TRUE(ready());
+  EXPECT_FALSE(ready());
+  std::ofstream(path, std::ios::trunc) << token();
+  EXPECT_TRUE(ready());
+  std::ofstream(path, std::ios::trunc) << std::string(5000, 'x');
+  EXPECT_FALSE(ready());
+}
+
+// `flyt run` asks first whether there is a server; that takes no session of the token.
+TEST_F(Tokens, AreForTheProgramThatIsRun) {
+  const std::string path = folder() + "/token";
+  std::ofstream(path) << token();
+  const std::string flyt = server_program().substr(0, server_program().rfind('/')) +
+                           "/flyt run --server " + server_.url() + " --token-file " + path +
+                           " -- /bin/true";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(std::system(flyt.c_str()), 0);
+  ::setenv("FLYT_TOKEN_FILE", path.c_str(), 1);
+  EXPECT_TRUE(control::greet(server_.url()).ok());
+  ::unsetenv("FLYT_TOKEN_FILE");
+  const auto refused = control::greet(server_.url());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kDenied);
+  EXPECT_TRUE(admits([&] {
+    std::string text;
+    std::ifstream(path) >> text;
+    return text;
+  }()));
+}
+
+TEST_F(Tokens, AreNotMadeWhereNoneAreNeeded) {
+  LeaseTest::server_.kill();
+  ServerProcess plain;
+  const std::string url = "unix://" + folder() + "/plain";
+  ASSERT_TRUE(
+      plain.start({.program = server_program(), .listen = "", .arguments = {"--control", url}})
+          .ok());
+  const auto client = control::ControlClient::connect(url);
+  ASSERT_TRUE(client.ok());
+  EXPECT_FALSE((*client)->describe()->tokens);
+  EXPECT_EQ((*client)->new_token(60, 1).error().code, ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace flyt::tests
