@@ -1,0 +1,25 @@
+// Sizes as people write and read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace flyt {
+
+// "1.5 GiB", "512 MiB", "100 bytes": the largest unit that leaves at least 1, one digit behind the
+// point where it is not 0.
+std::string size_text(std::uint64_t bytes);
+
+// "1073741824", "512M", "16G", "1.5T", also with "iB" or "B" behind: units are powers of 1024.
+Result<std::uint64_t> parse_size(std::string_view text);
+
+// "90", "90s", "15m", "12h", "7d": in seconds.
+Result<std::uint64_t> parse_seconds(std::string_view text);
+
+// "7d 3h", "12m 5s": the two largest units.
+std::string seconds_text(std::uint64_t seconds);
+
+}  // namespace flyt
