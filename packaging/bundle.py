@@ -24,6 +24,8 @@ SYSTEM_LIBRARIES = re.compile(
 # (pattern under the build folder, folder in the bundle)
 BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/client'),
          ('tests/flyt_conformance', 'tests'), ('samples/*', 'samples')]
+# These need the distribution's gRPC and SQLite.
+LEFT_OUT = {'flyt-node-manager', 'flytctl'}
 # (pattern under the source folder, folder in the bundle)
 SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
@@ -63,6 +65,8 @@ def fill(bundle):
     for base, rows in ((BUILD, BUILT), (ROOT, SOURCES)):
         for pattern, folder in rows:
             for source in sorted(glob.glob(os.path.join(base, pattern))):
+                if os.path.basename(source) in LEFT_OUT:
+                    continue
                 copy(source, os.path.join(bundle, folder))
     for source, target in FOLDERS:
         if os.path.isdir(os.path.join(ROOT, source)):

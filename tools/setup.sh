@@ -8,6 +8,8 @@ PACKAGES=(
   ccache lld                               # faster builds
   liblz4-dev libzstd-dev                   # compressed fat binaries, and code on its way
   libcli11-dev                             # command lines of the programs
+  libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler  # the control plane's API
+  libsqlite3-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev libssl-dev  # its state, files, pages
   libgtest-dev libgmock-dev                # the tests
   binutils clang-format-14                 # lint
 )

@@ -22,6 +22,7 @@ ALLOWED = {
 NARROWER = {
     'control/cluster': {'base', 'control'},
     'control/cli': {'base', 'control', 'nvml', 'trace', 'transport'},
+    'control/node': {'base', 'control', 'nvml', 'transport'},
 }
 OURS = set(ALLOWED) | {'commands', 'bin', 'tests', 'bench'}
 
@@ -31,6 +32,10 @@ FORBIDDEN = [
      'the build needs no CUDA toolkit; use "cuda/types.h"'),
     (re.compile(r'src/(?!control/)'), re.compile(r'grpc.*|google/protobuf.*|absl/.*'),
      'gRPC, protobuf and abseil belong to the control plane'),
+    # gRPC's headers cost seconds for each file that sees them.
+    (re.compile(r'src/control/(?!node/api_thread\.cc|cli/node/node_client\.cc)'),
+     re.compile(r'grpc.*|control/\w+\.grpc\.pb\.h'),
+     'gRPC is seen by one file on each side'),
     (re.compile(r'src/wire/(?!.*_test\.cc)'),
      re.compile(r'base/clock\.h|base/random\.h|base/executor\.h'),
      'src/wire holds pure functions'),

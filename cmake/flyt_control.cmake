@@ -1,0 +1,43 @@
+# The control plane's libraries, and its protobuf messages. Nothing of the data plane links them.
+include_guard()
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(FLYT_GRPC REQUIRED grpc++ protobuf)
+pkg_check_modules(FLYT_SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(FLYT_TOML REQUIRED IMPORTED_TARGET tomlplusplus)
+pkg_check_modules(FLYT_HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+find_program(FLYT_PROTOC protoc REQUIRED)
+find_program(FLYT_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
+
+# flyt_proto(TARGET api/control/NAME.proto): a library of its messages, services and stubs; the
+# headers are "control/NAME.pb.h" and "control/NAME.grpc.pb.h".
+function(flyt_proto target file)
+  get_filename_component(name ${file} NAME_WE)
+  set(out ${CMAKE_BINARY_DIR}/proto)
+  set(made ${out}/control/${name}.pb.cc ${out}/control/${name}.grpc.pb.cc)
+  file(MAKE_DIRECTORY ${out}/control)
+  add_custom_command(
+    OUTPUT ${made} ${out}/control/${name}.pb.h ${out}/control/${name}.grpc.pb.h
+    COMMAND ${FLYT_PROTOC} -I ${CMAKE_SOURCE_DIR}/api --cpp_out=${out} --grpc_out=${out}
+      --plugin=protoc-gen-grpc=${FLYT_GRPC_PLUGIN} ${CMAKE_SOURCE_DIR}/${file}
+    DEPENDS ${CMAKE_SOURCE_DIR}/${file}
+    COMMENT "Generating code from ${file}"
+    VERBATIM)
+  add_library(${target} STATIC ${made})
+  target_include_directories(${target} SYSTEM PUBLIC ${out})
+  target_compile_options(${target} PRIVATE -w)
+  # What pkg-config lists beside them are the libraries behind these.
+  target_link_libraries(${target} PUBLIC grpc++ grpc gpr protobuf absl_synchronization
+    Threads::Threads)
+endfunction()
+
+# flyt_control_program(NAME SOURCES main.cc USES libraries ...): a program in bin/ that needs the
+# distribution's libraries, and so its C++ runtime.
+function(flyt_control_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(${name} SYSTEM PRIVATE ${FLYT_CLI11})
+  target_compile_definitions(${name} PRIVATE FLYT_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(${name} PRIVATE ${ARG_USES} Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()

@@ -1,0 +1,104 @@
+// flyt-node-manager: leases virtual GPUs of this machine, and runs a server for each lease.
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "base/fd.h"
+#include "control/node/config.h"
+#include "control/node/node_thread.h"
+
+namespace {
+
+constexpr char kFooter[] =
+    "\nExamples:\n"
+    "  flyt-node-manager --config /etc/flyt/node.toml\n"
+    "  flyt-node-manager --config node.toml --check-config\n"
+    "  flyt-node-manager --soft 2 --state /tmp/node --run /tmp/node-run     without a GPU\n"
+    "  flytctl --node unix:///run/flyt/node.sock describe\n"
+    "\n"
+    "SIGTERM and SIGINT stop the manager; leases' servers go on, and the next manager takes them\n"
+    "over. With --end-leases they end; the leases stay, and get servers again at the next start.\n";
+
+struct Options {
+  std::string config;
+  std::string state;
+  std::string run;
+  std::uint32_t soft = 0;
+  bool check = false;
+  bool end_leases = false;
+};
+
+int fail(const flyt::Error& error) {
+  std::cerr << "flyt-node-manager: " << error.message << "\n";
+  return EXIT_FAILURE;
+}
+
+flyt::Result<flyt::node::Config> configure(const Options& options) {
+  flyt::node::Config config;
+  if (!options.config.empty()) {
+    auto read = flyt::node::read_config(options.config);
+    if (!read) return std::move(read).error();
+    config = std::move(*read);
+  }
+  if (options.soft != 0) config.soft = options.soft;
+  std::error_code error;
+  if (!options.state.empty()) config.state_folder = std::filesystem::absolute(options.state, error);
+  if (!options.run.empty()) config.run_folder = std::filesystem::absolute(options.run, error);
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const char* home = ::geteuid() == 0 ? nullptr : std::getenv("HOME");
+  const flyt::Status status =
+      flyt::node::finish(config, self.parent_path().string(), home == nullptr ? "" : home);
+  if (status) return config;
+  const std::string front = options.config.empty() ? "" : options.config + ": ";
+  return flyt::Error{status.error().code, front + status.error().message};
+}
+
+// Threads inherit the mask, so this comes before any is made.
+flyt::Fd block_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGTERM);
+  ::sigaddset(&set, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  // A full disk, or a limit on files, is an error of the write.
+  ::signal(SIGXFSZ, SIG_IGN);
+  return flyt::Fd(::signalfd(-1, &set, SFD_CLOEXEC));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Leases virtual GPUs of this machine.", "flyt-node-manager");
+  app.footer(kFooter);
+  app.set_version_flag("--version", FLYT_VERSION);
+  Options options;
+  app.add_option("--config", options.config, "The configuration; see docs/flyt-node-manager.md")
+      ->type_name("FILE");
+  app.add_flag("--check-config", options.check, "Say whether the configuration is right, and end");
+  app.add_option("--soft", options.soft, "Serve so many software GPUs instead of real ones")
+      ->check(CLI::Range(1u, flyt::node::kSoftGpusMax))
+      ->type_name("N");
+  app.add_option("--state", options.state, "The folder of the database; instead of node.state")
+      ->type_name("DIR");
+  app.add_option("--run", options.run, "The folder of sockets; instead of node.run")
+      ->type_name("DIR");
+  app.add_flag("--end-leases", options.end_leases, "End the leases' servers when stopped");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto config = configure(options);
+  if (!config) return fail(config.error());
+  if (options.check) {
+    std::cout << "the configuration is right\n";
+    return EXIT_SUCCESS;
+  }
+  const flyt::Fd signals = block_signals();
+  const flyt::Status status =
+      flyt::node::run_node(*config, FLYT_VERSION, signals.get(), options.end_leases);
+  return status ? EXIT_SUCCESS : fail(status.error());
+}

@@ -1,0 +1,43 @@
+// NodeClient: asks a node manager.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "control/node.pb.h"
+
+namespace flyt::cli {
+
+struct NodeAddress {
+  std::string node;  // unix:///PATH or HOST:PORT
+  std::string cert;  // Files; TCP only.
+  std::string key;
+  std::string ca;
+};
+
+// Errors say which node, and what it said: kInvalid: the request is bad; kLimit: there is no room;
+// kNotFound: no such lease; kUnsupported: not in this state; kDenied: not allowed, or taken
+// already; kLost: the node does not answer; kSystem: it failed there.
+class NodeClient {
+ public:
+  static Result<std::unique_ptr<NodeClient>> connect(const NodeAddress& address);
+  virtual ~NodeClient() = default;
+
+  virtual Result<node::v1::NodeDescription> describe() = 0;
+  virtual Result<node::v1::ListLeasesResponse> leases() = 0;
+  virtual Result<node::v1::Lease> lease(const std::string& name) = 0;
+  virtual Result<node::v1::Lease> create(const node::v1::CreateLeaseRequest& request) = 0;
+  virtual Result<node::v1::Lease> resize(const node::v1::ResizeLeaseRequest& request) = 0;
+  virtual Result<node::v1::Lease> release(const std::string& name) = 0;
+  virtual Result<node::v1::ListSessionsResponse> sessions(const std::string& lease) = 0;
+  virtual Result<node::v1::Token> token(const std::string& lease, std::uint32_t seconds) = 0;
+  virtual Result<node::v1::DrainResponse> drain(bool on) = 0;
+  virtual Result<node::v1::HealthStatus> health() = 0;
+  // Until the end of what is kept or, with `follow`, until the node goes away or `take` is false.
+  virtual Status events(std::uint64_t after, bool follow,
+                        const std::function<bool(const node::v1::Event&)>& take) = 0;
+};
+
+}  // namespace flyt::cli

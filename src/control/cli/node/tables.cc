@@ -1,0 +1,215 @@
+#include "control/cli/node/tables.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/text.h"
+
+namespace flyt::cli {
+namespace {
+
+namespace v1 = node::v1;
+
+// Columns as wide as their widest cell.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) { rows_.push_back(std::move(head)); }
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string text() const {
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows_) {
+      widths.resize(std::max(widths.size(), row.size()));
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string out;
+    for (const auto& row : rows_) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+      }
+      out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string mode_text(v1::Mode mode) { return mode == v1::MODE_SHARED ? "shared" : "isolated"; }
+
+// Names may hold what a terminal takes for a command.
+std::string clean(const std::string& text) {
+  std::string out;
+  for (const char c : text) out.push_back(c >= ' ' && c <= '~' ? c : '?');
+  return out;
+}
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : clean(text); }
+
+std::string expiry(std::int64_t at, std::int64_t now) {
+  if (at == 0) return "never";
+  if (at <= now) return "now";
+  return "in " + seconds_text(static_cast<std::uint64_t>(at - now));
+}
+
+std::string groups_text(const v1::Lease& lease) {
+  std::string text;
+  for (const std::uint32_t group : lease.groups()) {
+    text += (text.empty() ? "" : " ") + std::to_string(group);
+  }
+  return text;
+}
+
+std::string sms_text(const v1::Lease& lease) {
+  return std::to_string(lease.sms_granted()) + " of " + std::to_string(lease.sms_asked());
+}
+
+std::string memory_text(const v1::Lease& lease) {
+  return size_text(lease.memory_used_bytes()) + " / " + size_text(lease.memory_bytes());
+}
+
+// Leases are letters, in the order of their groups; a dot is a free group.
+std::string map_text(const v1::Gpu& gpu, std::map<std::string, char>& letters) {
+  std::string text;
+  for (const v1::Group& group : gpu.groups()) {
+    if (group.lease_id().empty()) {
+      text.push_back('.');
+      continue;
+    }
+    const std::size_t number = letters.size();
+    const char next = static_cast<char>(number < 26   ? 'A' + number
+                                        : number < 52 ? 'a' + number - 26
+                                                      : '#');
+    text.push_back(letters.emplace(group.lease_id(), next).first->second);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string table_of(const v1::NodeDescription& node) {
+  std::string out = "node      " + clean(node.name()) + "\nversion   " + clean(node.version()) +
+                    "\ndriver    " + clean(node.server()) + "\nstate     " +
+                    (node.draining() ? "draining: no new leases" : "open") + "\nleases    " +
+                    std::to_string(node.leases()) + " of at most " +
+                    std::to_string(node.leases_max()) + "\noverhead  " +
+                    size_text(node.overhead_per_lease_bytes()) + " beside each quota, for " +
+                    std::to_string(node.sessions_per_lease()) + " sessions\n\n";
+  Table gpus(
+      {"GPU", "NAME", "MODE", "SMS FREE", "MEMORY FREE", "LEASED", "OVERHEAD", "MPS", "GROUPS"});
+  std::map<std::string, char> letters;
+  for (const v1::Gpu& gpu : node.gpus()) {
+    const std::string free = size_text(gpu.memory_free_bytes());
+    gpus.add({std::to_string(gpu.index()), clean(gpu.name()), mode_text(gpu.mode()),
+              std::to_string(gpu.sms_free()) + " of " + std::to_string(gpu.sms()),
+              free + " of " + size_text(gpu.memory_bytes()), size_text(gpu.memory_leased_bytes()),
+              size_text(gpu.memory_overhead_bytes()), or_dash(gpu.mps()), map_text(gpu, letters)});
+  }
+  out += gpus.text();
+  if (letters.empty()) return out;
+  out += "\n";
+  for (const auto& [lease, letter] : letters) out += std::string(1, letter) + "  " + lease + "\n";
+  return out;
+}
+
+std::string table_of(const v1::ListLeasesResponse& leases, std::int64_t now) {
+  Table table({"NAME", "ID", "GPU", "MODE", "SMS", "MEMORY USED", "SESSIONS", "PRIORITY", "EXPIRES",
+               "STATE"});
+  for (const v1::Lease& lease : leases.leases()) {
+    table.add({clean(lease.name()), lease.id(), std::to_string(lease.gpu()),
+               mode_text(lease.mode()), sms_text(lease), memory_text(lease),
+               std::to_string(lease.sessions()), std::to_string(lease.priority()),
+               expiry(lease.expires_at(), now), clean(lease.state())});
+  }
+  return table.text();
+}
+
+std::string table_of(const v1::ListSessionsResponse& sessions) {
+  Table table({"LEASE", "CLIENT", "PID", "MACHINE", "SERVER PID", "MEMORY", "LAUNCHES", "AGE"});
+  for (const v1::Session& session : sessions.sessions()) {
+    table.add({clean(session.lease_name()), or_dash(session.client()),
+               std::to_string(session.client_pid()), or_dash(session.peer()),
+               std::to_string(session.server_pid()), size_text(session.memory_bytes()),
+               std::to_string(session.launches()), seconds_text(session.seconds())});
+  }
+  return table.text();
+}
+
+std::string details_of(const v1::Lease& lease, std::int64_t now) {
+  std::string out = "name      " + clean(lease.name()) + "\nid        " + lease.id() +
+                    "\nstate     " + clean(lease.state());
+  if (!lease.state_reason().empty()) out += ": " + clean(lease.state_reason());
+  out += "\ngpu       " + std::to_string(lease.gpu()) + ", " + mode_text(lease.mode()) +
+         "\nsms       " + std::to_string(lease.sms_granted()) + " granted, " +
+         std::to_string(lease.sms_asked()) + " asked" +
+         (lease.confined() ? "" : ", not confined to them") + "\ngroups    " + groups_text(lease) +
+         "\nmemory    " + memory_text(lease) + ", and " + size_text(lease.overhead_bytes()) +
+         " for contexts\npriority  " + std::to_string(lease.priority()) + "\nexpires   " +
+         expiry(lease.expires_at(), now) + "\nsessions  " + std::to_string(lease.sessions()) +
+         "\nserver    pid " + std::to_string(lease.server_pid()) + ", started again " +
+         std::to_string(lease.restarts()) + " times\n";
+  const std::map<std::string, std::string> labels(lease.labels().begin(), lease.labels().end());
+  for (const auto& [key, value] : labels) {
+    out += "label     " + clean(key) + "=" + clean(value) + "\n";
+  }
+  for (const std::string& url : lease.urls()) out += "url       " + clean(url) + "\n";
+  return out;
+}
+
+std::string line_of(const v1::Event& event) {
+  const std::int64_t day = event.at_ms() / 86'400'000;
+  const std::int64_t second = event.at_ms() / 1000 % 86'400;
+  // Days since 1970 as a date of the civil calendar.
+  const std::int64_t shifted = day + 719'468;
+  const std::int64_t era = shifted / 146'097;
+  const std::int64_t in_era = shifted % 146'097;
+  const std::int64_t year_in_era =
+      (in_era - in_era / 1460 + in_era / 36'524 - in_era / 146'096) / 365;
+  const std::int64_t in_year = in_era - (365 * year_in_era + year_in_era / 4 - year_in_era / 100);
+  const std::int64_t from_march = (5 * in_year + 2) / 153;
+  const std::int64_t month = from_march < 10 ? from_march + 3 : from_march - 9;
+  const std::int64_t year = year_in_era + era * 400 + (month <= 2 ? 1 : 0);
+  const auto two = [](std::int64_t value) {
+    return (value < 10 ? "0" : "") + std::to_string(value);
+  };
+  return std::to_string(year) + "-" + two(month) + "-" +
+         two(in_year - (153 * from_march + 2) / 5 + 1) + "T" + two(second / 3600) + ":" +
+         two(second / 60 % 60) + ":" + two(second % 60) + "Z  " + std::to_string(event.number()) +
+         "  " + clean(event.kind()) + "  " + or_dash(event.lease_name()) + "  " +
+         clean(event.text()) + "\n";
+}
+
+std::string top_of(const v1::NodeDescription& node, const v1::ListLeasesResponse& leases,
+                   std::int64_t now) {
+  Table gpus({"GPU", "NAME", "SMS LEASED", "MEMORY LEASED", "GROUPS"});
+  std::map<std::string, char> letters;
+  for (const v1::Gpu& gpu : node.gpus()) {
+    gpus.add({std::to_string(gpu.index()), clean(gpu.name()),
+              std::to_string(gpu.sms() - gpu.sms_free()) + " of " + std::to_string(gpu.sms()),
+              size_text(gpu.memory_leased_bytes()) + " of " + size_text(gpu.memory_bytes()),
+              map_text(gpu, letters)});
+  }
+  return clean(node.name()) + (node.draining() ? "  draining" : "") + "\n\n" + gpus.text() + "\n" +
+         table_of(leases, now);
+}
+
+std::string exports_of(const v1::Token& token, bool tcp) {
+  std::string url;
+  for (const std::string& candidate : token.urls()) {
+    if (url.empty() || (tcp && candidate.starts_with("tcp:"))) url = candidate;
+  }
+  // Neither has a quote: the one is a URL of ours, the other letters and digits.
+  return "export FLYT_SERVER='" + clean(url) + "'\nexport FLYT_TOKEN='" + clean(token.token()) +
+         "'\n";
+}
+
+std::string details_of(const v1::Token& token, std::int64_t now) {
+  std::string out =
+      "token     " + clean(token.token()) + "\nexpires   " + expiry(token.expires_at(), now) + "\n";
+  for (const std::string& url : token.urls()) out += "url       " + clean(url) + "\n";
+  return out;
+}
+
+}  // namespace flyt::cli

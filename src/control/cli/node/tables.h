@@ -1,0 +1,24 @@
+// Tables: what a node said, for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "control/node.pb.h"
+
+namespace flyt::cli {
+
+std::string table_of(const node::v1::NodeDescription& node);
+std::string table_of(const node::v1::ListLeasesResponse& leases, std::int64_t now);
+std::string table_of(const node::v1::ListSessionsResponse& sessions);
+// One lease, a line for each thing.
+std::string details_of(const node::v1::Lease& lease, std::int64_t now);
+std::string line_of(const node::v1::Event& event);
+// One page of `flytctl top`.
+std::string top_of(const node::v1::NodeDescription& node,
+                   const node::v1::ListLeasesResponse& leases, std::int64_t now);
+// Settings for a shell: FLYT_SERVER and FLYT_TOKEN. `tcp`: the address for other machines.
+std::string exports_of(const node::v1::Token& token, bool tcp);
+std::string details_of(const node::v1::Token& token, std::int64_t now);
+
+}  // namespace flyt::cli

@@ -1,0 +1,108 @@
+#include "control/cli/node/tables.h"
+
+#include <gtest/gtest.h>
+
+#include "control/cli/node/commands.h"
+#include "control/cli/node/completion.h"
+#include "control/cli/node/json.h"
+
+namespace flyt::cli {
+namespace {
+
+namespace v1 = node::v1;
+
+v1::Lease lease(const std::string& name) {
+  v1::Lease lease;
+  lease.set_id("0123456789abcdef");
+  lease.set_name(name);
+  lease.set_sms_asked(10);
+  lease.set_sms_granted(16);
+  lease.add_groups(2);
+  lease.add_groups(3);
+  lease.set_mode(v1::MODE_SHARED);
+  lease.set_memory_bytes(2ull << 30);
+  lease.set_memory_used_bytes(512ull << 20);
+  lease.set_expires_at(1090);
+  lease.set_state("running");
+  (*lease.mutable_labels())["team"] = "blue";
+  return lease;
+}
+
+TEST(Tables, ShowGrantedAgainstAsked) {
+  v1::ListLeasesResponse leases;
+  *leases.add_leases() = lease("train");
+  const std::string text = table_of(leases, 1000);
+  EXPECT_NE(text.find("NAME   ID                GPU  MODE    SMS       MEMORY USED"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("train  0123456789abcdef  0    shared  16 of 10  512 MiB / 2 GiB"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("in 1m 30s"), std::string::npos) << text;
+}
+
+TEST(Tables, DrawTheGroupMap) {
+  v1::NodeDescription node;
+  node.set_name("host");
+  v1::Gpu& gpu = *node.add_gpus();
+  gpu.set_sms(32);
+  gpu.set_sms_free(8);
+  for (const char* holder : {"x", "x", "", "y"}) gpu.add_groups()->set_lease_id(holder);
+  const std::string text = table_of(node);
+  EXPECT_NE(text.find("AA.B"), std::string::npos) << text;
+  EXPECT_NE(text.find("A  x\nB  y\n"), std::string::npos) << text;
+}
+
+TEST(Tables, LeaveNothingThatATerminalWouldObey) {
+  v1::Event event;
+  event.set_text("\x1b[2Jgone");
+  EXPECT_EQ(line_of(event).find('\x1b'), std::string::npos);
+}
+
+TEST(Tables, WriteTheDateOfAnEvent) {
+  v1::Event event;
+  event.set_at_ms(1'582'979'696'000);
+  EXPECT_EQ(line_of(event).substr(0, 20), "2020-02-29T12:34:56Z");
+  event.set_at_ms(1'735'689'599'000);
+  EXPECT_EQ(line_of(event).substr(0, 20), "2024-12-31T23:59:59Z");
+}
+
+TEST(Json, HasEveryFieldAsTheApiNamesIt) {
+  const std::string text = json_of(lease("a"));
+  for (const char* part :
+       {"\"name\":\"a\"", "\"memory_bytes\":2147483648", "\"groups\":[2,3]", "\"mode\":\"shared\"",
+        "\"labels\":{\"team\":\"blue\"}", "\"priority\":0", "\"urls\":[]"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " not in " << text;
+  }
+}
+
+TEST(Exports, AreForAShell) {
+  v1::Token token;
+  token.set_token("flyt1.abc");
+  token.add_urls("unix:///run/a.sock");
+  token.add_urls("tcp://host:7710");
+  EXPECT_EQ(exports_of(token, false),
+            "export FLYT_SERVER='unix:///run/a.sock'\nexport FLYT_TOKEN='flyt1.abc'\n");
+  EXPECT_NE(exports_of(token, true).find("'tcp://host:7710'"), std::string::npos);
+}
+
+TEST(ExitStatus, TellsKindsOfFailureApart) {
+  EXPECT_EQ(exit_status_of(ErrorCode::kInvalid), 2);
+  EXPECT_EQ(exit_status_of(ErrorCode::kLost), 3);
+  EXPECT_EQ(exit_status_of(ErrorCode::kNotFound), 4);
+  EXPECT_EQ(exit_status_of(ErrorCode::kLimit), 5);
+  EXPECT_EQ(exit_status_of(ErrorCode::kUnsupported), 6);
+}
+
+TEST(Completion, IsThereForThreeShells) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string script = ctl_completion_script(shell);
+    for (const char* word : {"undrain", "expires-in", "sessions"}) {
+      EXPECT_NE(script.find(word), std::string::npos) << shell;
+    }
+  }
+  EXPECT_EQ(ctl_completion_script("csh"), "");
+}
+
+}  // namespace
+}  // namespace flyt::cli

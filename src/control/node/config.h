@@ -1,0 +1,84 @@
+// Config: what a node manager's file says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "control/node/lease.h"
+
+namespace flyt::node {
+
+inline constexpr std::uint32_t kSoftGpusMax = 64;
+// Socket files are named below the run folder, and such names have few bytes.
+inline constexpr std::size_t kRunFolderBytesMax = 60;
+
+struct Config {
+  // [node]
+  std::string name;          // The machine's, unless set.
+  std::string state_folder;  // Database, keys, logs of servers.
+  std::string run_folder;    // Sockets.
+  std::string server;        // flyt-server; beside this program unless set.
+  std::string log_level = "info";
+
+  // [api]
+  std::string api_unix;  // A path; node.sock in the run folder unless set.
+  std::string api_tcp;   // HOST:PORT; empty: none.
+  std::string cert;
+  std::string key;
+  std::string ca;
+
+  // [metrics]
+  std::string metrics;  // HOST:PORT of the loopback interface; empty: none.
+
+  // [gpus]
+  Mode mode = Mode::kIsolated;
+  std::uint32_t soft = 0;                    // Software GPUs; 0: those that NVML knows.
+  std::uint64_t reserve_bytes = UINT64_MAX;  // UINT64_MAX: by the kind of GPU.
+  std::uint64_t overhead_per_session_bytes = UINT64_MAX;  // The same.
+  std::string mps_control = "nvidia-cuda-mps-control";
+  std::string nvml;  // A path; where drivers put it unless set.
+
+  // [soft]
+  std::uint32_t soft_sms = 16;
+  std::uint64_t soft_memory_bytes = 2ull << 30;
+
+  // [leases]
+  std::uint32_t leases_max = 64;
+  std::uint32_t sessions_max = 8;  // Of one lease.
+  std::uint32_t warm = 1;
+  std::string tcp_host;  // Where leases' servers listen, beside their Unix sockets; empty: not.
+  std::uint16_t tcp_port_first = 0;
+  std::uint16_t tcp_port_last = 0;
+  std::string advertise;  // The host that clients are told; tcp_host unless set.
+  std::uint32_t token_seconds = 300;
+  std::uint32_t token_seconds_max = 86400;
+
+  // [events]
+  std::uint64_t events_max = 10000;
+
+  std::uint64_t overhead_per_lease() const {
+    return overhead_per_session_bytes * (sessions_max + warm);
+  }
+};
+
+// Parses and checks. An error says FILE:LINE, the key and what it should be. Unknown keys are
+// errors. What is not set has its default, finish() sets those that depend on others.
+Result<Config> parse_config(std::string_view text, const std::string& file);
+Result<Config> read_config(const std::string& path);
+
+// Fills what was left open and checks what belongs together. `program_folder` is where this program
+// is, `home` the user's home folder, or empty for root.
+Status finish(Config& config, const std::string& program_folder, const std::string& home);
+
+// HOST:PORT or [HOST]:PORT, with a port from 1 on.
+struct Address {
+  std::string host;
+  std::uint16_t port = 0;
+};
+Result<Address> parse_address(std::string_view text);
+bool is_loopback(std::string_view host);
+
+}  // namespace flyt::node

@@ -1,0 +1,66 @@
+#include "control/node/group_map.h"
+
+#include <gtest/gtest.h>
+
+namespace flyt::node {
+namespace {
+
+using Groups = std::vector<std::uint32_t>;
+
+// As an H200 is cut: 15 groups of 8, and 12.
+Groups h200() {
+  Groups sizes(15, 8);
+  sizes.push_back(12);
+  return sizes;
+}
+
+TEST(GroupMap, RoundsUpToWholeGroups) {
+  const GroupMap map(Groups(4, 8));
+  EXPECT_EQ(map.choose(1), (Groups{0}));
+  EXPECT_EQ(map.choose(8), (Groups{0}));
+  EXPECT_EQ(map.choose(9), (Groups{0, 1}));
+  EXPECT_EQ(map.choose(33), std::nullopt);
+  EXPECT_EQ(map.choose(0), std::nullopt);
+}
+
+TEST(GroupMap, GivesTheOddGroupWithTheWholeGpuOnly) {
+  GroupMap map(h200());
+  EXPECT_EQ(map.choose(12), (Groups{0, 1}));
+  EXPECT_EQ(map.choose(120)->size(), 15u);
+  EXPECT_EQ(map.choose(121)->size(), 16u);
+  EXPECT_EQ(map.choose(132)->size(), 16u);
+  EXPECT_EQ(map.choose(133), std::nullopt);
+  ASSERT_TRUE(map.take({7}));
+  EXPECT_EQ(map.choose(121), std::nullopt);
+  EXPECT_EQ(map.choose(112)->size(), 14u);
+}
+
+TEST(GroupMap, PrefersTheSmallestGapThatIsLargeEnough) {
+  GroupMap map(Groups(8, 8));
+  // Free: 0-2, 4-5, 7
+  ASSERT_TRUE(map.take({3, 6}));
+  EXPECT_EQ(map.choose(8), (Groups{7}));
+  EXPECT_EQ(map.choose(16), (Groups{4, 5}));
+  EXPECT_EQ(map.choose(24), (Groups{0, 1, 2}));
+  EXPECT_EQ(map.choose(32), (Groups{0, 1, 2, 7}));
+}
+
+TEST(GroupMap, TakesNothingTwiceAndNothingThatIsNotThere) {
+  GroupMap map(Groups(4, 8));
+  ASSERT_TRUE(map.take({1, 2}));
+  EXPECT_FALSE(map.take({2}));
+  EXPECT_FALSE(map.take({0, 4}));
+  EXPECT_FALSE(map.take({0, 0}));
+  EXPECT_EQ(map.sms_free(), 16u);
+}
+
+TEST(GroupMap, KeepsWhatALeaseHasWhenItGrowsOrShrinks) {
+  GroupMap map(Groups(8, 8));
+  ASSERT_TRUE(map.take({0, 1}));
+  EXPECT_EQ(map.choose_again(32, {4, 5}), (Groups{2, 3, 4, 5}));
+  EXPECT_EQ(map.choose_again(8, {4, 5}), (Groups{4}));
+  EXPECT_EQ(map.choose_again(56, {4, 5}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace flyt::node

@@ -1,0 +1,473 @@
+#include "control/node/manager.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "control/node/server_files.h"
+
+namespace flyt::node {
+namespace {
+
+constexpr Duration kEndTime = std::chrono::seconds(2);
+constexpr std::uint32_t kSessionsOfToken = 1024;
+
+Error not_found(std::string_view name) {
+  return {ErrorCode::kNotFound,
+          "there is no lease " + std::string(name) + "; flytctl leases lists them"};
+}
+
+std::string new_id() {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::array<unsigned char, 8> bytes{};
+  random_bytes(bytes.data(), bytes.size());
+  std::string id;
+  for (const unsigned char byte : bytes) id += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return id;
+}
+
+std::string grant_text(const Lease& lease) {
+  return "GPU " + std::to_string(lease.grant.gpu) + ", " + std::to_string(lease.grant.sms) +
+         " multiprocessors for " + std::to_string(lease.sms_asked) + " asked, " +
+         size_text(lease.grant.memory_bytes);
+}
+
+}  // namespace
+
+Manager::Manager(Config config, const Log& log)
+    : config_(std::move(config)), log_(log), events_(config_.events_max) {}
+
+Manager::~Manager() = default;
+
+Event Manager::event(std::string_view kind, const Lease* lease, std::string text) {
+  Event event{.number = events_.next_number(), .at_ms = unix_milliseconds()};
+  event.kind = kind;
+  if (lease != nullptr) {
+    event.lease_id = lease->id;
+    event.lease_name = lease->name;
+  }
+  event.text = std::move(text);
+  return event;
+}
+
+void Manager::publish(const Event& event) {
+  log_.info(event.kind,
+            {{"lease", event.lease_id}, {"name", event.lease_name}, {"text", event.text}});
+  events_.add(event);
+}
+
+void Manager::note(std::string_view kind, const Lease* lease, std::string text) {
+  const Event noted = event(kind, lease, std::move(text));
+  static_cast<void>(checked(state_->append(noted)).ok());
+  publish(noted);
+}
+
+Status Manager::checked(Status status) {
+  if (!status && state_problem_.empty()) {
+    log_.error("state not written", {{"why", status.error().message}});
+  }
+  state_problem_ = status ? "" : status.error().message;
+  return status;
+}
+
+std::vector<Lease> Manager::snapshot() const {
+  std::vector<Lease> leases;
+  for (const auto& [id, held] : held_) leases.push_back(held.lease);
+  return leases;
+}
+
+Manager::Leases::iterator Manager::find(std::string_view name) {
+  return std::find_if(held_.begin(), held_.end(), [name](const auto& entry) {
+    return entry.first == name || entry.second.lease.name == name;
+  });
+}
+
+std::uint16_t Manager::free_port() const {
+  std::set<std::uint16_t> taken;
+  for (const auto& [id, held] : held_) taken.insert(held.lease.port);
+  for (std::uint32_t port = config_.tcp_port_first; port <= config_.tcp_port_last; ++port) {
+    if (port != 0 && !taken.contains(static_cast<std::uint16_t>(port))) {
+      return static_cast<std::uint16_t>(port);
+    }
+  }
+  return 0;
+}
+
+Result<std::string> Manager::take(std::string_view name) {
+  const Lock lock(mutex_);
+  while (true) {
+    const auto found = find(name);
+    if (found == held_.end()) return not_found(name);
+    if (stopping_) return Error{ErrorCode::kLost, "the node manager is stopping"};
+    if (!found->second.busy) {
+      found->second.busy = true;
+      return found->first;
+    }
+    freed_.wait(mutex_);
+  }
+}
+
+void Manager::drop(const std::string& id) {
+  {
+    const Lock lock(mutex_);
+    held_.at(id).busy = false;
+  }
+  freed_.notify_all();
+  wake();
+}
+
+// Grants, in memory alone: what is on disk always has a server.
+Result<Lease> Manager::begin(const LeaseRequest& request) {
+  const Lock lock(mutex_);
+  if (stopping_) return Error{ErrorCode::kLost, "the node manager is stopping"};
+  if (draining_) {
+    return Error{ErrorCode::kUnsupported, "the node drains; flytctl undrain ends that"};
+  }
+  auto grant = planner_->place(request, snapshot(), unix_seconds());
+  if (!grant) {
+    ++counters_.refused;
+    return std::move(grant).error();
+  }
+  Lease lease{.id = new_id(), .name = request.name, .grant = std::move(*grant)};
+  lease.gpu_uuid = planner_->find(lease.grant.gpu)->uuid;
+  lease.sms_asked = request.sms;
+  lease.priority = request.priority;
+  lease.created_at = unix_seconds();
+  lease.expires_at = request.expires_at;
+  lease.labels = request.labels;
+  lease.port = free_port();
+  if (config_.tcp_port_first != 0 && lease.port == 0) {
+    ++counters_.refused;
+    return Error{ErrorCode::kLimit, "all ports of leases.tcp_ports are taken"};
+  }
+  held_[lease.id] = {.lease = lease, .busy = true};
+  return lease;
+}
+
+Status Manager::commit_new(const std::string& id) {
+  const Lock lock(mutex_);
+  Held& held = held_.at(id);
+  const Event created = event("lease-created", &held.lease, grant_text(held.lease));
+  if (Status status = checked(state_->add(held.lease, created)); !status) return status;
+  publish(created);
+  ++counters_.created;
+  return {};
+}
+
+Result<LeaseView> Manager::create(const LeaseRequest& request) {
+  const auto lease = begin(request);
+  if (!lease) return lease.error();
+  const std::string& id = lease->id;
+  Status status = run_server(id);
+  if (status) status = commit_new(id);
+  if (status) {
+    drop(id);
+    return this->lease(id);
+  }
+  std::optional<Process> process;
+  {
+    const Lock lock(mutex_);
+    process = std::move(held_.at(id).process);
+  }
+  if (process) process->end(SIGKILL, Duration(0));
+  ServerFiles(config_, id).remove();
+  const Lock lock(mutex_);
+  note("lease-failed", &*lease, status.error().message);
+  held_.erase(id);
+  freed_.notify_all();
+  return status.error();
+}
+
+Status Manager::end_lease(const std::string& id, std::string_view kind, std::string text) {
+  std::optional<Process> process;
+  {
+    const Lock lock(mutex_);
+    Held& held = held_.at(id);
+    held.lease.state = LeaseState::kEnding;
+    process = std::exchange(held.process, std::nullopt);
+    held.link.reset();
+  }
+  if (process) process->end(SIGINT, kEndTime);
+  ServerFiles(config_, id).remove();
+  const Lock lock(mutex_);
+  Held& held = held_.at(id);
+  const Event ended = event(kind, &held.lease, std::move(text));
+  Status status = checked(state_->remove(id, ended));
+  if (status) {
+    publish(ended);
+    held_.erase(id);
+  } else {
+    held.lease.state_reason = status.error().message;
+    held.restart_at = system_clock().now() + std::chrono::seconds(5);
+    held.busy = false;
+  }
+  freed_.notify_all();
+  return status;
+}
+
+Result<LeaseView> Manager::release(std::string_view name) {
+  const auto id = take(name);
+  if (!id) return id.error();
+  LeaseView last;
+  {
+    const Lock lock(mutex_);
+    last = {held_.at(*id).lease, {}, std::nullopt};
+  }
+  if (Status status = end_lease(*id, "lease-released", "released"); !status) {
+    return Error{status.error().code,
+                 "its server has ended, and the lease goes as soon as the state can be written: " +
+                     status.error().message};
+  }
+  const Lock lock(mutex_);
+  ++counters_.released;
+  last.lease.state = LeaseState::kEnding;
+  return last;
+}
+
+// Whatever covers the whole GPU is unconfined; anything else is exactly these groups. False: its
+// driver or its server cannot confine programs, so that multiprocessors are counted and no more.
+Result<bool> Manager::apply(ControlLink& link, const Grant& grant) const {
+  if (Status status = link.set_memory(grant.memory_bytes); !status) return status.error();
+  const Gpu* gpu = planner_->find(grant.gpu);
+  const bool whole = gpu == nullptr || grant.groups.size() == gpu->groups.size();
+  const auto set = whole ? link.set_sms(0) : link.set_groups(grant.groups);
+  if (set) return true;
+  if (set.error().code == ErrorCode::kUnsupported) return false;
+  return set.error();
+}
+
+// Programs that run keep the groups that they began with, so these cannot be given to others.
+Status Manager::move(ControlLink& link, const Grant& from, const Grant& to) const {
+  const auto confined = apply(link, to);
+  if (!confined) return confined.error();
+  const bool keeps_all =
+      std::includes(to.groups.begin(), to.groups.end(), from.groups.begin(), from.groups.end());
+  if (!*confined || keeps_all) return {};
+  const auto sessions = link.sessions();
+  if (!sessions) return sessions.error();
+  const auto running = std::count_if(sessions->begin(), sessions->end(),
+                                     [](const auto& session) { return !session.monitor; });
+  if (running == 0) return {};
+  return Error{ErrorCode::kLimit, std::to_string(running) +
+                                      " programs run on multiprocessors that would be given up,"
+                                      " and keep them until they end"};
+}
+
+// While it changes, a lease holds what it had and what it shall have.
+Status Manager::change(const std::string& id, const ResizeRequest& request) {
+  Lease before;
+  Grant wanted;
+  std::shared_ptr<ControlLink> link;
+  {
+    const Lock lock(mutex_);
+    Held& held = held_.at(id);
+    before = held.lease;
+    auto grant = planner_->resize(before, request, snapshot());
+    if (!grant) {
+      ++counters_.refused;
+      return std::move(grant).error();
+    }
+    wanted = std::move(*grant);
+    std::set<std::uint32_t> groups(wanted.groups.begin(), wanted.groups.end());
+    groups.insert(before.grant.groups.begin(), before.grant.groups.end());
+    held.lease.grant.groups.assign(groups.begin(), groups.end());
+    held.lease.grant.memory_bytes = std::max(before.grant.memory_bytes, wanted.memory_bytes);
+    link = held.link;
+  }
+  Status status = link ? move(*link, before.grant, wanted) : Status();
+  {
+    const Lock lock(mutex_);
+    Held& held = held_.at(id);
+    held.lease.grant = before.grant;
+    if (status) {
+      Lease after = held.lease;
+      after.grant = wanted;
+      after.sms_asked = request.sms.value_or(before.sms_asked);
+      const Event resized = event("lease-resized", &after, grant_text(after));
+      status = checked(state_->update(after, resized));
+      if (status) {
+        held.lease = after;
+        publish(resized);
+        ++counters_.resized;
+      }
+    }
+  }
+  if (!status && link) static_cast<void>(apply(*link, before.grant).ok());
+  return status;
+}
+
+Result<LeaseView> Manager::resize(std::string_view name, const ResizeRequest& request) {
+  const auto id = take(name);
+  if (!id) return id.error();
+  const Status status = change(*id, request);
+  drop(*id);
+  if (!status) return status.error();
+  return lease(*id);
+}
+
+LeaseView Manager::view(const Lease& lease, const std::shared_ptr<ControlLink>& link) const {
+  LeaseView view{lease, urls_of(config_, lease), std::nullopt};
+  if (link == nullptr) return view;
+  if (const auto state = link->describe()) {
+    view.use = LeaseUse{state->memory_used, state->sessions};
+  }
+  return view;
+}
+
+std::vector<LeaseView> Manager::leases() {
+  std::vector<std::pair<Lease, std::shared_ptr<ControlLink>>> all;
+  {
+    const Lock lock(mutex_);
+    for (const auto& [id, held] : held_) all.emplace_back(held.lease, held.link);
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first.created_at, a.first.name) < std::tie(b.first.created_at, b.first.name);
+  });
+  std::vector<LeaseView> views;
+  for (const auto& [lease, link] : all) views.push_back(view(lease, link));
+  return views;
+}
+
+Result<LeaseView> Manager::lease(std::string_view name) {
+  Lease lease;
+  std::shared_ptr<ControlLink> link;
+  {
+    const Lock lock(mutex_);
+    const auto found = find(name);
+    if (found == held_.end()) return not_found(name);
+    lease = found->second.lease;
+    link = found->second.link;
+  }
+  return view(lease, link);
+}
+
+Result<std::vector<SessionView>> Manager::sessions(std::string_view name) {
+  std::vector<std::pair<Lease, std::shared_ptr<ControlLink>>> asked;
+  {
+    const Lock lock(mutex_);
+    for (const auto& [id, held] : held_) {
+      if (name.empty() || id == name || held.lease.name == name) {
+        asked.emplace_back(held.lease, held.link);
+      }
+    }
+  }
+  if (asked.empty() && !name.empty()) return not_found(name);
+  std::vector<SessionView> views;
+  for (const auto& [lease, link] : asked) {
+    if (link == nullptr) continue;
+    auto sessions = link->sessions();
+    if (!sessions && !name.empty()) return std::move(sessions).error();
+    if (!sessions) continue;
+    for (control::SessionState& session : *sessions) {
+      if (!session.monitor) views.push_back({lease.id, lease.name, std::move(session)});
+    }
+  }
+  return views;
+}
+
+Result<TokenView> Manager::new_token(std::string_view name, std::uint32_t seconds) {
+  if (seconds == 0) seconds = config_.token_seconds;
+  if (seconds > config_.token_seconds_max) {
+    return Error{ErrorCode::kInvalid, "a token lasts at most " +
+                                          seconds_text(config_.token_seconds_max) +
+                                          " (leases.token_seconds_max)"};
+  }
+  Lease lease;
+  std::shared_ptr<ControlLink> link;
+  {
+    const Lock lock(mutex_);
+    const auto found = find(name);
+    if (found == held_.end()) return not_found(name);
+    lease = found->second.lease;
+    link = found->second.link;
+  }
+  const std::int64_t now = unix_seconds();
+  if (lease.expires_at != 0) {
+    const std::int64_t left = std::max<std::int64_t>(lease.expires_at - now, 1);
+    seconds = static_cast<std::uint32_t>(std::min<std::int64_t>(seconds, left));
+  }
+  if (link == nullptr) {
+    return Error{ErrorCode::kLost, "the lease is " + std::string(to_string(lease.state)) +
+                                       "; try again when it runs"};
+  }
+  auto token = link->new_token(seconds, kSessionsOfToken);
+  if (!token) return std::move(token).error();
+  const Lock lock(mutex_);
+  ++counters_.tokens;
+  return TokenView{std::move(*token), now + seconds, urls_of(config_, lease), lease.id};
+}
+
+NodeView Manager::describe() {
+  const Lock lock(mutex_);
+  NodeView view{.name = config_.name,
+                .server = config_.soft != 0 ? "soft" : "nvidia",
+                .draining = draining_,
+                .overhead_per_lease = planner_->limits().overhead_per_lease,
+                .sessions_per_lease = config_.sessions_max,
+                .leases_max = config_.leases_max,
+                .leases = held_.size()};
+  const std::vector<Lease> leases = snapshot();
+  for (const Gpu& gpu : planner_->gpus()) {
+    GpuView one{.gpu = gpu, .holders = std::vector<std::string>(gpu.groups.size())};
+    for (const Lease& lease : leases) {
+      if (lease.grant.gpu != gpu.index) continue;
+      for (const std::uint32_t group : lease.grant.groups) {
+        if (group < one.holders.size()) one.holders[group] = lease.id;
+      }
+    }
+    const Planner::Held held = Planner::held(gpu.index, leases);
+    one.quota_bytes = held.quota_bytes;
+    one.overhead_bytes = held.overhead_bytes + gpu.reserve_bytes;
+    const std::uint64_t used = one.quota_bytes + one.overhead_bytes;
+    one.free_bytes = gpu.memory_bytes > used ? gpu.memory_bytes - used : 0;
+    if (const auto mps = mps_.find(gpu.index); mps != mps_.end()) {
+      one.mps = mps->second.daemon.running() ? "running" : "restarting";
+    }
+    view.gpus.push_back(std::move(one));
+  }
+  return view;
+}
+
+Result<std::size_t> Manager::drain(bool on) {
+  const Lock lock(mutex_);
+  if (on == draining_) return held_.size();
+  const Event drained =
+      event(on ? "drain" : "undrain", nullptr, on ? "no new leases" : "new leases again");
+  if (Status status = checked(state_->set_draining(on, drained)); !status) return status.error();
+  draining_ = on;
+  publish(drained);
+  return held_.size();
+}
+
+std::vector<std::string> Manager::problems() {
+  const Lock lock(mutex_);
+  std::vector<std::string> problems;
+  if (!state_problem_.empty()) problems.push_back(state_problem_);
+  for (const auto& [id, held] : held_) {
+    const Lease& lease = held.lease;
+    const bool answers = held.link != nullptr && !held.link->lost();
+    if (lease.state == LeaseState::kRunning && answers) continue;
+    if (lease.state == LeaseState::kStarting) continue;
+    problems.push_back("lease " + lease.name + ": " +
+                       (lease.state == LeaseState::kRunning
+                            ? std::string("its server does not answer")
+                            : std::string(to_string(lease.state)) + ", " + lease.state_reason));
+  }
+  for (const auto& [gpu, mps] : mps_) {
+    if (!mps.daemon.running()) {
+      problems.push_back("GPU " + std::to_string(gpu) + ": its MPS does not run");
+    }
+  }
+  return problems;
+}
+
+Counters Manager::counters() {
+  const Lock lock(mutex_);
+  return counters_;
+}
+
+}  // namespace flyt::node

@@ -1,0 +1,201 @@
+// Manager: one machine's GPUs and their leases: grants, starts, watches, ends.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "base/wall_clock.h"
+#include "control/node/config.h"
+#include "control/node/control_watchdog.h"
+#include "control/node/event_log.h"
+#include "control/node/lease.h"
+#include "control/node/mps.h"
+#include "control/node/planner.h"
+#include "control/node/process.h"
+#include "control/node/state.h"
+#include "transport/transport.h"
+
+namespace flyt::node {
+
+// What a lease's server says of itself; missing where it did not answer.
+struct LeaseUse {
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t sessions = 0;
+};
+
+struct LeaseView {
+  Lease lease;
+  std::vector<std::string> urls;
+  std::optional<LeaseUse> use;
+};
+
+struct GpuView {
+  Gpu gpu;
+  std::vector<std::string> holders;  // The lease of each group; empty: free.
+  std::uint64_t quota_bytes = 0;
+  std::uint64_t overhead_bytes = 0;  // With what is never leased.
+  std::uint64_t free_bytes = 0;
+  std::string mps;
+};
+
+struct NodeView {
+  std::string name;
+  std::string server;
+  bool draining = false;
+  std::vector<GpuView> gpus;
+  std::uint64_t overhead_per_lease = 0;
+  std::uint32_t sessions_per_lease = 0;
+  std::uint32_t leases_max = 0;
+  std::size_t leases = 0;
+};
+
+struct SessionView {
+  std::string lease_id;
+  std::string lease_name;
+  control::SessionState session;
+};
+
+struct TokenView {
+  std::string token;
+  std::int64_t expires_at = 0;
+  std::vector<std::string> urls;
+  std::string lease_id;
+};
+
+// Counts since this process started.
+struct Counters {
+  std::uint64_t created = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t resized = 0;
+  std::uint64_t released = 0;
+  std::uint64_t expired = 0;
+  std::uint64_t server_deaths = 0;
+  std::uint64_t tokens = 0;
+};
+
+// Requests are safe from any thread; tick() belongs to one. A lease is named by its id or its name.
+// What takes long is done without the lock, one thing at a time for each lease.
+class Manager {
+ public:
+  Manager(Config config, const Log& log);
+  ~Manager();
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
+
+  // Opens the state, finds the GPUs, takes over servers of an earlier run that still work, ends
+  // those nobody knows, and has the others started again. One manager a state folder.
+  Status start();
+  // What is to do by now: servers that died, those to start again, leases that expired. Sleeps
+  // until something happens, at most `patience`.
+  void tick(Duration patience);
+  // Ends a tick() that sleeps.
+  void wake() const { wakeup_.signal(); }
+  // `end_leases`: servers of leases end; leases stay, and get new servers at the next start.
+  void stop(bool end_leases);
+
+  NodeView describe();
+  std::vector<LeaseView> leases();
+  Result<LeaseView> lease(std::string_view name);
+  Result<LeaseView> create(const LeaseRequest& request);
+  Result<LeaseView> resize(std::string_view name, const ResizeRequest& request);
+  Result<LeaseView> release(std::string_view name);
+  // An empty name: of all leases.
+  Result<std::vector<SessionView>> sessions(std::string_view name);
+  // 0 seconds: as configured.
+  Result<TokenView> new_token(std::string_view name, std::uint32_t seconds);
+  // The number of leases that are still there.
+  Result<std::size_t> drain(bool on);
+  // What is wrong now; empty: nothing.
+  std::vector<std::string> problems();
+  Counters counters();
+  EventLog& events() { return events_; }
+
+ private:
+  struct Held {
+    Lease lease;
+    std::optional<Process> process;
+    std::shared_ptr<ControlLink> link;
+    bool busy = false;      // Somebody changes it; others wait.
+    unsigned failures = 0;  // Of its server, in a row.
+    Instant started;
+    Instant restart_at;
+  };
+  struct Mps {
+    MpsDaemon daemon;
+    unsigned failures = 0;
+    Instant restart_at;
+  };
+  using Leases = std::map<std::string, Held>;
+
+  // What happens is told in the database, in the log and to those who watch.
+  Event event(std::string_view kind, const Lease* lease, std::string text) REQUIRES(mutex_);
+  void publish(const Event& event) REQUIRES(mutex_);
+  void note(std::string_view kind, const Lease* lease, std::string text) REQUIRES(mutex_);
+  // Remembers that the state cannot be written, until it can.
+  Status checked(Status status) REQUIRES(mutex_);
+  std::vector<Lease> snapshot() const REQUIRES(mutex_);
+  Leases::iterator find(std::string_view name) REQUIRES(mutex_);
+  std::uint16_t free_port() const REQUIRES(mutex_);
+
+  // The id of a lease that is the caller's alone until drop() or end_lease().
+  Result<std::string> take(std::string_view name);
+  void drop(const std::string& id);
+  Result<Lease> begin(const LeaseRequest& request);
+  Status commit_new(const std::string& id);
+  Status run_server(const std::string& id);
+  Result<bool> apply(ControlLink& link, const Grant& grant) const;
+  Status move(ControlLink& link, const Grant& from, const Grant& to) const;
+  Status end_lease(const std::string& id, std::string_view kind, std::string text);
+  Status change(const std::string& id, const ResizeRequest& request);
+  LeaseView view(const Lease& lease, const std::shared_ptr<ControlLink>& link) const;
+
+  Status open_state();
+  Status lock_folder();
+  Status start_mps();
+  Status start_mps_of(std::uint32_t gpu, const std::string& uuid);
+  Status find_all_gpus();
+  Status recover();
+  bool fits_machine(Lease& lease) const;
+  void recover_lease(Held& held, const std::vector<ProcessFacts>& ours) REQUIRES(mutex_);
+  bool adopt(Held& held, ProcessId id) REQUIRES(mutex_);
+  void end_orphans(const std::vector<ProcessFacts>& ours) REQUIRES(mutex_);
+  void remove_strays() REQUIRES(mutex_);
+
+  Instant next_deadline(Instant now, Duration patience) REQUIRES(mutex_);
+  void wait_for_something(Duration patience);
+  void take_deaths();
+  void restart_due();
+  void restart(const std::string& id);
+  void connect_again();
+  void release_due();
+  void watch_mps();
+
+  const Config config_;
+  const Log log_;
+  ControlWatchdog watchdog_;
+  transport::Wakeup wakeup_;
+  EventLog events_;
+  Fd state_lock_;
+  std::optional<Planner> planner_;  // Set by start(), not changed afterwards.
+
+  Mutex mutex_;
+  Condition freed_;  // A lease is no longer busy.
+  std::optional<State> state_ GUARDED_BY(mutex_);
+  Leases held_ GUARDED_BY(mutex_);
+  std::map<std::uint32_t, Mps> mps_ GUARDED_BY(mutex_);
+  Counters counters_ GUARDED_BY(mutex_);
+  std::string state_problem_ GUARDED_BY(mutex_);
+  bool draining_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace flyt::node

@@ -1,0 +1,140 @@
+#include "control/node/metrics.h"
+
+#include <map>
+
+namespace flyt::node {
+namespace {
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') out.push_back('\\');
+    out.push_back(c);
+  }
+  return out;
+}
+
+class Page {
+ public:
+  void family(const char* name, const char* kind, const char* help) {
+    name_ = name;
+    text_ += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " " + kind + "\n";
+  }
+  void value(const Values& labels, std::uint64_t value) {
+    text_ += name_;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      text_ += (i == 0 ? "{" : ",") + labels[i].first + "=\"" + escaped(labels[i].second) + "\"";
+    }
+    text_ += (labels.empty() ? " " : "} ") + std::to_string(value) + "\n";
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string name_;
+  std::string text_;
+};
+
+Values labels_of(const GpuView& gpu) {
+  return {{"gpu", std::to_string(gpu.gpu.index)}, {"uuid", gpu.gpu.uuid}};
+}
+
+Values labels_of(const LeaseView& lease) {
+  return {{"lease", lease.lease.id},
+          {"name", lease.lease.name},
+          {"gpu", std::to_string(lease.lease.grant.gpu)}};
+}
+
+void add_gpus(const NodeView& node, Page& page) {
+  const auto each = [&](const char* name, const char* help, auto value) {
+    page.family(name, "gauge", help);
+    for (const GpuView& gpu : node.gpus) page.value(labels_of(gpu), value(gpu));
+  };
+  each("flyt_gpu_sms", "Multiprocessors.", [](const GpuView& gpu) { return gpu.gpu.sms(); });
+  each("flyt_gpu_sms_leased", "Multiprocessors in groups of leases.", [](const GpuView& gpu) {
+    std::uint32_t sms = 0;
+    for (std::size_t i = 0; i < gpu.holders.size(); ++i) {
+      if (!gpu.holders[i].empty()) sms += gpu.gpu.groups[i];
+    }
+    return sms;
+  });
+  each("flyt_gpu_memory_bytes", "Memory.", [](const GpuView& gpu) { return gpu.gpu.memory_bytes; });
+  each("flyt_gpu_memory_leased_bytes", "Quotas of leases.",
+       [](const GpuView& gpu) { return gpu.quota_bytes; });
+  each("flyt_gpu_memory_overhead_bytes", "Memory kept back for contexts.",
+       [](const GpuView& gpu) { return gpu.overhead_bytes; });
+}
+
+void add_leases(const std::vector<LeaseView>& leases, Page& page) {
+  const auto each = [&](const char* name, const char* kind, const char* help, auto value) {
+    page.family(name, kind, help);
+    for (const LeaseView& lease : leases) page.value(labels_of(lease), value(lease));
+  };
+  each("flyt_lease_up", "gauge", "1 while the lease's server runs.", [](const LeaseView& view) {
+    return view.lease.state == LeaseState::kRunning && view.use ? 1 : 0;
+  });
+  each("flyt_lease_sms", "gauge", "Multiprocessors granted.",
+       [](const LeaseView& view) { return view.lease.grant.sms; });
+  each("flyt_lease_memory_bytes", "gauge", "Memory quota.",
+       [](const LeaseView& view) { return view.lease.grant.memory_bytes; });
+  each("flyt_lease_memory_used_bytes", "gauge", "Memory used.",
+       [](const LeaseView& view) { return view.use ? view.use->memory_bytes : 0; });
+  each("flyt_lease_sessions", "gauge", "Client processes.",
+       [](const LeaseView& view) { return view.use ? view.use->sessions : 0; });
+  each("flyt_lease_server_restarts_total", "counter", "Servers that died and were replaced.",
+       [](const LeaseView& view) { return view.lease.restarts; });
+}
+
+// Of the sessions that live: the sums fall when one ends.
+void add_sessions(const std::vector<LeaseView>& leases, const std::vector<SessionView>& sessions,
+                  Page& page) {
+  const auto each = [&](const char* name, const char* help, auto value) {
+    std::map<std::string, std::uint64_t> sums;
+    for (const SessionView& view : sessions) sums[view.lease_id] += value(view.session);
+    page.family(name, "gauge", help);
+    for (const LeaseView& lease : leases) page.value(labels_of(lease), sums[lease.lease.id]);
+  };
+  using State = control::SessionState;
+  each("flyt_lease_launches", "Kernels launched by present sessions.",
+       [](const State& state) { return state.launches; });
+  each("flyt_lease_posted", "Commands without an answer, of present sessions.",
+       [](const State& state) { return state.posted; });
+  each("flyt_lease_waited", "Commands with an answer, of present sessions.",
+       [](const State& state) { return state.waited; });
+}
+
+}  // namespace
+
+std::string metrics_text(const NodeView& node, const std::vector<LeaseView>& leases,
+                         const std::vector<SessionView>& sessions, const Counters& counters,
+                         bool healthy) {
+  Page page;
+  page.family("flyt_node_healthy", "gauge", "1 if nothing is wrong.");
+  page.value({}, healthy ? 1 : 0);
+  page.family("flyt_node_draining", "gauge", "1 while no new leases are made.");
+  page.value({}, node.draining ? 1 : 0);
+  page.family("flyt_node_leases", "gauge", "Leases.");
+  page.value({}, node.leases);
+  add_gpus(node, page);
+  add_leases(leases, page);
+  add_sessions(leases, sessions, page);
+  const auto counter = [&](const char* name, const char* help, std::uint64_t value) {
+    page.family(name, "counter", help);
+    page.value({}, value);
+  };
+  counter("flyt_node_leases_created_total", "Leases made.", counters.created);
+  counter("flyt_node_leases_refused_total", "Requests that did not fit.", counters.refused);
+  counter("flyt_node_leases_resized_total", "Leases resized.", counters.resized);
+  counter("flyt_node_leases_released_total", "Leases released.", counters.released);
+  counter("flyt_node_leases_expired_total", "Leases that expired.", counters.expired);
+  counter("flyt_node_server_deaths_total", "Servers of leases that died.", counters.server_deaths);
+  counter("flyt_node_tokens_total", "Tokens issued.", counters.tokens);
+  return page.take();
+}
+
+}  // namespace flyt::node

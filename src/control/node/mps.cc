@@ -1,0 +1,72 @@
+#include "control/node/mps.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "control/node/server_files.h"
+
+namespace flyt::node {
+namespace {
+
+constexpr Duration kStartTime = std::chrono::seconds(10);
+constexpr Duration kStopTime = std::chrono::seconds(5);
+constexpr Duration kStartStep = std::chrono::milliseconds(10);
+
+}  // namespace
+
+// The daemon makes this once it listens.
+bool MpsDaemon::control_is_there() const {
+  return ::access((settings_.pipe_folder + "/control").c_str(), F_OK) == 0;
+}
+
+bool MpsDaemon::adopt(ProcessId id) {
+  process_ = Process::adopt(id);
+  const auto facts = facts_of(id.pid);
+  const bool ours =
+      process_ && facts && !facts->words.empty() &&
+      std::find(facts->words.begin(), facts->words.end(), settings_.program) != facts->words.end();
+  if (!ours) process_.reset();
+  return ours;
+}
+
+Status MpsDaemon::start() {
+  for (const std::string& folder : {settings_.pipe_folder, settings_.log_folder}) {
+    if (Status status = make_private_folder(folder); !status) return status;
+  }
+  // A left-over would look like a daemon that is ready.
+  ::unlink((settings_.pipe_folder + "/control").c_str());
+  ProcessCommand command;
+  command.words = {settings_.program, "-f"};
+  command.changes = {{"CUDA_MPS_PIPE_DIRECTORY", settings_.pipe_folder},
+                     {"CUDA_MPS_LOG_DIRECTORY", settings_.log_folder},
+                     {"CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "1"},
+                     {"CUDA_VISIBLE_DEVICES", settings_.gpu_uuid}};
+  command.log = settings_.log_folder + "/daemon.log";
+  const Instant deadline = system_clock().now() + kStartTime;
+  auto process = Process::start(command, deadline);
+  if (!process) {
+    return Error{ErrorCode::kNotFound,
+                 process.error().message +
+                     ": mode \"shared\" needs NVIDIA's MPS; install it, set gpus.mps_control to"
+                     " where it is, or set gpus.mode = \"isolated\""};
+  }
+  process_.emplace(std::move(*process));
+  while (!control_is_there()) {
+    if (process_->ended() || system_clock().now() >= deadline) {
+      stop();
+      return Error{ErrorCode::kSystem,
+                   "MPS did not start: " + tail_of(command.log, 500) + "; see " + command.log};
+    }
+    system_clock().sleep_for(kStartStep);
+  }
+  return {};
+}
+
+void MpsDaemon::stop() {
+  if (process_) process_->end(SIGTERM, kStopTime);
+  process_.reset();
+}
+
+}  // namespace flyt::node

@@ -1,0 +1,44 @@
+// MpsDaemon: NVIDIA's MPS for one GPU, which lets processes run on it side by side.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "control/node/process.h"
+
+namespace flyt::node {
+
+struct MpsSettings {
+  std::string program;      // nvidia-cuda-mps-control
+  std::string pipe_folder;  // Its own: other MPS daemons of the machine are not touched.
+  std::string log_folder;
+  std::string gpu_uuid;
+};
+
+// Not thread-safe.
+class MpsDaemon {
+ public:
+  explicit MpsDaemon(MpsSettings settings) : settings_(std::move(settings)) {}
+
+  // The one of an earlier run of this program, if it is still there.
+  bool adopt(ProcessId id);
+  // kNotFound: there is no such program, with what to do instead. Returns when clients can use it.
+  Status start();
+  void stop();
+
+  bool running() const { return process_ && !process_->ended(); }
+  ProcessId id() const { return process_ ? process_->id() : ProcessId{}; }
+  // Readable once it has ended; -1: it does not run.
+  int fd() const { return process_ ? process_->fd() : -1; }
+
+ private:
+  bool control_is_there() const;
+
+  MpsSettings settings_;
+  std::optional<Process> process_;
+};
+
+}  // namespace flyt::node

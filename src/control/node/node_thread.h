@@ -1,0 +1,14 @@
+// A node: its manager, the API and the pages, for as long as the process is wanted.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "control/node/config.h"
+
+namespace flyt::node {
+
+// Serves until `signals`, a signalfd, can be read. An error only if it cannot start.
+Status run_node(const Config& config, std::string_view version, int signals, bool end_leases);
+
+}  // namespace flyt::node

@@ -1,0 +1,32 @@
+// PagesThread: /metrics and /healthz over HTTP.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/result.h"
+#include "control/node/config.h"
+#include "control/node/manager.h"
+
+namespace httplib {
+class Server;
+}
+
+namespace flyt::node {
+
+// Serves from its making to its end.
+class PagesThread {
+ public:
+  static Result<std::unique_ptr<PagesThread>> start(const Address& address, Manager& manager);
+  explicit PagesThread(std::unique_ptr<httplib::Server> server);
+  ~PagesThread();
+  PagesThread(const PagesThread&) = delete;
+  PagesThread& operator=(const PagesThread&) = delete;
+
+ private:
+  std::unique_ptr<httplib::Server> server_;
+  std::thread thread_;
+};
+
+}  // namespace flyt::node

@@ -1,0 +1,79 @@
+// Sqlite: a database file, its statements and transactions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace flyt::node {
+
+class Database;
+
+// One prepared statement. Values are numbered from 1, columns from 0. Not thread-safe.
+class Statement {
+ public:
+  Statement& bind(int index, std::int64_t value);
+  Statement& bind(int index, std::string_view value);
+  // True: there is a row. False: the end.
+  Result<bool> step();
+  // Steps to the end; rows are skipped.
+  Status run();
+  std::int64_t number(int column) const;
+  std::string text(int column) const;
+
+ private:
+  friend class Database;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+// One file, in WAL mode, every commit synced. Errors name the file, and what to do if the disk is
+// full. Not thread-safe.
+class Database {
+ public:
+  // Makes the file, with mode 0600, if it is not there. kInvalid: the file is damaged or none of
+  // SQLite's.
+  static Result<Database> open(const std::string& path);
+  Status execute(const std::string& sql);
+  Result<Statement> prepare(std::string_view sql);
+  Result<std::int64_t> number(std::string_view sql);
+  // kInvalid and what is wrong, if the file is damaged.
+  Status check_integrity();
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const;
+  };
+  Database(std::string path, sqlite3* database) : path_(std::move(path)), database_(database) {}
+  Error failure(int code) const;
+
+  std::string path_;
+  std::unique_ptr<sqlite3, Close> database_;
+};
+
+// What is done between its making and commit() is done together or not at all.
+class Transaction {
+ public:
+  explicit Transaction(Database& database) : database_(database) {}
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  Status begin();
+  Status commit();
+
+ private:
+  Database& database_;
+  bool open_ = false;
+};
+
+}  // namespace flyt::node

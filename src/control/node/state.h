@@ -1,0 +1,56 @@
+// State: what a node remembers, on disk.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "control/node/event.h"
+#include "control/node/lease.h"
+#include "control/node/sqlite.h"
+
+namespace flyt::node {
+
+// Every change is one transaction, on disk when the call returns. The database itself refuses two
+// leases in one group. A call that failed changed nothing. Not thread-safe.
+class State {
+ public:
+  static constexpr std::int64_t kSchemaVersion = 1;
+
+  // Makes what is not there. A damaged file, or one of a newer version, is refused with what to do,
+  // and left as it is. At most `events_max` events are kept.
+  static Result<State> open(const std::string& path, std::uint64_t events_max);
+
+  Result<std::vector<Lease>> leases();
+  Status add(const Lease& lease, const Event& event);
+  // Whatever may change: grant, asked multiprocessors, server, restarts.
+  Status update(const Lease& lease, const Event& event);
+  Status remove(const std::string& id, const Event& event);
+
+  Status append(const Event& event);
+  Result<std::vector<Event>> events();
+
+  Result<bool> draining();
+  Status set_draining(bool draining, const Event& event);
+
+  // Processes that are no leases' servers, by name; pid 0 for none.
+  Result<ProcessId> recall(const std::string& name);
+  Status remember(const std::string& name, ProcessId id);
+
+  // For tests: the file may not grow beyond so many pages, as on a full disk.
+  Status limit_pages(std::int64_t pages);
+
+ private:
+  State(Database database, std::uint64_t events_max)
+      : database_(std::move(database)), events_max_(events_max) {}
+  Status make_tables();
+  Status write_groups(const Lease& lease);
+  Status write_event(const Event& event);
+  Status read_lists(std::vector<Lease>& leases);
+
+  Database database_;
+  std::uint64_t events_max_;
+};
+
+}  // namespace flyt::node

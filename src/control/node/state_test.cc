@@ -1,0 +1,167 @@
+#include "control/node/state.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace flyt::node {
+namespace {
+
+namespace fs = std::filesystem;
+
+Lease lease(const std::string& id, std::vector<std::uint32_t> groups) {
+  Lease lease{.id = id, .name = "name-" + id, .gpu_uuid = "GPU-1"};
+  lease.grant = {.gpu = 1, .mode = Mode::kShared, .groups = std::move(groups), .sms = 16};
+  lease.grant.memory_bytes = 1ull << 40;
+  lease.grant.overhead_bytes = 7;
+  lease.sms_asked = 12;
+  lease.priority = -5;
+  lease.created_at = 100;
+  lease.expires_at = 200;
+  lease.labels = {{"team", "blue"}, {"k", ""}};
+  lease.port = 7711;
+  lease.server = {4711, 1ull << 40};
+  lease.restarts = 3;
+  return lease;
+}
+
+Event event(std::uint64_t number) { return {number, 5, "kind", "id", "name", "text"}; }
+
+class StateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "flyt-state-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path() const { return folder_ + "/node.db"; }
+  State open(std::uint64_t events_max = 10) {
+    auto state = State::open(path(), events_max);
+    EXPECT_TRUE(state) << state.error().message;
+    return std::move(*state);
+  }
+  std::string refusal() {
+    const auto state = State::open(path(), 10);
+    EXPECT_FALSE(state);
+    return state ? "" : state.error().message;
+  }
+  std::string folder_;
+};
+
+TEST_F(StateTest, KeepsALeaseWhole) {
+  ASSERT_TRUE(open().add(lease("a", {2, 3}), event(1)));
+  State again = open();
+  const auto leases = again.leases();
+  ASSERT_TRUE(leases);
+  ASSERT_EQ(leases->size(), 1u);
+  const Lease& got = leases->front();
+  EXPECT_EQ(got.name, "name-a");
+  EXPECT_EQ(got.gpu_uuid, "GPU-1");
+  EXPECT_EQ(got.grant.mode, Mode::kShared);
+  EXPECT_EQ(got.grant.groups, (std::vector<std::uint32_t>{2, 3}));
+  EXPECT_EQ(got.grant.memory_bytes, 1ull << 40);
+  EXPECT_EQ(got.priority, -5);
+  EXPECT_EQ(got.labels, (Labels{{"team", "blue"}, {"k", ""}}));
+  EXPECT_EQ(got.server, (ProcessId{4711, 1ull << 40}));
+  EXPECT_EQ(got.restarts, 3u);
+  EXPECT_EQ(again.events()->size(), 1u);
+}
+
+TEST_F(StateTest, RefusesAGroupThatIsHeldAndChangesNothing) {
+  State state = open();
+  ASSERT_TRUE(state.add(lease("a", {2, 3}), event(1)));
+  EXPECT_FALSE(state.add(lease("b", {3, 4}), event(2)));
+  EXPECT_EQ(state.leases()->size(), 1u);
+  EXPECT_EQ(state.events()->size(), 1u);
+  ASSERT_TRUE(state.add(lease("b", {4}), event(2)));
+  EXPECT_FALSE(state.update(lease("b", {2}), event(3)));
+  EXPECT_EQ(state.leases()->back().grant.groups, (std::vector<std::uint32_t>{4}));
+}
+
+TEST_F(StateTest, RemovesALeaseWithAllThatIsItsOwn) {
+  State state = open();
+  ASSERT_TRUE(state.add(lease("a", {2, 3}), event(1)));
+  ASSERT_TRUE(state.remove("a", event(2)));
+  EXPECT_TRUE(state.leases()->empty());
+  ASSERT_TRUE(state.add(lease("b", {2, 3}), event(3)));
+}
+
+TEST_F(StateTest, KeepsTheLastEvents) {
+  State state = open(3);
+  for (std::uint64_t i = 1; i <= 7; ++i) ASSERT_TRUE(state.append(event(i)));
+  const auto events = state.events();
+  ASSERT_EQ(events->size(), 3u);
+  EXPECT_EQ(events->front().number, 5u);
+}
+
+TEST_F(StateTest, RemembersDrainingAndProcesses) {
+  {
+    State state = open();
+    EXPECT_FALSE(*state.draining());
+    ASSERT_TRUE(state.set_draining(true, event(1)));
+    ASSERT_TRUE(state.remember("mps-0", {12, 34}));
+  }
+  State again = open();
+  EXPECT_TRUE(*again.draining());
+  EXPECT_EQ(*again.recall("mps-0"), (ProcessId{12, 34}));
+  EXPECT_EQ(*again.recall("mps-1"), ProcessId{});
+}
+
+TEST_F(StateTest, IsReadableForItsUserAlone) {
+  open();
+  struct stat found {};
+  ASSERT_EQ(::stat(path().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+}
+
+TEST_F(StateTest, RefusesADamagedFileAndLeavesItAsItIs) {
+  {
+    State state = open();
+    for (std::uint64_t i = 1; i <= 9; ++i) ASSERT_TRUE(state.append(event(i)));
+    ASSERT_TRUE(state.add(lease("a", {2, 3}), event(10)));
+  }
+  // Closing has merged the log into the file.
+  const auto size = fs::file_size(path());
+  {
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096);
+    file << std::string(size - 4096, 'x');
+  }
+  const std::string why = refusal();
+  EXPECT_NE(why.find("cannot be used"), std::string::npos) << why;
+  EXPECT_NE(why.find("move it away"), std::string::npos) << why;
+  EXPECT_EQ(fs::file_size(path()), size);
+}
+
+TEST_F(StateTest, RefusesWhatIsNoDatabase) {
+  std::ofstream(path()) << "This is a text, and long enough not to be taken for an empty file. "
+                        << std::string(5000, 'x');
+  EXPECT_NE(refusal().find("cannot be used"), std::string::npos);
+  EXPECT_GT(fs::file_size(path()), 5000u);
+}
+
+TEST_F(StateTest, RefusesANewerVersion) {
+  open();
+  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = 2"));
+  EXPECT_NE(refusal().find("schema version 2"), std::string::npos);
+}
+
+TEST_F(StateTest, SaysThatTheDiskIsFullAndChangesNothing) {
+  State state = open(100000);
+  ASSERT_TRUE(state.limit_pages(1));
+  Event large = event(1);
+  large.text = std::string(200000, 'x');
+  const Status status = state.append(large);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("disk full"), std::string::npos) << status.error().message;
+  EXPECT_TRUE(state.events()->empty());
+  ASSERT_TRUE(state.limit_pages(100000));
+  EXPECT_TRUE(state.append(large));
+}
+
+}  // namespace
+}  // namespace flyt::node
