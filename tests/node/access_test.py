@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Who may ask a node, and who may use a lease. access_test.py BUILD."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from node_process import GROUP, Node, NodeTest, main  # noqa: E402
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+class Certificates:
+    """An authority, and certificates that it or another one signed."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix='flyt-certs-')
+        self.folder = self._folder.name
+        for authority in ('ca', 'other'):
+            self._openssl('req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256',
+                          '-nodes', '-days', '2', '-subj', f'/CN={authority}',
+                          '-keyout', f'{authority}.key', '-out', f'{authority}.crt')
+        self._sign('node', 'ca')
+        self._sign('user', 'ca')
+        self._sign('stranger', 'other')
+
+    def _openssl(self, *words):
+        subprocess.run(['openssl', *words], cwd=self.folder, check=True, capture_output=True)
+
+    def _sign(self, name, authority):
+        self._openssl('req', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes',
+                      '-subj', f'/CN={name}', '-keyout', f'{name}.key', '-out', f'{name}.csr')
+        with open(self.path('names'), 'w', encoding='utf-8') as file:
+            file.write('subjectAltName=DNS:localhost,IP:127.0.0.1\n')
+        self._openssl('x509', '-req', '-in', f'{name}.csr', '-CA', f'{authority}.crt', '-CAkey',
+                      f'{authority}.key', '-CAcreateserial', '-days', '2', '-extfile', 'names',
+                      '-out', f'{name}.crt')
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def options(self, name, authority='ca'):
+        return ['--cert', self.path(f'{name}.crt'), '--key', self.path(f'{name}.key'), '--ca',
+                self.path(f'{authority}.crt')]
+
+
+class Access(NodeTest):
+    soft = 1
+
+    @classmethod
+    def setUpClass(cls):
+        cls.certificates = Certificates()
+        cls.tcp = f'localhost:{free_port()}'
+        cls.pages = f'127.0.0.1:{free_port()}'
+        cls.gpu_port = free_port()
+        certificates = cls.certificates
+        cls.extra = (f'[api]\ntcp = "{cls.tcp}"\ncert = "{certificates.path("node.crt")}"\n'
+                     f'key = "{certificates.path("node.key")}"\n'
+                     f'ca = "{certificates.path("ca.crt")}"\n'
+                     f'[metrics]\nlisten = "{cls.pages}"\n'
+                     f'[leases]\ntcp_host = "127.0.0.1"\n'
+                     f'tcp_ports = "{cls.gpu_port}-{cls.gpu_port}"\nadvertise = "localhost"\n')
+        super().setUpClass()
+
+    def page(self, path):
+        try:
+            with urllib.request.urlopen(f'http://{self.pages}{path}', timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def test_tcp_wants_a_certificate_of_the_authority(self):
+        self.node.ctl(*self.certificates.options('user'), 'leases', node=self.tcp)
+        self.assertIn('allowed', self.node.ctl(*self.certificates.options('stranger'), 'leases',
+                                               node=self.tcp, status=3))
+        # A node that somebody else signed is not believed.
+        self.node.ctl(*self.certificates.options('user', 'other'), 'leases', node=self.tcp,
+                      status=3)
+        self.assertIn('--cert', self.node.ctl('leases', node=self.tcp, status=2))
+
+    def test_tcp_speaks_to_nobody_without_tls(self):
+        host, port = self.tcp.split(':')
+        with socket.create_connection((host, int(port)), timeout=30) as plain:
+            plain.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
+            self.assertNotIn(b'\x00\x00', plain.recv(100)[:2])
+
+    @unittest.skipIf(os.geteuid() != 0, 'only root can become somebody else')
+    def test_other_users_are_refused_at_the_unix_socket(self):
+        folder = tempfile.mkdtemp(prefix='flyt-open-')
+        os.chmod(folder, 0o755)
+        node = Node(self.build, 1, f'[api]\nunix = "{folder}/node.sock"\n')
+        try:
+            node.address = f'unix://{folder}/node.sock'
+            node.start()
+            os.chmod(f'{folder}/node.sock', 0o777)
+            node.ctl('leases')
+            done = subprocess.run([node.program('flytctl'), '--node', node.address, 'leases'],
+                                  capture_output=True, text=True, check=False, user=65534,
+                                  group=65534)
+            if done.returncode == 126 or 'Permission denied' in done.stderr:
+                self.skipTest('another user cannot run the build')
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn('another user', node.log())
+        finally:
+            node.remove()
+            if os.path.exists(f'{folder}/node.sock'):
+                os.unlink(f'{folder}/node.sock')
+            os.rmdir(folder)
+
+    def test_clients_need_a_token_of_their_lease(self):
+        self.node.create('a', GROUP, '128M')
+        environment = self.node.settings('a')
+        self.assertEqual(self.node.run_tenant(environment, self.node.subject()).returncode, 0)
+        without = {name: value for name, value in environment.items() if name != 'FLYT_TOKEN'}
+        self.assertNotEqual(self.node.run_tenant(without, self.node.subject()).returncode, 0)
+        self.node.ctl('release', 'a')
+        self.node.create('a', GROUP, '128M')
+        again = dict(environment, FLYT_SERVER=self.node.settings('a')['FLYT_SERVER'])
+        self.assertNotEqual(self.node.run_tenant(again, self.node.subject()).returncode, 0)
+
+    def test_a_token_expires(self):
+        self.node.create('a', GROUP, '128M')
+        token = self.node.ask('token', 'a', '--lasts', '1s')
+        environment = dict(self.node.settings('a'), FLYT_TOKEN=token['token'])
+        self.node.wait_for(lambda: self.node.run_tenant(environment,
+                                                        self.node.subject()).returncode != 0)
+
+    def test_clients_come_over_tcp(self):
+        lease = self.node.create('a', GROUP, '128M')
+        self.assertIn(f'tcp://localhost:{self.gpu_port}', lease['urls'])
+        self.assertIn('all ports', self.node.ctl('create', 'b', '--sms', '8', '--memory', '128M',
+                                                 status=5))
+        exports = self.node.ctl('token', 'a', '--export', '--tcp')
+        environment = dict(os.environ, **dict(re.findall(r"export (\w+)='(.*)'", exports)))
+        self.assertTrue(environment['FLYT_SERVER'].startswith('tcp://localhost'))
+        done = self.node.run_tenant(environment, self.node.subject())
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_pages_tell_metrics_and_health(self):
+        self.node.create('a', GROUP, '128M')
+        self.assertEqual(self.page('/healthz'), (200, 'ok\n'))
+        status, metrics = self.page('/metrics')
+        self.assertEqual(status, 200)
+        self.assertIn('flyt_lease_memory_bytes{', metrics)
+        self.assertRegex(metrics, r'flyt_lease_up\{.*name="a".*\} 1\n')
+        for line in metrics.splitlines():
+            self.assertRegex(line, r'^(# (HELP|TYPE) \w+ .+|\w+(\{[^}]*\})? \d+)$')
+        self.assertEqual(self.page('/leases')[0], 404)
+
+    def test_the_configuration_is_checked_without_starting(self):
+        def check(text):
+            with tempfile.NamedTemporaryFile('w', suffix='.toml') as file:
+                file.write(text)
+                file.flush()
+                return subprocess.run(
+                    [self.node.program('flyt-node-manager'), '--config', file.name,
+                     '--check-config'], capture_output=True, text=True, check=False)
+        self.assertEqual(check('[gpus]\nsoft = 1\n').returncode, 0)
+        bad = check('[gpus]\nsoft = 1\ncolour = "red"\n')
+        self.assertEqual(bad.returncode, 1)
+        self.assertRegex(bad.stderr, r'\.toml:3: unknown key gpus\.colour')
+
+
+if __name__ == '__main__':
+    main(__name__)

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Leases: what they give, what programs in them see, what is refused. leases_test.py BUILD."""
+
+import os
+import random
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from node_process import GROUP, MEMORY, SMS, Node, NodeTest, main  # noqa: E402
+
+SAMPLES = ('vector_add', 'matmul_tiled', 'reduction', 'streams_events')
+
+
+class Leases(NodeTest):
+    def test_the_node_tells_its_gpus(self):
+        node = self.node.ask('describe')
+        self.assertEqual(node['name'], 'test-node')
+        self.assertEqual([gpu['index'] for gpu in node['gpus']], [0, 1])
+        for gpu in node['gpus']:
+            self.assertEqual(gpu['sms'], SMS)
+            self.assertEqual(gpu['sms_free'], SMS)
+            self.assertEqual(sum(group['sms'] for group in gpu['groups']), SMS)
+            self.assertEqual(gpu['memory_bytes'], MEMORY)
+            self.assertEqual(gpu['memory_free_bytes'], MEMORY)
+        self.assertIn('GROUPS', self.node.ctl('describe'))
+
+    def test_programs_run_in_leases_and_see_their_quota(self):
+        small = self.node.create('small', GROUP - 1, '256M', '--label', 'team=blue')
+        large = self.node.create('large', GROUP * 2, '512M')
+        self.assertEqual((small['sms_asked'], small['sms_granted']), (GROUP - 1, GROUP))
+        self.assertEqual(small['labels'], {'team': 'blue'})
+        self.assertEqual(large['state'], 'running')
+        self.assertFalse(set(small['groups']) & set(large['groups']))
+        for lease, sms, memory in (('small', GROUP, 256 << 20), ('large', GROUP * 2, 512 << 20)):
+            environment = self.node.settings(lease)
+            for sample in SAMPLES:
+                path = os.path.join(self.node.build, 'samples', sample)
+                done = self.node.run_tenant(environment, path)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            tenant, seen = self.node.hold(lease, 64)
+            self.assertEqual(seen['devices'], 1)
+            confined = self.node.leases()[lease]['confined']
+            self.assertEqual(seen['sms'], sms if confined else SMS)
+            self.assertEqual((seen['total'], seen['device_total']), (memory, memory))
+            self.assertLessEqual(seen['free'], memory - (64 << 20))
+            tenant.stdin.close()
+            self.assertEqual(tenant.wait(30), 0)
+
+    def test_sessions_of_a_lease_share_its_memory(self):
+        self.node.create('shared', GROUP, '256M')
+        self.node.create('other', GROUP, '256M')
+        first, _ = self.node.hold('shared', 160)
+        _, second = self.node.hold('shared', 160)
+        self.assertIn('full', second)
+        self.assertIn('holds', self.node.hold('other', 160)[1])
+        lease = self.node.ask('describe', 'shared')
+        self.assertGreaterEqual(lease['memory_used_bytes'], 160 << 20)
+        sessions = self.node.ask('sessions', 'shared')['sessions']
+        self.assertEqual([session['client_pid'] for session in sessions], [first.pid])
+        self.assertGreaterEqual(sessions[0]['memory_bytes'], 160 << 20)
+        first.stdin.close()
+        first.wait(30)
+        self.assertIn('holds', self.node.hold('shared', 160)[1])
+
+    def test_a_lease_changes_while_a_program_runs(self):
+        self.node.create('a', GROUP, '256M')
+        self.node.create('b', GROUP, '256M')
+        tenant, seen = self.node.hold('a', 160)
+        grown = self.node.ask('resize', 'a', '--sms', str(GROUP * 3), '--memory', '512M')
+        self.assertEqual((grown['sms_granted'], grown['memory_bytes']), (GROUP * 3, 512 << 20))
+        self.assertFalse(set(grown['groups']) & set(self.node.leases()['b']['groups']))
+        self.assertEqual(self.node.poke(tenant)['total'], 512 << 20)
+        # Less than is used is refused, and nothing has changed.
+        self.node.ctl('resize', 'a', '--memory', '100M', '--sms', str(GROUP), status=5)
+        self.assertEqual(self.node.leases()['a']['sms_granted'], GROUP * 3)
+        self.assertEqual(self.node.leases()['a']['memory_bytes'], 512 << 20)
+        # The other lease's groups and memory are not to be had.
+        self.node.ctl('resize', 'a', '--sms', str(SMS), status=5)
+        self.node.ctl('resize', 'a', '--memory', '900M', status=5)
+        self.node.ctl('resize', 'a', '--memory', '230M')
+        self.assertEqual(self.node.poke(tenant)['total'], 230 << 20)
+        if grown['confined']:
+            # The program keeps its multiprocessors, so that nobody else may have them.
+            self.assertIn('1 programs run', self.node.ctl('resize', 'a', '--sms', '1', status=5))
+            self.assertEqual(self.node.leases()['a']['groups'], grown['groups'])
+        tenant.stdin.close()
+        tenant.wait(30)
+        self.node.wait_for(lambda: not self.node.ask('sessions', 'a')['sessions'])
+        self.assertEqual(self.node.ask('resize', 'a', '--sms', '1')['sms_granted'], GROUP)
+
+    def test_a_released_lease_ends_its_programs(self):
+        self.node.create('a')
+        tenant, _ = self.node.hold('a', 16)
+        self.node.ctl('release', 'a')
+        self.assertIn('failed', self.node.poke(tenant))
+        self.node.ctl('describe', 'a', status=4)
+        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+
+    def test_bad_requests_say_what_is_wrong(self):
+        self.node.create('taken', GROUP, '256M', '--gpu', '0')
+
+        def refused(status, words, part):
+            error = self.node.ctl(*words.split(), status=status)
+            self.assertIn(part, error)
+        refused(2, 'create x --sms 0 --memory 1G', 'at least 1 multiprocessor')
+        refused(2, 'create x --sms 8 --memory 0', 'at least 16 MiB')
+        refused(2, 'create x --sms 33 --memory 256M', 'has 32 multiprocessors')
+        refused(2, 'create x --sms 8 --memory 2G', 'at most 1 GiB')
+        refused(2, 'create x --sms 8 --memory 256M --gpu 2', 'no GPU 2')
+        refused(2, 'create x --sms 8 --memory 256M --mode shared', 'mode isolated')
+        refused(2, 'create x --sms 8 --memory 256M --expires-in 0', 'expired already')
+        refused(2, 'create x/y --sms 8 --memory 256M', "a lease's name")
+        refused(2, 'create x --sms 8 --memory 1apple', 'is no size')
+        refused(2, 'create x --sms 8 --memory 256M --label x', 'KEY=VALUE')
+        refused(2, 'create x --sms 8 --memory 256M --priority 1001', 'priority')
+        refused(6, 'create taken --sms 8 --memory 256M', 'a lease named taken')
+        refused(5, 'create x --sms 32 --memory 256M --gpu 0', '3 groups of 8 free')
+        refused(5, 'create x --sms 8 --memory 800M --gpu 0', '768 MiB of memory free')
+        refused(4, 'resize nobody --sms 8', 'no lease nobody')
+        refused(2, 'resize taken', 'takes --sms')
+        refused(2, 'resize taken --sms 0', 'at least 1')
+        refused(4, 'release nobody', 'no lease nobody')
+        refused(4, 'sessions nobody', 'no lease nobody')
+        refused(4, 'token nobody', 'no lease nobody')
+        refused(2, 'token taken --lasts 2d', 'a token lasts at most')
+        refused(2, 'token taken --lasts soon', 'is no time')
+        refused(2, 'fly', '')
+        self.assertEqual(list(self.node.leases()), ['taken'])
+
+    def test_a_draining_node_makes_no_leases(self):
+        self.node.create('a')
+        try:
+            self.assertEqual(self.node.ask('drain'), {'draining': True, 'leases': 1})
+            self.assertIn('undrain', self.node.ctl('create', 'b', '--sms', '8', '--memory', '256M',
+                                                   status=6))
+            tenant, _ = self.node.hold('a', 16)
+            self.assertIn('kept', self.node.poke(tenant))
+            self.node.stop()
+            self.node.start()
+            self.assertTrue(self.node.ask('describe')['draining'])
+        finally:
+            self.node.ctl('undrain')
+        self.node.create('b')
+
+    def test_a_lease_expires(self):
+        self.node.create('brief', GROUP, '256M', '--expires-in', '1s')
+        tenant = self.node.tenants
+        self.assertEqual(tenant, [])
+        watch = subprocess.Popen(
+            [self.node.program('flytctl'), '--node', self.node.address, 'events', '--follow'],
+            stdout=subprocess.PIPE, text=True)
+        try:
+            for line in watch.stdout:
+                if 'lease-expired  brief' in line:
+                    break
+            else:
+                self.fail('the watch ended')
+        finally:
+            watch.kill()
+            watch.communicate()
+        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+
+    def test_top_shows_pages(self):
+        self.node.create('a')
+        pages = self.node.ctl('top', '--interval', '1', '--pages', '2')
+        self.assertEqual(pages.count('SMS LEASED'), 2)
+        self.assertEqual(pages.count('256 MiB'), 4, pages)
+
+    def test_health_and_completion(self):
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+        script = self.node.ctl('completion', 'bash')
+        for words, expected in ((['flytctl', 'und'], 'undrain'),
+                                (['flytctl', 'create', '--exp'], '--expires-in')):
+            line = (f'{script}\nCOMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; '
+                    '_flytctl; echo "${COMPREPLY[@]}"')
+            done = subprocess.run(['bash', '-c', line], capture_output=True, text=True, check=True)
+            self.assertEqual(done.stdout.strip(), expected)
+
+
+class ManyLeases(NodeTest):
+    """Quick cycles: no warm processes."""
+    extra = '[leases]\nwarm = 0\n'
+    CYCLES = 100
+
+    def test_nothing_is_left_of_a_hundred_leases(self):
+        seed = random.randrange(1 << 32)
+        chance = random.Random(seed)
+        alive = []
+        made = 0
+        with self.subTest(seed=seed):
+            while made < self.CYCLES or alive:
+                wanted = made < self.CYCLES and (not alive or chance.random() < 0.6)
+                if wanted and len(alive) < 6:
+                    name = f'lease-{made}'
+                    self.node.create(name, chance.randint(1, GROUP), f'{chance.randint(16, 128)}M')
+                    alive.append(name)
+                    made += 1
+                else:
+                    self.node.ctl('release', alive.pop(chance.randrange(len(alive))))
+            self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+            gpus = self.node.ask('describe')['gpus']
+            self.assertTrue(all(gpu['memory_free_bytes'] == MEMORY for gpu in gpus))
+            self.assertTrue(all(gpu['sms_free'] == SMS for gpu in gpus))
+            pipes = os.listdir(f'/proc/{self.node.process.pid}/fd')
+            self.assertLess(len(pipes), 64, 'descriptors leak')
+
+
+if __name__ == '__main__':
+    main(__name__)

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Managers and servers that die, disks that fill, databases that rot. recovery_test.py BUILD."""
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from node_process import GROUP, NodeTest, main  # noqa: E402
+
+
+class Recovery(NodeTest):
+    def kill_manager(self):
+        self.node.stop(signal.SIGKILL)
+
+    def refuse_to_start(self):
+        """What a manager says that does not start."""
+        before = len(self.node.log())
+        self.assertEqual(self.node.launch().wait(60), 1)
+        return self.node.log()[before:]
+
+    def test_a_killed_manager_finds_its_leases_again(self):
+        created = {name: self.node.create(name) for name in ('a', 'b')}
+        tenant, _ = self.node.hold('a', 64)
+        self.kill_manager()
+        self.assertIn('kept', self.node.poke(tenant))
+        self.node.start()
+        leases = self.node.leases()
+        for name, lease in created.items():
+            self.assertEqual(leases[name]['server_pid'], lease['server_pid'])
+            self.assertEqual(leases[name]['groups'], lease['groups'])
+            self.assertEqual(leases[name]['state'], 'running')
+            self.assertIn('lease-adopted', self.node.kinds(lease))
+        self.assertIn('kept', self.node.poke(tenant))
+        self.assertEqual(len(self.node.ask('sessions')['sessions']), 1)
+        # What was adopted can be changed and ended.
+        self.assertEqual(self.node.ask('resize', 'a', '--memory', '300M')['memory_bytes'],
+                         300 << 20)
+        self.assertEqual(self.node.poke(tenant)['total'], 300 << 20)
+        for name in created:
+            self.node.ctl('release', name)
+        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+
+    def test_a_stopped_manager_leaves_its_leases_running(self):
+        lease = self.node.create('a')
+        tenant, _ = self.node.hold('a', 16)
+        self.assertEqual(self.node.stop(), 0)
+        self.assertIn('kept', self.node.poke(tenant))
+        self.node.start()
+        self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
+        self.assertIn('kept', self.node.poke(tenant))
+
+    def test_a_manager_ends_servers_if_it_is_asked_to(self):
+        self.node.create('a')
+        self.node.stop()
+        self.node.start('--end-leases')
+        self.node.stop()
+        self.assertEqual(self.node.servers(), {})
+        self.node.start()
+        self.node.wait_for(lambda: self.node.leases()['a']['state'] == 'running')
+        self.assertIn('holds', self.node.hold('a', 16)[1])
+
+    def test_a_killed_server_is_started_again(self):
+        first = self.node.create('a')
+        self.node.create('b')
+        tenant, _ = self.node.hold('a', 16)
+        other, _ = self.node.hold('b', 16)
+        os.kill(first['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] == 1)
+        again = self.node.leases()['a']
+        self.assertNotEqual(again['server_pid'], first['server_pid'])
+        self.assertEqual(again['groups'], first['groups'])
+        self.assertEqual(self.node.kinds(first),
+                         ['lease-created', 'server-died', 'server-restarted'])
+        self.assertIn('failed', self.node.poke(tenant))
+        self.assertIn('kept', self.node.poke(other))
+        self.assertIn('holds', self.node.hold('a', 16)[1])
+
+    def test_servers_that_died_with_the_manager_are_started_again(self):
+        lease = self.node.create('a')
+        self.kill_manager()
+        os.kill(lease['server_pid'], signal.SIGKILL)
+        self.node.start()
+        self.node.wait_for(lambda: self.node.leases()['a']['state'] == 'running')
+        self.assertIn('holds', self.node.hold('a', 16)[1])
+
+    def test_servers_that_nobody_knows_are_ended(self):
+        lease = self.node.create('a')
+        self.kill_manager()
+        with sqlite3.connect(f'{self.node.state}/node.db') as database:
+            database.execute('PRAGMA foreign_keys = ON')
+            database.execute('DELETE FROM leases')
+        database.close()
+        self.node.start()
+        self.assertIn('orphan-ended', [event['kind'] for event in self.node.events()])
+        self.assertNotIn(lease['server_pid'], self.node.servers())
+        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+
+    def test_a_lease_whose_gpu_is_gone_says_so(self):
+        self.node.create('a')
+        self.kill_manager()
+        with sqlite3.connect(f'{self.node.state}/node.db') as database:
+            database.execute("UPDATE leases SET gpu_uuid = 'SOFT-9'")
+        database.close()
+        self.node.start()
+        self.assertEqual(self.node.leases()['a']['state'], 'lost')
+        self.assertIn('SOFT-9 is not here', self.node.ctl('health', status=1) +
+                      self.node.ctl('describe', 'a'))
+
+    def test_a_corrupt_database_is_refused_and_kept(self):
+        lease = self.node.create('a')
+        self.node.stop()
+        path = f'{self.node.state}/node.db'
+        with open(path, 'rb') as file:
+            whole = file.read()
+        damaged = whole[:4096] + b'x' * (len(whole) - 4096)
+        with open(path, 'wb') as file:
+            file.write(damaged)
+        said = self.refuse_to_start()
+        self.assertIn('cannot be used', said)
+        self.assertIn('move it away', said)
+        with open(path, 'rb') as file:
+            self.assertEqual(file.read(), damaged)
+        self.assertIn(lease['server_pid'], self.node.servers())
+        with open(path, 'wb') as file:
+            file.write(whole)
+        self.node.start()
+        self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
+
+    def test_a_full_disk_refuses_leases_and_leaves_nothing(self):
+        self.node.create('before')
+        # A limit on the size of files makes every write of the state fail, as a full disk does.
+        resource.prlimit(self.node.process.pid, resource.RLIMIT_FSIZE, (0, -1))
+        error = self.node.ctl('create', 'a', '--sms', '8', '--memory', '256M', status=1)
+        self.assertRegex(error, 'disk full|File too large')
+        self.assertEqual(list(self.node.leases()), ['before'])
+        self.assertIn('before', {row[1] for row in self.node.rows('leases')})
+        self.assertEqual(len(self.node.rows('leases')), 1)
+        self.assertEqual(len({group for group in self.node.servers().values()}), 1)
+        resource.prlimit(self.node.process.pid, resource.RLIMIT_FSIZE, (-1, -1))
+        self.node.create('a')
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+
+    def test_a_second_manager_is_refused(self):
+        self.assertIn('another node manager', self.refuse_to_start())
+
+    def test_a_server_that_hangs_holds_nobody_else_up(self):
+        stuck = self.node.create('stuck')['server_pid']
+        self.node.create('fine')
+        group = [pid for pid, leader in self.node.servers().items() if leader == stuck]
+        for pid in group:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            self.assertIn('holds', self.node.hold('fine', 16)[1])
+            self.node.leases()
+            self.assertIn('stuck: its server does not answer', self.node.ctl('health', status=1) +
+                          self.node.log())
+        finally:
+            for pid in group:
+                os.kill(pid, signal.SIGCONT)
+        self.node.wait_for(lambda: subprocess.run(
+            [self.node.program('flytctl'), '--node', self.node.address, 'health'],
+            capture_output=True, check=False).returncode == 0)
+
+
+if __name__ == '__main__':
+    main(__name__)
