@@ -15,6 +15,11 @@ constexpr Duration kCountAgain = std::chrono::milliseconds(100);
 }  // namespace
 
 CUresult GraphMemory::reserve(CUdevice device, std::uint64_t bytes, UsedMemory& charge) {
+  // Without a quota what the driver has reserved is told, and no more.
+  if (own_usage().quota().limit == 0) {
+    charge = UsedMemory(device, 0);
+    return CUDA_SUCCESS;
+  }
   if (charge.reserve(device, bytes)) return CUDA_SUCCESS;
   session_.memory().drop_idle(device);
   return charge.reserve(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

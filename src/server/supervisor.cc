@@ -182,8 +182,8 @@ Status Supervisor::run() {
               {{"lease", lease.id}, {"memory", lease.memory_bytes}, {"sms", grant->granted}});
   }
   start_exchange();
-  if (Status status = start_listening(); !status) return status;
   if (Status status = start_control(); !status) return status;
+  if (Status status = start_listening(); !status) return status;
   keep_warm();
   if (options_.ready_fd >= 0) write_all(options_.ready_fd, "ready\n");
   while (!finished()) {
