@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "server/admin_handlers.h"
 
@@ -31,13 +32,11 @@ Status Controller::on_command(const rpc::Command& command) {
     return Error{ErrorCode::kInvalid, std::string(row->name) + " with the wrong kind of answer"};
   }
   row->run(Request(*this, command));
-  return {};
-}
-
-void Controller::wake_parent() const {
+  if (!std::exchange(wake_, false)) return {};
   const std::uint64_t one = 1;
   // A counter that is full wakes as well.
   [[maybe_unused]] const ssize_t written = ::write(parts_.wake, &one, sizeof one);
+  return {};
 }
 
 }  // namespace flyt::server::admin

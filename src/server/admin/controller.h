@@ -35,11 +35,13 @@ class Controller final : public rpc::CommandHandler {
   Status on_command(const rpc::Command& command) override;
 
   const ControllerParts& parts() const { return parts_; }
-  // The parent looks at what was left for it.
-  void wake_parent() const;
+  // The parent looks at what was left for it, once the command is answered: it may end this
+  // process.
+  void wake_parent() { wake_ = true; }
 
  private:
   const ControllerParts parts_;
+  bool wake_ = false;
 };
 
 }  // namespace flyt::server::admin

@@ -2,6 +2,7 @@
 #include "server/admin/controller.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 
 #include <thread>
@@ -67,7 +68,10 @@ class Served {
   }
   rpc::Channel& channel() { return *channel_; }
   UsageBoard& board() { return *board_; }
-  bool woken() {
+  // Within so many milliseconds.
+  bool woken(int ms) {
+    pollfd wanted{wake_.get(), POLLIN, 0};
+    if (::poll(&wanted, 1, ms) != 1) return false;
     std::uint64_t count = 0;
     return ::read(wake_.get(), &count, sizeof count) == static_cast<ssize_t>(sizeof count);
   }
@@ -153,15 +157,15 @@ TEST(Controller, LeavesToTheParentWhatOnlyThatCanDo) {
   served.board().slot(served.board().claim()).publish({.process = 7});
   commands::LeaseEndSession::Reply nothing;
   EXPECT_EQ(served.ask(commands::LeaseEndSession{2}, nothing), FLYT_ADMIN_NOT_FOUND);
-  EXPECT_FALSE(served.woken());
+  EXPECT_FALSE(served.woken(0));
   EXPECT_EQ(served.ask(commands::LeaseEndSession{1}, nothing), FLYT_ADMIN_SUCCESS);
-  EXPECT_TRUE(served.woken());
+  EXPECT_TRUE(served.woken(10000));
   EXPECT_TRUE(served.board().takes_end_request(0));
   commands::LeaseDrain::Reply drained;
   EXPECT_EQ(served.ask(commands::LeaseDrain{86401}, drained), FLYT_ADMIN_INVALID);
   EXPECT_FALSE(served.board().draining());
   EXPECT_EQ(served.ask(commands::LeaseDrain{5}, drained), FLYT_ADMIN_SUCCESS);
-  EXPECT_TRUE(served.woken());
+  EXPECT_TRUE(served.woken(10000));
   EXPECT_TRUE(served.board().draining());
 }
 

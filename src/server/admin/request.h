@@ -23,7 +23,7 @@ class Request {
   Request& operator=(Request&&) = delete;
   ~Request();
 
-  const Controller& controller() const { return *controller_; }
+  Controller& controller() const { return *controller_; }
   const ControllerParts& parts() const { return controller_->parts(); }
 
   // Reads the payload. False: the connection has been ended, the handler just returns.

@@ -64,8 +64,8 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
       if (made == CUDA_SUCCESS && !charge.reserve(device, bytes)) made = CUDA_ERROR_OUT_OF_MEMORY;
       if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
       if (made != CUDA_SUCCESS) return made;
-      auto owner = session.memory().images->own(kind, address_of(native), slow.home(),
-                                                std::move(charge));
+      auto owner =
+          session.memory().images->own(kind, address_of(native), slow.home(), std::move(charge));
       describe(*owner);
       // Nobody keeps it when the client hears of it: it may end it at once.
       return put(session, handle_kind, address_of(command.array), native, std::move(owner));
