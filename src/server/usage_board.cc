@@ -22,8 +22,7 @@ constexpr std::uint32_t kNoDrain = ~std::uint32_t{0};
 template <std::size_t size>
 void put_text(std::array<char, size>& into, std::string_view text) {
   text = text.substr(0, size - 1);
-  std::memcpy(into.data(), text.data(), text.size());
-  into[text.size()] = '\0';
+  *std::copy(text.begin(), text.end(), into.begin()) = '\0';
 }
 
 template <std::size_t size>
