@@ -61,7 +61,7 @@ class Access(NodeTest):
     @classmethod
     def setUpClass(cls):
         cls.certificates = Certificates()
-        cls.tcp = f'localhost:{free_port()}'
+        cls.tcp = f'127.0.0.1:{free_port()}'
         cls.pages = f'127.0.0.1:{free_port()}'
         cls.gpu_port = free_port()
         certificates = cls.certificates
@@ -70,7 +70,7 @@ class Access(NodeTest):
                      f'ca = "{certificates.path("ca.crt")}"\n'
                      f'[metrics]\nlisten = "{cls.pages}"\n'
                      f'[leases]\ntcp_host = "127.0.0.1"\n'
-                     f'tcp_ports = "{cls.gpu_port}-{cls.gpu_port}"\nadvertise = "localhost"\n')
+                     f'tcp_ports = "{cls.gpu_port}-{cls.gpu_port}"\nadvertise = "127.0.0.1"\n')
         super().setUpClass()
 
     def page(self, path):
@@ -138,12 +138,12 @@ class Access(NodeTest):
 
     def test_clients_come_over_tcp(self):
         lease = self.node.create('a', GROUP, '128M')
-        self.assertIn(f'tcp://localhost:{self.gpu_port}', lease['urls'])
+        self.assertIn(f'tcp://127.0.0.1:{self.gpu_port}', lease['urls'])
         self.assertIn('all ports', self.node.ctl('create', 'b', '--sms', '8', '--memory', '128M',
                                                  status=5))
         exports = self.node.ctl('token', 'a', '--export', '--tcp')
         environment = dict(os.environ, **dict(re.findall(r"export (\w+)='(.*)'", exports)))
-        self.assertTrue(environment['FLYT_SERVER'].startswith('tcp://localhost'))
+        self.assertTrue(environment['FLYT_SERVER'].startswith('tcp://127.0.0.1'))
         done = self.node.run_tenant(environment, self.node.subject())
         self.assertEqual(done.returncode, 0, done.stderr)
 
