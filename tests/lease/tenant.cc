@@ -1,6 +1,5 @@
 #include "tests/lease/tenant.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -11,19 +10,10 @@
 #include <sstream>
 
 #include "driver/table.h"
+#include "tests/support/cuda_table.h"
 
 namespace flyt::tests {
 namespace {
-
-driver::Table load_cuda() {
-  driver::Table table;
-  void* const library =
-      ::dlopen(built_library("client/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
-  driver::fill(
-      table, [](void* from, const char* name) { return ::dlsym(from, name); }, library,
-      [](void*, std::string_view) {}, nullptr);
-  return table;
-}
 
 // One of each kind at a time, the newest.
 class Program {
@@ -238,7 +228,7 @@ class Program {
     return result;
   }
 
-  const driver::Table cuda_ = load_cuda();
+  const driver::Table cuda_ = client_table();
   CUcontext context_ = nullptr;
   CUdeviceptr address_ = 0;
   CUdeviceptr mapped_ = 0;

@@ -1,6 +1,5 @@
 #include "tests/nvml/cuda_client.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,19 +8,10 @@
 #include "driver/table.h"
 #include "nvml/gpu.h"
 #include "tests/nvml/library.h"
+#include "tests/support/cuda_table.h"
 
 namespace flyt::tests {
 namespace {
-
-driver::Table load_cuda() {
-  driver::Table table;
-  void* const library =
-      ::dlopen(built_library("client/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
-  driver::fill(
-      table, [](void* from, const char* name) { return ::dlsym(from, name); }, library,
-      [](void*, std::string_view) {}, nullptr);
-  return table;
-}
 
 void wait_for_end_of_input() {
   std::puts("ready");
@@ -77,7 +67,7 @@ bool take_and_give_back(const driver::Table& cuda, std::uint64_t bytes) {
 }
 
 int hold(Take take, std::uint64_t mebibytes) {
-  const driver::Table cuda = load_cuda();
+  const driver::Table cuda = client_table();
   CUcontext context = nullptr;
   if (cuda.cuInit(0) != CUDA_SUCCESS) return 2;
   if (cuda.cuDevicePrimaryCtxRetain(&context, 1) != CUDA_SUCCESS) return 3;
@@ -88,7 +78,7 @@ int hold(Take take, std::uint64_t mebibytes) {
 }
 
 int describe() {
-  const driver::Table cuda = load_cuda();
+  const driver::Table cuda = client_table();
   int count = 0;
   if (cuda.cuInit(0) != CUDA_SUCCESS || cuda.cuDeviceGetCount(&count) != CUDA_SUCCESS) return 2;
   for (int i = 0; i < count; ++i) {
