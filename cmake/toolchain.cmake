@@ -1,8 +1,12 @@
 # Flags that hold for every target, ccache and the linker.
 find_program(FLYT_CCACHE ccache)
 if(FLYT_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${FLYT_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${FLYT_CCACHE})
+  # What one checkout compiled is found again by another: neither its folder nor the folder it is
+  # compiled in is part of the key (the prefix map below keeps both out of the objects).
+  set(FLYT_CCACHE_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+    CCACHE_NOHASHDIR=1 ${FLYT_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${FLYT_CCACHE_LAUNCHER})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FLYT_CCACHE_LAUNCHER})
 endif()
 
 add_compile_options(
