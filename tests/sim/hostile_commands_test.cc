@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "base/random.h"
 #include "commands/all.h"
@@ -117,6 +118,25 @@ std::vector<std::byte> hostile_encoding(Malice& malice) {
   return bytes;
 }
 
+// A command without its type: what is done with each is compiled once, not for each.
+struct Command {
+  std::string_view name;
+  std::uint16_t op;
+  bool waits;
+  std::vector<std::byte> (*hostile)(Malice& malice);
+};
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> commands = [] {
+    std::vector<Command> made;
+    commands::All::each([&]<class T>() {
+      made.push_back({T::kName, T::kOp, T::kWaits, &hostile_encoding<T>});
+    });
+    return made;
+  }();
+  return commands;
+}
+
 class HostileCommands : public HostileTest {
  protected:
   void TearDown() override {
@@ -143,48 +163,48 @@ class HostileCommands : public HostileTest {
 
 TEST_F(HostileCommands, TruncatedCommandsEndTheSession) {
   Malice malice(first_seed());
-  commands::All::each([&]<class Command>() {
-    SCOPED_TRACE(Command::kName);
-    auto bytes = hostile_encoding<Command>(malice);
-    if (bytes.empty()) return;
+  for (const Command& command : all_commands()) {
+    SCOPED_TRACE(command.name);
+    auto bytes = command.hostile(malice);
+    if (bytes.empty()) continue;
     bytes.pop_back();
     Peer peer = attacker();
-    EXPECT_TRUE(peer.send_command(Command::kOp, bytes, Command::kWaits).ok());
+    EXPECT_TRUE(peer.send_command(command.op, bytes, command.waits).ok());
     const auto ending = peer.ended();
-    EXPECT_TRUE(ending.in_order) << Command::kName << ": " << ending.reason;
-  });
+    EXPECT_TRUE(ending.in_order) << ending.reason;
+  }
 }
 
 TEST_F(HostileCommands, CommandsWithTooManyBytesEndTheSession) {
   Malice malice(first_seed());
-  commands::All::each([&]<class Command>() {
-    SCOPED_TRACE(Command::kName);
-    auto bytes = hostile_encoding<Command>(malice);
+  for (const Command& command : all_commands()) {
+    SCOPED_TRACE(command.name);
+    auto bytes = command.hostile(malice);
     bytes.push_back(std::byte{1});
     Peer peer = attacker();
-    EXPECT_TRUE(peer.send_command(Command::kOp, bytes, Command::kWaits).ok());
+    EXPECT_TRUE(peer.send_command(command.op, bytes, command.waits).ok());
     const auto ending = peer.ended();
-    EXPECT_TRUE(ending.in_order) << Command::kName << ": " << ending.reason;
-  });
+    EXPECT_TRUE(ending.in_order) << ending.reason;
+  }
 }
 
 TEST_F(HostileCommands, HostileFieldsNeverKillASessionsProcess) {
   for (int round = 0; round < rounds(); ++round) {
     std::uint64_t number = first_seed() + static_cast<std::uint64_t>(round) * 1000;
-    commands::All::each([&]<class Command>() {
-      SCOPED_TRACE(Command::kName);
+    for (const Command& command : all_commands()) {
+      SCOPED_TRACE(command.name);
       Malice malice(++number);
       Peer peer = attacker_in_context();
       bool ended = false;
       for (int i = 0; i < 4 && !ended; ++i) {
-        const auto bytes = hostile_encoding<Command>(malice);
-        ended = !peer.send_command(Command::kOp, bytes, Command::kWaits, kContext).ok();
+        ended =
+            !peer.send_command(command.op, command.hostile(malice), command.waits, kContext).ok();
       }
       const auto verdict = peer.verdict();
       EXPECT_TRUE(verdict.state == Peer::State::kAlive || verdict.state == Peer::State::kEnded)
           << verdict.reason << "\n"
           << server().log();
-    });
+    }
   }
 }
 
