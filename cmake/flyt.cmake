@@ -3,6 +3,9 @@ include_guard()
 
 # Compile options of everything that the client library contains: it is a guest in other
 # people's processes, so it throws nothing and needs no type information.
+# Tests are compiled twice and run once: what compiles fastest wins.
+set(FLYT_TEST_OPTIONS -O0)
+
 set(FLYT_GUEST_OPTIONS
   $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions> $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 
@@ -30,6 +33,7 @@ function(flyt_test name)
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PRIVATE ${FLYT_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main
     Threads::Threads)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
