@@ -381,6 +381,20 @@ TEST_F(ShareablePoolTest, AnImportedPoolGivesNoMemory) {
   EXPECT_NE(CUDA_SUCCESS, peer.allocate_from_pool());
 }
 
+TEST_F(ShareablePoolTest, WhatIsFreedThereStaysHere) {
+  const Stream stream;
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4096, pool, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  PeerProcess peer;
+  CU_OK(peer.import_pool(file().get()));
+  CU_OK(peer.import_pointer(data_of(memory)));
+  CU_OK(peer.free_pointer());
+  CU_OK(cu().cuMemsetD8_v2(memory, 1, 4096));
+  CU_OK(cu().cuMemFreeAsync(memory, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
 TEST_F(ShareablePoolTest, WhatWasFreedThereIsNotFreedAgain) {
   const Stream stream;
   CUdeviceptr memory = 0;
