@@ -1,4 +1,4 @@
-#include "cuda/code_size.h"
+#include "cuda/code_facts.h"
 
 #include <algorithm>
 #include <charconv>
@@ -191,20 +191,36 @@ std::uint64_t file_bytes(Bytes file) {
   return elf ? elf_bytes(file) : plus(file.size(), variables_bytes(text_of(file)));
 }
 
+// Code that prints names the function that does it.
+bool names_printing(Bytes code) {
+  constexpr std::string_view kName = "vprintf";
+  return ::memmem(code.data(), code.size(), kName.data(), kName.size()) != nullptr;
+}
+
+void add_file(CodeFacts& facts, Bytes file) {
+  facts.loaded_bytes = std::max(facts.loaded_bytes, file_bytes(file));
+  facts.may_print = facts.may_print || names_printing(file);
+}
+
 }  // namespace
 
-std::uint64_t code_bytes(Bytes image) {
+CodeFacts code_facts(Bytes image) {
+  CodeFacts facts{.loaded_bytes = 0, .may_print = false};
   const auto fatbin = Fatbin::parse(image);
-  if (!fatbin) return file_bytes(image);
-  std::uint64_t most = 0;
+  if (!fatbin) {
+    add_file(facts, image);
+    return facts;
+  }
   for (const FatbinFile& file : fatbin->files()) {
     if (file.packing == Packing::kNone) {
-      most = std::max(most, file_bytes(file.stored));
+      add_file(facts, file.stored);
     } else if (const auto unpacked = unpack(file)) {
-      most = std::max(most, file_bytes(*unpacked));
+      add_file(facts, *unpacked);
+    } else {
+      facts.may_print = true;
     }
   }
-  return most;
+  return facts;
 }
 
 }  // namespace flyt::cuda

@@ -1,4 +1,4 @@
-// How much memory of a GPU code may take once it is loaded, told from the code alone.
+// What a server wants to know of code before it loads it, told from the code alone.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,20 @@ namespace flyt::cuda {
 // Code that declares more than can be told counts as that.
 inline constexpr std::uint64_t kCodeBytesUnknown = ~std::uint64_t{0};
 
-// The size of the image, or of the largest file of a fat binary unpacked, and of the variables that
-// it declares: `.global` and `.const` of PTX, sections without contents of a cubin. Code that a
-// driver makes of PTX may be larger, variables never are. None of the bytes is trusted.
-std::uint64_t code_bytes(Bytes image);
+struct CodeFacts {
+  // How much memory of a GPU it may take: the size of the image, or of the largest file of a fat
+  // binary unpacked, and of the variables that it declares: `.global` and `.const` of PTX, sections
+  // without contents of a cubin. Code that a driver makes of PTX may be larger, variables never
+  // are.
+  std::uint64_t loaded_bytes = kCodeBytesUnknown;
+  // It names the function that prints, or cannot be looked into.
+  bool may_print = true;
+
+  bool operator==(const CodeFacts&) const = default;
+};
+
+// Unpacks what is packed: tens of milliseconds for the large fat binaries of frameworks. None of
+// the bytes is trusted.
+CodeFacts code_facts(Bytes image);
 
 }  // namespace flyt::cuda

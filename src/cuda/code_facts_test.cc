@@ -1,4 +1,4 @@
-#include "cuda/code_size.h"
+#include "cuda/code_facts.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,11 @@
 namespace flyt::cuda {
 namespace {
 
+std::uint64_t loaded_bytes(Bytes image) { return code_facts(image).loaded_bytes; }
+
 // What the variables of a PTX text take.
 std::uint64_t variables(const std::string& text) {
-  return code_bytes(bytes_of(text)) - text.size();
+  return loaded_bytes(bytes_of(text)) - text.size();
 }
 
 // An ELF with one section without contents.
@@ -30,7 +32,7 @@ std::vector<std::byte> elf_with(std::uint64_t nobits, std::uint16_t sections = 1
   return elf;
 }
 
-TEST(CodeSize, CountsVariablesOfPtx) {
+TEST(CodeFactsTest, CountsVariablesOfPtx) {
   EXPECT_EQ(variables(".version 8.0\n.target sm_90\n"), 0U);
   EXPECT_EQ(variables(".global .align 4 .b8 a[1024];"), 1024U);
   EXPECT_EQ(variables(".visible.global.align 16.v4.f32 a[0x10];"), 256U);
@@ -41,39 +43,62 @@ TEST(CodeSize, CountsVariablesOfPtx) {
   EXPECT_EQ(variables(".global .attribute(.managed) .b32 m[010];"), 32U);
 }
 
-TEST(CodeSize, PassesOverWhatIsNoVariable) {
+TEST(CodeFactsTest, PassesOverWhatIsNoVariable) {
   EXPECT_EQ(variables("// .global .b8 a[1024];\n/* .global .b8 b[9]; */"), 0U);
   EXPECT_EQ(variables(".func f() { ld.global.u32 %r1, [a+4]; st.global.v4.f32 [%r2], {a,b,c,d}; }"),
             0U);
   EXPECT_EQ(variables(".shared .b8 s[1024]; .local .b8 l[1024]; .param .b8 p[64];"), 0U);
 }
 
-TEST(CodeSize, CountsWhatItCannotTellAsTooMuch) {
+TEST(CodeFactsTest, CountsWhatItCannotTellAsTooMuch) {
   for (const char* text :
        {".global .b8 a[1<<40];", ".global .b8 a[4*1024];", ".global .b8 a[(9)];",
         ".global .b8 a[99999999999999999999];", ".global .b64 a[0xffffffff][0xffffffff];"}) {
-    EXPECT_EQ(code_bytes(bytes_of(std::string(text))), kCodeBytesUnknown) << text;
+    EXPECT_EQ(loaded_bytes(bytes_of(std::string(text))), kCodeBytesUnknown) << text;
   }
 }
 
-TEST(CodeSize, CountsSectionsWithoutContents) {
-  EXPECT_EQ(code_bytes(elf_with(1 << 20)), 128U + (1 << 20));
-  EXPECT_EQ(code_bytes(elf_with(~std::uint64_t{0})), kCodeBytesUnknown);
-  EXPECT_EQ(code_bytes(elf_with(0, 9000)), kCodeBytesUnknown);
+TEST(CodeFactsTest, CountsSectionsWithoutContents) {
+  EXPECT_EQ(loaded_bytes(elf_with(1 << 20)), 128U + (1 << 20));
+  EXPECT_EQ(loaded_bytes(elf_with(~std::uint64_t{0})), kCodeBytesUnknown);
+  EXPECT_EQ(loaded_bytes(elf_with(0, 9000)), kCodeBytesUnknown);
 }
 
-TEST(CodeSize, TakesTheLargestFileOfAFatBinary) {
+TEST(CodeFactsTest, TakesTheLargestFileOfAFatBinary) {
   const std::string small = ".global .b8 a[100];";
   const std::string large = ".global .b8 a[1000];";
   FatbinWriter writer;
   writer.add(FatbinFileKind::kPtx, 80, 0, bytes_of(large));
   writer.add(FatbinFileKind::kPtx, 90, 0, bytes_of(small));
   // Its text ends with padding there.
-  EXPECT_GE(code_bytes(writer.finish()), 1000 + large.size());
-  EXPECT_LT(code_bytes(writer.finish()), 1000 + large.size() + 16);
+  EXPECT_GE(loaded_bytes(writer.finish()), 1000 + large.size());
+  EXPECT_LT(loaded_bytes(writer.finish()), 1000 + large.size() + 16);
 }
 
-TEST(CodeSize, ReadsAnyBytes) {
+TEST(CodeFactsTest, CodeThatPrintsNamesTheFunction) {
+  const std::string prints = ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);";
+  const std::string silent = ".global .b8 a[100];" + std::string(5000, ' ');
+  EXPECT_TRUE(code_facts(bytes_of(prints)).may_print);
+  EXPECT_FALSE(code_facts(bytes_of(silent)).may_print);
+  for (const Packing packing : {Packing::kNone, Packing::kLz4, Packing::kZstd}) {
+    FatbinWriter writer;
+    writer.add(FatbinFileKind::kPtx, 80, 0, bytes_of(silent), packing);
+    EXPECT_FALSE(code_facts(writer.finish()).may_print);
+    EXPECT_GE(loaded_bytes(writer.finish()), silent.size() + 100);
+    writer.add(FatbinFileKind::kPtx, 90, 0, bytes_of(prints + std::string(5000, ' ')), packing);
+    EXPECT_TRUE(code_facts(writer.finish()).may_print);
+  }
+}
+
+TEST(CodeFactsTest, WhatCannotBeUnpackedMayPrint) {
+  FatbinWriter writer;
+  writer.add(FatbinFileKind::kPtx, 80, 0, bytes_of(std::string(5000, 'x')), Packing::kZstd);
+  auto fatbin = writer.finish();
+  fatbin[kFatbinHeaderBytes + kFatbinFileHeaderBytes] ^= std::byte{0xFF};
+  EXPECT_TRUE(code_facts(fatbin).may_print);
+}
+
+TEST(CodeFactsTest, ReadsAnyBytes) {
   const std::uint64_t seed = random_seed();
   SCOPED_TRACE(seed);
   Random random(seed);
@@ -84,14 +109,14 @@ TEST(CodeSize, ReadsAnyBytes) {
       text[random.below(text.size())] = static_cast<char>(random.below(256));
     }
     text.resize(random.below(text.size() + 1));
-    EXPECT_GE(code_bytes(bytes_of(text)), text.size());
+    EXPECT_GE(loaded_bytes(bytes_of(text)), text.size());
   }
   for (int round = 0; round < 2000; ++round) {
     auto elf = elf_with(64);
     for (int change = 0; change < 6; ++change) {
       elf[4 + random.below(elf.size() - 4)] = static_cast<std::byte>(random.below(256));
     }
-    EXPECT_GE(code_bytes(Bytes(elf).first(4 + random.below(elf.size() - 3))), 4U);
+    EXPECT_GE(loaded_bytes(Bytes(elf).first(4 + random.below(elf.size() - 3))), 4U);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -120,6 +121,26 @@ bool write_all(int file, Bytes from) {
   return true;
 }
 
+// An entry of facts: they, and a hash of the code's hash and them.
+constexpr std::size_t kLoadedBytesAt = 0;
+constexpr std::size_t kMayPrintAt = 8;
+constexpr std::size_t kFactsHashAt = 9;
+using FactsEntry = std::array<std::byte, kFactsHashAt + sizeof(Digest)>;
+
+FactsEntry facts_entry(const Digest& digest, const cuda::CodeFacts& facts) {
+  FactsEntry entry{};
+  std::memcpy(entry.data() + kLoadedBytesAt, &facts.loaded_bytes, sizeof facts.loaded_bytes);
+  entry[kMayPrintAt] = facts.may_print ? std::byte{1} : std::byte{0};
+  std::array<std::byte, sizeof(Digest) + kFactsHashAt> hashed{};
+  std::memcpy(hashed.data(), digest.data(), sizeof digest);
+  std::memcpy(hashed.data() + sizeof digest, entry.data(), kFactsHashAt);
+  const Digest hash = sha256(hashed);
+  std::memcpy(entry.data() + kFactsHashAt, hash.data(), sizeof hash);
+  return entry;
+}
+
+std::string facts_name(const Digest& digest) { return to_hex(digest) + ".facts"; }
+
 std::uint64_t counted(std::uint64_t bytes) { return std::max(bytes, CodeStore::kEntryBytesMin); }
 
 }  // namespace
@@ -160,11 +181,34 @@ std::optional<std::vector<std::byte>> CodeStore::find(const Digest& digest, std:
   return code;
 }
 
-void CodeStore::keep(const Digest& digest, Bytes code) {
-  if (counted(code.size()) > bytes_max_) return;
+void CodeStore::keep(const Digest& digest, Bytes code) { keep_as(to_hex(digest), code); }
+
+std::optional<cuda::CodeFacts> CodeStore::find_facts(const Digest& digest) {
+  const std::string name = facts_name(digest);
+  const Fd file(::openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  FactsEntry found;
+  if (!file.valid() || !read_all(file.get(), MutableBytes(found))) return std::nullopt;
+  std::uint64_t loaded_bytes = 0;
+  std::memcpy(&loaded_bytes, found.data() + kLoadedBytesAt, sizeof loaded_bytes);
+  const cuda::CodeFacts facts{loaded_bytes, found[kMayPrintAt] != std::byte{0}};
+  if (facts_entry(digest, facts) != found) {
+    ::unlinkat(folder_.get(), name.c_str(), 0);
+    complain("what was seen in code is damaged, and dropped", name);
+    return std::nullopt;
+  }
+  ::futimens(file.get(), nullptr);
+  return facts;
+}
+
+void CodeStore::keep_facts(const Digest& digest, const cuda::CodeFacts& facts) {
+  keep_as(facts_name(digest), facts_entry(digest, facts));
+}
+
+void CodeStore::keep_as(const std::string& name, Bytes bytes) {
+  if (counted(bytes.size()) > bytes_max_) return;
   const Fd held = lock();
-  if (!held.valid() || !make_room(counted(code.size()))) return;
-  if (!write(to_hex(digest), code)) complain("code is not stored", std::strerror(errno));
+  if (!held.valid() || !make_room(counted(bytes.size()))) return;
+  if (!write(name, bytes)) complain("code is not stored", std::strerror(errno));
 }
 
 // An open file that is the lock as long as it is open; none if others hold it too long.

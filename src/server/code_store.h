@@ -1,9 +1,10 @@
 // CodeStore: code that clients have sent, kept on disk by its hash, so that it need not be sent
 // again. Each tenant has a folder of its own and meets nothing of another's.
 //
-//   FOLDER/TENANT/HASH      the bytes as they were sent
-//   FOLDER/TENANT/.lock     held by whoever adds or removes
-//   FOLDER/TENANT/.new-*    on its way; left over ones are removed under the lock
+//   FOLDER/TENANT/HASH          the bytes as they were sent
+//   FOLDER/TENANT/HASH.facts    what was seen in them, and a hash of both
+//   FOLDER/TENANT/.lock         held by whoever adds or removes
+//   FOLDER/TENANT/.new-*        on its way; left over ones are removed under the lock
 //
 // Nothing is synced: every entry is hashed again when it is read, and one that does not agree is
 // removed; one of another size than the client says stays until its code is sent again. So a crash
@@ -23,6 +24,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/sha256.h"
+#include "cuda/code_facts.h"
 
 namespace flyt::server {
 
@@ -53,12 +55,17 @@ class CodeStore {
   // not: the log says so once.
   void keep(const Digest& digest, Bytes code);
 
+  // The same for what was seen in code when it was looked into, whether the code is kept or not.
+  std::optional<cuda::CodeFacts> find_facts(const Digest& digest);
+  void keep_facts(const Digest& digest, const cuda::CodeFacts& facts);
+
  private:
   CodeStore(Fd folder, std::uint64_t bytes_max, const Log& log)
       : folder_(std::move(folder)), bytes_max_(bytes_max), log_(log) {}
 
   Fd lock() const;
   bool make_room(std::uint64_t bytes) const;
+  void keep_as(const std::string& name, Bytes bytes);
   bool write(const std::string& name, Bytes code);
   void complain(std::string_view what, std::string_view why);
 

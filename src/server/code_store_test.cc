@@ -62,6 +62,38 @@ TEST_F(CodeStoreTest, GivesBackWhatItWasGiven) {
   EXPECT_TRUE(has(*open(), code));
 }
 
+TEST_F(CodeStoreTest, FactsAreKeptWithoutTheCode) {
+  const auto store = open();
+  const Digest digest = sha256(code_of(10'000, 1));
+  const cuda::CodeFacts facts{.loaded_bytes = 123'456'789'012, .may_print = false};
+  EXPECT_FALSE(store->find_facts(digest));
+  store->keep_facts(digest, facts);
+  EXPECT_EQ(open()->find_facts(digest), facts);
+  EXPECT_FALSE(store->find_facts(sha256(code_of(10'000, 2))));
+  EXPECT_FALSE(open("unix-2")->find_facts(digest));
+  store->keep_facts(digest, {.loaded_bytes = 1, .may_print = true});
+  EXPECT_EQ(store->find_facts(digest), (cuda::CodeFacts{1, true}));
+}
+
+TEST_F(CodeStoreTest, DamagedFactsAreDropped) {
+  const auto store = open();
+  const auto code = code_of(10'000, 1);
+  const std::string path = path_of(code) + ".facts";
+  for (const std::streamoff at : {0, 8, 9, 40}) {
+    store->keep_facts(sha256(code), {.loaded_bytes = 77, .may_print = true});
+    {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(at);
+      file.put('\x55');
+    }
+    EXPECT_FALSE(store->find_facts(sha256(code))) << at;
+    EXPECT_FALSE(fs::exists(path)) << at;
+  }
+  store->keep_facts(sha256(code), {.loaded_bytes = 77, .may_print = true});
+  fs::resize_file(path, 20);
+  EXPECT_FALSE(store->find_facts(sha256(code)));
+}
+
 TEST_F(CodeStoreTest, AWrongSizeFindsNothingAndDropsNothing) {
   const auto store = open();
   const auto code = code_of(10'000, 1);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cuda/fatbin.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 
@@ -80,35 +79,9 @@ void CodeSubjects::forget_globals(CodeOrigin& owner) {
   owner.globals.clear();
 }
 
-namespace {
-
-// A packed file that grows beyond this is not unpacked to look.
-constexpr std::uint64_t kLookedIntoBytesMax = 256 * kMiB;
-
-// Code that prints names the function that does it.
-bool names_printing(Bytes code) { return text_of(code).find("vprintf") != std::string_view::npos; }
-
-// What cannot be looked into may print.
-bool packed_may_print(const cuda::FatbinFile& file) {
-  if (file.unpacked_bytes > kLookedIntoBytesMax) return true;
-  const auto unpacked = cuda::unpack(file);
-  return !unpacked || names_printing(*unpacked);
-}
-
-}  // namespace
-
-void CodeSubjects::note_code(Bytes image) {
-  if (may_print()) return;
-  bool prints = names_printing(image);
-  if (const auto fatbin = cuda::Fatbin::parse(image)) {
-    for (const cuda::FatbinFile& file : fatbin->files()) {
-      if (file.packing != cuda::Packing::kNone) prints = prints || packed_may_print(file);
-    }
-  }
-  if (prints) {
-    may_print_.store(true, std::memory_order_relaxed);
-    session_.endpoint().demand_replies();
-  }
+void CodeSubjects::note_code(const cuda::CodeFacts& facts) {
+  if (!facts.may_print || may_print_.exchange(true, std::memory_order_relaxed)) return;
+  session_.endpoint().demand_replies();
 }
 
 }  // namespace flyt::server

@@ -9,6 +9,7 @@
 
 #include "base/annotations.h"
 #include "base/bytes.h"
+#include "cuda/code_facts.h"
 #include "cuda/types.h"
 #include "driver/table.h"
 #include "server/handles.h"
@@ -83,8 +84,8 @@ class CodeSubjects {
   // Bytes that links keep, see Link.
   const std::shared_ptr<std::atomic<std::uint64_t>>& link_bytes() const { return link_bytes_; }
 
-  // Code that may print has been loaded.
-  void note_code(Bytes image);
+  // Code is about to be loaded. Once some may print, output comes with replies.
+  void note_code(const cuda::CodeFacts& facts);
   bool may_print() const { return may_print_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,7 +1,6 @@
 #include "server/code_taking.h"
 
 #include "cuda/code_packing.h"
-#include "cuda/code_size.h"
 #include "cuda/image.h"
 #include "server/code_store.h"
 #include "server/code_subjects.h"
@@ -11,52 +10,75 @@
 
 namespace flyt::server {
 
-CUresult take_code(Request& request, std::uint64_t upload, std::vector<std::byte>& code) {
+namespace {
+
+// Less is looked into as fast as it is hashed.
+constexpr std::size_t kFactsKeptBytesMin = 256 * kKiB;
+
+// Looks into code, or finds what was seen when it was looked into before.
+cuda::CodeFacts facts_of(CodeStore* store, Bytes code, const std::optional<Digest>& named) {
+  if (store == nullptr || code.size() < kFactsKeptBytesMin) return cuda::code_facts(code);
+  const Digest digest = named ? *named : sha256(code);
+  if (const auto kept = store->find_facts(digest)) return *kept;
+  const cuda::CodeFacts facts = cuda::code_facts(code);
+  store->keep_facts(digest, facts);
+  return facts;
+}
+
+Bytes without_zero(const std::vector<std::byte>& code) {
+  return Bytes(code).first(code.size() - 1);
+}
+
+}  // namespace
+
+TakenCode take_code(Request& request, std::uint64_t upload, std::vector<std::byte>& code) {
+  constexpr TakenCode kInvalid{.result = CUDA_ERROR_INVALID_VALUE, .digest = {}};
   Session& session = request.session();
   Uploads& uploads = session.code().uploads();
   CodeStore* const store = session.code_store();
   if (const auto named = uploads.unsent(upload)) {
     auto stored = store == nullptr ? std::nullopt : store->find(*named->digest, named->total);
     if (!stored) {
-      return static_cast<CUresult>(store == nullptr ? wire::kResultNoStore : wire::kResultSendCode);
+      return {
+          static_cast<CUresult>(store == nullptr ? wire::kResultNoStore : wire::kResultSendCode),
+          {}};
     }
     uploads.take(upload);
     code = std::move(*stored);
-    return CUDA_SUCCESS;
+    return {CUDA_SUCCESS, named->digest};
   }
   auto taken = uploads.take(upload);
-  if (!taken || !taken->complete) return CUDA_ERROR_INVALID_VALUE;
+  if (!taken || !taken->complete) return kInvalid;
   code = std::move(taken->bytes);
   if (taken->facts.packed != 0) {
-    auto unpacked = cuda::unpack_code(Bytes(code).first(code.size() - 1), taken->facts.total);
-    if (!unpacked) return CUDA_ERROR_INVALID_VALUE;
+    auto unpacked = cuda::unpack_code(without_zero(code), taken->facts.total);
+    if (!unpacked) return kInvalid;
     code = std::move(*unpacked);
   }
-  if (!taken->facts.digest) return CUDA_SUCCESS;
-  const Bytes bytes = Bytes(code).first(code.size() - 1);
-  if (sha256(bytes) != *taken->facts.digest) return CUDA_ERROR_INVALID_VALUE;
-  if (store != nullptr) store->keep(*taken->facts.digest, bytes);
-  return CUDA_SUCCESS;
+  if (!taken->facts.digest) return {};
+  if (sha256(without_zero(code)) != *taken->facts.digest) return kInvalid;
+  if (store != nullptr) store->keep(*taken->facts.digest, without_zero(code));
+  return {CUDA_SUCCESS, taken->facts.digest};
 }
 
 CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std::int32_t>& options,
-                    const wire::List<std::uint64_t>& values, std::vector<std::byte>& image,
-                    JitArguments& jit) {
-  const CUresult none = take_code(request, upload, image);
-  if (none != CUDA_SUCCESS) return none;
+                    const wire::List<std::uint64_t>& values, Image& image, JitArguments& jit) {
+  const TakenCode taken = take_code(request, upload, image.bytes);
+  if (taken.result != CUDA_SUCCESS) return taken.result;
   if (!jit.take(options, values)) return CUDA_ERROR_INVALID_VALUE;
-  const Bytes bytes = Bytes(image).first(image.size() - 1);
+  const Bytes bytes = without_zero(image.bytes);
   if (!cuda::image_of(bytes)) return CUDA_ERROR_INVALID_IMAGE;
-  request.session().code().note_code(bytes);
+  image.facts = facts_of(request.session().code_store(), bytes, taken.digest);
+  request.session().code().note_code(image.facts);
   return CUDA_SUCCESS;
 }
 
-CUresult charge_code(const Request& request, Bytes image, UsedMemory& charge) {
+CUresult charge_code(const Request& request, const Image& image, UsedMemory& charge) {
   CUdevice device = 0;
   if (request.context() != 0) static_cast<void>(request.driver().cuCtxGetDevice(&device));
-  std::uint64_t bytes = cuda::code_bytes(image);
+  std::uint64_t bytes = image.facts.loaded_bytes;
   if (own_usage().quota().limit == 0) {
-    bytes = bytes == cuda::kCodeBytesUnknown ? image.size() : bytes;
+    bytes = bytes == cuda::kCodeBytesUnknown ? image.bytes.size() : bytes;
   } else if (bytes > own_usage().quota().left()) {
     request.session().memory().make_room(device);
   }

@@ -1,8 +1,11 @@
 // Taking code: from what a client has sent or named to the bytes that a driver gets.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "base/sha256.h"
+#include "cuda/code_facts.h"
 #include "server/jit_arguments.h"
 #include "server/request.h"
 #include "server/usage_board.h"
@@ -10,25 +13,33 @@
 
 namespace flyt::server {
 
-// The code of an upload, with a zero byte behind it. Otherwise the result to answer with:
-// wire::kResultSendCode where it was only named and is not here: the upload stays for what the
-// client sends then; CUDA_ERROR_INVALID_VALUE for an upload that there is not, is not whole, or is
-// not what it was said to be. Workers only: it may read and write files.
-CUresult take_code(Request& request, std::uint64_t upload, std::vector<std::byte>& code);
+struct TakenCode {
+  // wire::kResultSendCode where it was only named and is not here: the upload stays for what the
+  // client sends then; CUDA_ERROR_INVALID_VALUE for an upload that there is not, is not whole, or
+  // is not what it was said to be.
+  CUresult result = CUDA_SUCCESS;
+  std::optional<Digest> digest;  // Where the client named it.
+};
 
-// What a command that loads code names: an image whose size is the one it says, with a zero byte
-// behind it, and the compiler's options. Otherwise the result to answer with, as of take_code().
+// The code of an upload, with a zero byte behind it. Workers only: it may read and write files.
+TakenCode take_code(Request& request, std::uint64_t upload, std::vector<std::byte>& code);
+
+struct Image {
+  std::vector<std::byte> bytes;  // And a zero byte behind them.
+  cuda::CodeFacts facts;
+};
+
+// What a command that loads code names: an image whose size is the one it says, and the compiler's
+// options. Otherwise the result to answer with, as of take_code().
 CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std::int32_t>& options,
-                    const wire::List<std::uint64_t>& values, std::vector<std::byte>& image,
-                    JitArguments& jit);
+                    const wire::List<std::uint64_t>& values, Image& image, JitArguments& jit);
 template <class Command>
-CUresult take_image(Request& request, const Command& command, std::vector<std::byte>& image,
-                    JitArguments& jit) {
+CUresult take_image(Request& request, const Command& command, Image& image, JitArguments& jit) {
   return take_image(request, command.upload, command.options, command.values, image, jit);
 }
 
 // Reserves what code takes once it is loaded, on the device of the current context or else on the
 // first one. CUDA_ERROR_OUT_OF_MEMORY if the lease has no more.
-CUresult charge_code(const Request& request, Bytes image, UsedMemory& charge);
+CUresult charge_code(const Request& request, const Image& image, UsedMemory& charge);
 
 }  // namespace flyt::server

@@ -63,7 +63,7 @@ void note_global(Request& request, const Handles::Entry& library, bool managed,
 
 void load_library(Request request, const commands::LoadLibrary& command) {
   commands::LoadLibrary::Reply reply;
-  std::vector<std::byte> image;
+  Image image;
   JitArguments jit;
   const CUresult none = take_image(request, command, image, jit);
   if (none != CUDA_SUCCESS) return request.reply(none, reply);
@@ -71,8 +71,8 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   CUlibrary native = nullptr;
   CUresult result = charge_code(request, image, origin->charge);
   if (result == CUDA_SUCCESS) {
-    result = request.driver().cuLibraryLoadData(&native, image.data(), jit.options(), jit.values(),
-                                                jit.count(), nullptr, nullptr, 0);
+    result = request.driver().cuLibraryLoadData(&native, image.bytes.data(), jit.options(),
+                                                jit.values(), jit.count(), nullptr, nullptr, 0);
   }
   if (result == CUDA_SUCCESS &&
       !request.adopt(wire::HandleKind::kLibrary, command.library, native, std::move(origin))) {

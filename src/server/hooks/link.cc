@@ -44,7 +44,7 @@ void add_link_data(Request request, const commands::AddLinkData& command) {
   commands::AddLinkData::Reply reply;
   const auto link = find(request, command.link);
   std::vector<std::byte> data;
-  const CUresult none = take_code(request, command.upload, data);
+  const CUresult none = take_code(request, command.upload, data).result;
   auto input = std::make_unique<Link::Input>();
   JitArguments& jit = input->arguments;
   if (link == nullptr) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
@@ -59,7 +59,7 @@ void add_link_data(Request request, const commands::AddLinkData& command) {
   }
   input->data = std::move(data);
   std::vector<std::byte>& kept = input->data;
-  request.session().code().note_code(kept);
+  request.session().code().note_code(cuda::code_facts(kept));
   link->cubin = {};
   link->inputs.push_back(std::move(input));
   const CUresult result = request.driver().cuLinkAddData_v2(

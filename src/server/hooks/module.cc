@@ -52,7 +52,7 @@ CUresult drop_upload(Request& request, const commands::DropUpload& command) {
 
 void load_module(Request request, const commands::LoadModule& command) {
   commands::LoadModule::Reply reply;
-  std::vector<std::byte> image;
+  Image image;
   JitArguments jit;
   const CUresult none = take_image(request, command, image, jit);
   if (none != CUDA_SUCCESS) return request.reply(none, reply);
@@ -60,8 +60,8 @@ void load_module(Request request, const commands::LoadModule& command) {
   CUmodule native = nullptr;
   CUresult result = charge_code(request, image, charge);
   if (result == CUDA_SUCCESS) {
-    result = request.driver().cuModuleLoadDataEx(&native, image.data(), jit.count(), jit.options(),
-                                                 jit.values());
+    result = request.driver().cuModuleLoadDataEx(&native, image.bytes.data(), jit.count(),
+                                                 jit.options(), jit.values());
   }
   if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kModule, command.module, native,
                                                in_context(request, std::move(charge)))) {
