@@ -38,6 +38,15 @@ TEST_F(VmmTest, GranularityIsAPowerOfTwo) {
                                            static_cast<CUmemAllocationGranularity_flags>(2)));
 }
 
+// NCCL asks before it tries whether there is such memory.
+TEST_F(VmmTest, GranularityOfHostMemoryIsTold) {
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+  std::size_t value = 0;
+  CU_OK(cu().cuMemGetAllocationGranularity(&value, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  EXPECT_GT(value, 0u);
+  EXPECT_EQ(0u, value & (value - 1));
+}
+
 TEST_F(VmmTest, MappedMemoryIsMemory) {
   CUdeviceptr address = 0;
   CUmemGenericAllocationHandle handle = 0;

@@ -18,10 +18,16 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
   if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return refused("cuMemCreate", "only device memory can be mapped yet");
+  switch (properties->location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      return check_device(properties->location.id);
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
-  return check_device(properties->location.id);
 }
 
 AllocationState* find(CUmemGenericAllocationHandle handle) {
@@ -103,6 +109,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const CUresult result = check_properties(prop); result != CUDA_SUCCESS) return result;
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return refused("cuMemCreate", "only device memory can be mapped yet");
+  }
   if ((prop->requestedHandleTypes & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) {
     return refused("cuMemCreate", "memory is shared by file descriptors only");
   }

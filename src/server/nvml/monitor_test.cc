@@ -77,6 +77,17 @@ driver::NvmlTable sample_nvml() {
     *status = good ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED;
     return NVML_SUCCESS;
   };
+  table.nvmlDeviceGetNvLinkState = [](nvmlDevice_t, unsigned int link, nvmlEnableState_t* state) {
+    if (link >= 18) return NVML_ERROR_INVALID_ARGUMENT;
+    *state = link == 4 ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
+    return NVML_SUCCESS;
+  };
+  table.nvmlDeviceGetNvLinkRemotePciInfo_v2 = [](nvmlDevice_t device, unsigned int link,
+                                                 nvmlPciInfo_t* pci) {
+    *pci = {.domain = 1, .bus = link, .device = device == native_device(1) ? 1U : 0U};
+    std::strcpy(pci->busId, "00000001:04:01.0");
+    return NVML_SUCCESS;
+  };
   table.nvmlDeviceGetTopologyCommonAncestor = [](nvmlDevice_t, nvmlDevice_t,
                                                  nvmlGpuTopologyLevel_t* level) {
     *level = NVML_TOPOLOGY_NODE;
@@ -203,12 +214,15 @@ TEST(Monitor, CountsMemoryItselfWithoutNvml) {
 
 TEST(Monitor, HandsOnOpenFieldsAlone) {
   Served served(sample_nvml());
-  const std::vector<nvmlFieldValue_t> wanted = {{.fieldId = 186}, {.fieldId = 100}};
+  const std::vector<nvmlFieldValue_t> wanted = {
+      {.fieldId = 186}, {.fieldId = 100}, {.fieldId = 165, .scopeId = 3}};
   commands::NvmlFieldValues command{.device = flyt::nvml::handle_of(0)};
   command.wanted = wire::List<nvmlFieldValue_t>(wanted);
   commands::NvmlFieldValues::Reply reply;
   ASSERT_EQ(served.ask(command, reply), NVML_SUCCESS);
-  ASSERT_EQ(reply.values.size(), 2U);
+  ASSERT_EQ(reply.values.size(), 3U);
+  EXPECT_EQ(reply.values[2].value.ullVal, 330U);
+  EXPECT_EQ(reply.values[2].scopeId, 3U);
   EXPECT_EQ(reply.values[0].value.ullVal, 372U);
   EXPECT_EQ(reply.values[0].nvmlReturn, NVML_SUCCESS);
   EXPECT_EQ(reply.values[1].nvmlReturn, NVML_ERROR_NOT_SUPPORTED);
@@ -227,6 +241,23 @@ TEST(Monitor, HandsOnListsAndErrors) {
             NVML_ERROR_NO_PERMISSION);
   EXPECT_EQ(served.ask(commands::NvmlDeviceText{flyt::nvml::handle_of(0), 99}, text),
             NVML_ERROR_NOT_SUPPORTED);
+}
+
+TEST(Monitor, TellsWhatIsAtTheEndOfALink) {
+  Served served(sample_nvml());
+  const nvmlDevice_t second = flyt::nvml::handle_of(1);
+  commands::NvmlDeviceGetNvLinkState::Reply state;
+  using State = commands::NvmlDeviceGetNvLinkState;
+  EXPECT_EQ(served.ask(State{second, 4}, state), NVML_SUCCESS);
+  EXPECT_EQ(state.isActive, NVML_FEATURE_ENABLED);
+  EXPECT_EQ(served.ask(State{second, 5}, state), NVML_SUCCESS);
+  EXPECT_EQ(state.isActive, NVML_FEATURE_DISABLED);
+  commands::NvmlDeviceGetNvLinkRemotePciInfoV2::Reply pci;
+  using RemotePci = commands::NvmlDeviceGetNvLinkRemotePciInfoV2;
+  EXPECT_EQ(served.ask(RemotePci{second, 4}, pci), NVML_SUCCESS);
+  EXPECT_EQ(pci.pci.bus, 4U);
+  EXPECT_EQ(pci.pci.device, 1U);
+  EXPECT_STREQ(pci.pci.busId, "00000001:04:01.0");
 }
 
 TEST(Monitor, TellsWhatNvmlSaysOfPeers) {

@@ -22,11 +22,18 @@ Device* device_of(const Driver& driver, const CUmemLocation& location) {
   return driver.device(location.id);
 }
 
+bool in_host_memory(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 CUresult check_prop(const Driver& driver, const CUmemAllocationProp* prop) {
-  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (in_host_memory(prop->location)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if ((prop->requestedHandleTypes & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -296,7 +303,10 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
     if (granularity == nullptr || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (const CUresult bad = check_prop(driver, prop); bad != CUDA_SUCCESS) return bad;
+    const CUresult bad = check_prop(driver, prop);
+    // That of host memory is told though there is none to be had.
+    const bool host = prop != nullptr && in_host_memory(prop->location);
+    if (bad != CUDA_SUCCESS && !(host && bad == CUDA_ERROR_NOT_SUPPORTED)) return bad;
     *granularity = kGranularity;
     return CUDA_SUCCESS;
   });

@@ -7,11 +7,14 @@
 namespace flyt::server::nvml::hooks {
 namespace {
 
-// NVML_FI_DEV_...: what a client may know of its GPU. NVLink, vGPU and MIG are not among them.
+// NVML_FI_DEV_...: what a client may know of its GPU. Counters of links, vGPU and MIG are not among
+// them.
 constexpr bool is_open(unsigned int field) {
-  return (field >= 1 && field <= 6) ||   // ECC mode; corrected and uncorrected errors.
-         field == 82 || field == 83 ||   // Memory temperature, energy.
-         (field >= 142 && field <= 145)  // Remapped rows.
+  return (field >= 1 && field <= 6) ||      // ECC mode; corrected and uncorrected errors.
+         field == 82 || field == 83 ||      // Memory temperature, energy.
+         field == 90 || field == 91 ||      // Speed of the links, how many.
+         (field >= 142 && field <= 145)     // Remapped rows.
+         || (field >= 164 && field <= 166)  // Speed, state and version of one link.
          || (field >= 185 && field <= 190) || field == 192  // Power, its limits.
          || (field >= 193 && field <= 196);                 // Temperature limits.
 }
