@@ -28,6 +28,9 @@ constexpr std::size_t kPiecesPerFrame = 3;
 constexpr std::size_t kDataBeforeReplyBytesMax = 4 * kKiB;
 // How long receive() looks for commands after the last ones before it sleeps.
 constexpr Duration kReceiveSpin = std::chrono::microseconds(100);
+// Who does not wait has looked when nothing was read. A wait is a system call, and asks the peer to
+// ring; one is made now and then all the same, as it notices that the peer is gone.
+constexpr std::uint32_t kGlancesPerWait = 64;
 // Host data is sent in frames of this size, between which replies to other threads get through.
 constexpr std::size_t kDeliveryPieceBytes = 512 * kKiB;
 static_assert(kDeliveryPieceBytes <= wire::kHostDataBytesMax);
@@ -140,6 +143,10 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
       if (worth_looking_again(deadline)) continue;
     }
     sleep_first = false;
+    if (deadline.ns == 0 && ++glances_ % kGlancesPerWait != 0) {
+      outcome = woken_.exchange(false) ? Received::kWoken : Received::kNothing;
+      return false;
+    }
     outcome = sleep(deadline);
     if (outcome != Received::kCommands) return false;
   }

@@ -188,6 +188,7 @@ class Endpoint {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   Instant look_until_{};
+  std::uint32_t glances_ = 0;  // Times that receive() was not to wait and found nothing.
   std::uint64_t next_sequence_ = 1;
   std::uint64_t received_bytes_ = 0;  // Frame bytes of all commands handed to the handler.
   std::uint64_t acked_sequence_ = 0;

@@ -265,6 +265,24 @@ TEST(Endpoint, IsWokenOnceForEachWakeOfASleepingReceive) {
   other.join();
 }
 
+TEST(Endpoint, NoticesThatThePeerIsGoneThoughItNeverWaits) {
+  for (const PairKind kind : {PairKind::kUnix, PairKind::kTcp, PairKind::kShm}) {
+    SCOPED_TRACE(name_of(kind));
+    transport::ConnectionPair pair = make_pair(kind);
+    HeapBufferPool pool;
+    Endpoint endpoint(std::move(pair.second), wire::Limits{}, pool);
+    KeepingHandler handler;
+    EXPECT_EQ(endpoint.receive(handler, Instant{}), Received::kNothing);
+    pair.first.reset();
+    const Instant deadline = testing::soon();
+    Received last = Received::kNothing;
+    while (last != Received::kClosed && system_clock().now() < deadline) {
+      last = endpoint.receive(handler, Instant{});
+    }
+    EXPECT_EQ(last, Received::kClosed);
+  }
+}
+
 TEST(Endpoint, NoticesAHangupWhileItsMainThreadIsBusyElsewhere) {
   transport::ConnectionPair pair = make_pair(PairKind::kTcp);
   HeapBufferPool pool;

@@ -43,6 +43,7 @@ class Completions {
   void add(Completion completion);
   // Polls each once. True while any is polled, so that the caller must not sleep.
   bool poll();
+  bool any() const { return !waiting_.empty(); }
 
  private:
   struct Waiting {

@@ -42,6 +42,7 @@ class Lookout {
   void expect();
   // Main thread, once a turn, without Session::use(). True while it must not sleep.
   bool poll();
+  bool expecting() const { return pending() != 0; }
 
  private:
   std::uint64_t pending() const;

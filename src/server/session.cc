@@ -25,6 +25,8 @@ constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
 constexpr Duration kQuietTurn = std::chrono::seconds(1);
 // After so many idle turns a session is quiet.
 constexpr int kBusyTurns = 50;
+// How long it may go on with commands without that while nobody waits for it.
+constexpr Duration kBusyTurn = std::chrono::microseconds(20);
 // How long the main thread looks for the next command before it sleeps: a client that waits for
 // one answer after the other would else wait for a wake-up each time.
 constexpr Duration kSpin = std::chrono::microseconds(100);
@@ -83,16 +85,24 @@ std::string Session::run() {
   int quiet_turns = 0;
   const Duration spin = std::thread::hardware_concurrency() >= kCoresToSpin ? kSpin : Duration{0};
   Instant spin_until{};
+  Instant looked{};
+  bool ran = false;
   while (true) {
     if (!put_off_.empty()) catch_up();
-    const bool polling =
-        look_after(quiet_turns == kBusyTurns) || (!put_off_.empty() && !memory_->lanes.awaited());
+    bool polling = !put_off_.empty() && !memory_->lanes.awaited();
+    Instant now = clock().now();
+    const bool in_a_burst = ran && now < spin_until && now - looked < kBusyTurn;
+    if (!in_a_burst || completions_.any() || memory_->lookout.expecting()) {
+      polling = look_after(quiet_turns == kBusyTurns) || polling;
+      looked = now = clock().now();
+    }
+    ran = false;
     // After a while without commands nothing is left to look after.
     const Duration turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
-    const Instant now = clock().now();
     const Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
     switch (endpoint().receive(*this, deadline)) {
       case rpc::Received::kCommands:
+        ran = true;
         quiet_turns = 0;
         spin_until = clock().now() + spin;
         break;
