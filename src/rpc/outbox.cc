@@ -136,7 +136,7 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
   put_header(slot.frame, key, slot.sequence, payload_bytes);
   account(slot.sequence, frame_bytes);
   std::uint64_t head = head_.load(std::memory_order_relaxed) + frame_bytes;
-  if (head % lap_bytes() >= ring_bytes_) {
+  if (head % lap_bytes() >= ring_bytes_ || may_start_over(head)) {
     lap_end_.store(head, std::memory_order_relaxed);
     head = (head / lap_bytes() + 1) * lap_bytes();
   }
@@ -148,6 +148,13 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
   } else if (sender_asleep_.load() != 0) {
     wake_sender();
   }
+}
+
+// Frames that are sent as they are published need little room, and soon meet the same cache lines
+// again. Not while a part of the lap before is unsent, as has_space() has it.
+bool Outbox::may_start_over(std::uint64_t head) const {
+  return eager_ && head % lap_bytes() >= kHotBytes &&
+         tail_.load(std::memory_order_acquire) / lap_bytes() == head / lap_bytes();
 }
 
 void Outbox::wake_sender() {

@@ -66,6 +66,8 @@ class Outbox {
 
  private:
   static constexpr std::size_t kSlack = wire::kHeaderBytes + wire::kPostPayloadBytesMax;
+  // A part of a processor's first cache.
+  static constexpr std::uint64_t kHotBytes = 8 * kKiB;
   enum class Drained : std::uint8_t { kAll, kFull, kLost };
 
   std::uint64_t lap_bytes() const { return ring_bytes_ + kSlack; }
@@ -73,6 +75,7 @@ class Outbox {
   bool wait_for_space(std::size_t frame_bytes) REQUIRES(post_role_);
   bool has_space(std::size_t frame_bytes) REQUIRES(post_role_);
   void account(std::uint64_t sequence, std::uint64_t frame_bytes) REQUIRES(post_role_);
+  bool may_start_over(std::uint64_t head) const REQUIRES(post_role_);
   static void put_header(MutableBytes frame, const CommandKey& key, std::uint64_t sequence,
                          std::size_t payload_bytes);
 
