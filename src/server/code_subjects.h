@@ -35,7 +35,8 @@ struct CodeOrigin : Attachment {
   };
   Mutex mutex;
   std::vector<Global> globals GUARDED_BY(mutex);
-  UsedMemory charge;  // Of a module or a library.
+  UsedMemory charge;             // Of a module or a library.
+  std::vector<std::byte> image;  // Of a library: the driver reads it as long as it is loaded.
 };
 
 // A linker and the buffers that the driver writes its logs into, until it is destroyed.

@@ -70,9 +70,13 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   auto origin = of_library(command.library, 0);
   CUlibrary native = nullptr;
   CUresult result = charge_code(request, image, origin->charge);
+  origin->image = std::move(image.bytes);
   if (result == CUDA_SUCCESS) {
-    result = request.driver().cuLibraryLoadData(&native, image.bytes.data(), jit.options(),
-                                                jit.values(), jit.count(), nullptr, nullptr, 0);
+    // As the CUDA runtime has it: else the driver takes a copy, and looks at all of it at once.
+    CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+    void* yes = pointer_at(1);
+    result = request.driver().cuLibraryLoadData(&native, origin->image.data(), jit.options(),
+                                                jit.values(), jit.count(), &option, &yes, 1);
   }
   if (result == CUDA_SUCCESS &&
       !request.adopt(wire::HandleKind::kLibrary, command.library, native, std::move(origin))) {
