@@ -390,7 +390,7 @@ TEST_F(ShareablePoolTest, WhatIsFreedThereStaysHere) {
   CU_OK(peer.import_pool(file().get()));
   CU_OK(peer.import_pointer(data_of(memory)));
   CU_OK(peer.free_pointer());
-  CU_OK(cu().cuMemsetD8_v2(memory, 1, 4096));
+  CU_OK(cu().cuMemsetD8Async(memory, 1, 4096, stream));
   CU_OK(cu().cuMemFreeAsync(memory, stream));
   CU_OK(cu().cuStreamSynchronize(stream));
 }
@@ -405,7 +405,7 @@ TEST_F(ShareablePoolTest, WhatWasFreedThereIsNotFreedAgain) {
   CU_OK(peer.import_pointer(data_of(memory)));
   CU_OK(peer.free_pointer());
   EXPECT_NE(CUDA_SUCCESS, peer.free_pointer());
-  CU_OK(cu().cuMemsetD8_v2(memory, 1, 4096));
+  CU_OK(cu().cuMemsetD8Async(memory, 1, 4096, stream));
   CU_OK(cu().cuMemFreeAsync(memory, stream));
   CU_OK(cu().cuStreamSynchronize(stream));
 }
