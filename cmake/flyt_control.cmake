@@ -9,8 +9,9 @@ pkg_check_modules(FLYT_HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 find_program(FLYT_PROTOC protoc REQUIRED)
 find_program(FLYT_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 
-# flyt_proto(TARGET api/control/NAME.proto): a library of its messages, services and stubs; the
-# headers are "control/NAME.pb.h" and "control/NAME.grpc.pb.h".
+# flyt_proto(TARGET api/control/NAME.proto [OTHER ...]): a library of its messages, services and
+# stubs; the headers are "control/NAME.pb.h" and "control/NAME.grpc.pb.h". OTHER: targets of the
+# files that it imports.
 function(flyt_proto target file)
   get_filename_component(name ${file} NAME_WE)
   set(out ${CMAKE_BINARY_DIR}/proto)
@@ -27,7 +28,7 @@ function(flyt_proto target file)
   target_include_directories(${target} SYSTEM PUBLIC ${out})
   target_compile_options(${target} PRIVATE -w)
   # What pkg-config lists beside them are the libraries behind these.
-  target_link_libraries(${target} PUBLIC grpc++ grpc gpr protobuf absl_synchronization
+  target_link_libraries(${target} PUBLIC ${ARGN} grpc++ grpc gpr protobuf absl_synchronization
     Threads::Threads)
 endfunction()
 

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "control/node/lease.h"
+#include "control/settings/settings.h"
 
 namespace flyt::node {
 
@@ -73,12 +74,8 @@ Result<Config> read_config(const std::string& path);
 // is, `home` the user's home folder, or empty for root.
 Status finish(Config& config, const std::string& program_folder, const std::string& home);
 
-// HOST:PORT or [HOST]:PORT, with a port from 1 on.
-struct Address {
-  std::string host;
-  std::uint16_t port = 0;
-};
-Result<Address> parse_address(std::string_view text);
-bool is_loopback(std::string_view host);
+using control::Address;
+using control::is_loopback;
+using control::parse_address;
 
 }  // namespace flyt::node

@@ -1,0 +1,220 @@
+#include "control/settings/settings.h"
+
+#include <toml++/toml.h>
+
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "base/text.h"
+
+namespace flyt::control {
+namespace {
+
+class TomlValue final : public SettingValue {
+ public:
+  explicit TomlValue(const toml::node& node) : node_(node) {}
+  std::optional<std::string> text() const override { return node_.value_exact<std::string>(); }
+  std::optional<std::int64_t> number() const override { return node_.value_exact<std::int64_t>(); }
+  std::optional<bool> flag() const override { return node_.value_exact<bool>(); }
+  std::optional<std::vector<std::string>> texts() const override {
+    const toml::array* array = node_.as_array();
+    if (array == nullptr) return std::nullopt;
+    std::vector<std::string> all;
+    for (const toml::node& element : *array) {
+      auto one = element.value_exact<std::string>();
+      if (!one) return std::nullopt;
+      all.push_back(std::move(*one));
+    }
+    return all;
+  }
+
+ private:
+  const toml::node& node_;
+};
+
+Error at(const std::string& file, const toml::source_region& where, const std::string& what) {
+  return {ErrorCode::kInvalid, file + ":" + std::to_string(where.begin.line) + ": " + what};
+}
+
+template <class Map>
+std::string names_of(const Map& map) {
+  std::string names;
+  for (const auto& entry : map) names += (names.empty() ? "" : ", ") + entry.first;
+  return names;
+}
+
+Status take_table(const toml::table& table, const std::string& section, const SettingKeys& keys,
+                  const std::string& file) {
+  for (const auto& [name, value] : table) {
+    const auto known = keys.find(name.str());
+    const std::string key = section + "." + std::string(name.str());
+    if (known == keys.end()) {
+      return at(file, name.source(), "unknown key " + key + "; there are " + names_of(keys));
+    }
+    if (Status status = known->second(TomlValue(value)); !status) {
+      return at(file, value.source(), key + ": " + status.error().message);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Error expected(std::string what) { return {ErrorCode::kInvalid, "expected " + std::move(what)}; }
+
+Setter text_setting(std::string& out) {
+  return [&out](const SettingValue& value) -> Status {
+    const auto text = value.text();
+    if (!text || text->empty()) return expected("a text, not empty");
+    out = *text;
+    return {};
+  };
+}
+
+Setter one_of_setting(std::string& out, std::vector<std::string> choices) {
+  return [&out, choices](const SettingValue& value) -> Status {
+    const auto text = value.text();
+    std::string list;
+    for (const std::string& choice : choices) {
+      if (text == choice) {
+        out = choice;
+        return {};
+      }
+      list += (list.empty() ? "\"" : ", \"") + choice + "\"";
+    }
+    return expected("one of " + list);
+  };
+}
+
+Setter path_setting(std::string& out) {
+  return [&out](const SettingValue& value) -> Status {
+    const auto text = value.text();
+    if (!text || !text->starts_with('/')) return expected("an absolute path");
+    out = *text;
+    return {};
+  };
+}
+
+Setter flag_setting(bool& out) {
+  return [&out](const SettingValue& value) -> Status {
+    const auto flag = value.flag();
+    if (!flag) return expected("true or false");
+    out = *flag;
+    return {};
+  };
+}
+
+Setter texts_setting(std::vector<std::string>& out) {
+  return [&out](const SettingValue& value) -> Status {
+    auto texts = value.texts();
+    if (!texts) return expected("a list of texts, such as [\"a\", \"b\"]");
+    out = std::move(*texts);
+    return {};
+  };
+}
+
+Setter address_setting(std::string& out) {
+  return [&out](const SettingValue& value) -> Status {
+    const auto text = value.text();
+    if (!text || !parse_address(*text)) return expected("\"HOST:PORT\"");
+    out = *text;
+    return {};
+  };
+}
+
+Setter size_setting(std::uint64_t& out, std::uint64_t least, std::uint64_t most) {
+  return [&out, least, most](const SettingValue& value) -> Status {
+    Result<std::uint64_t> size = Error{};
+    if (const auto bytes = value.number(); bytes && *bytes >= 0) {
+      size = static_cast<std::uint64_t>(*bytes);
+    } else if (const auto written = value.text()) {
+      size = parse_size(*written);
+    }
+    if (!size || *size < least || *size > most) {
+      return expected("a size from " + size_text(least) + " to " + size_text(most) +
+                      ", such as \"600M\"");
+    }
+    out = *size;
+    return {};
+  };
+}
+
+Setter seconds_setting(std::uint32_t& out, std::uint32_t least, std::uint32_t most) {
+  return [&out, least, most](const SettingValue& value) -> Status {
+    Result<std::uint64_t> seconds = Error{};
+    if (const auto number = value.number(); number && *number >= 0) {
+      seconds = static_cast<std::uint64_t>(*number);
+    } else if (const auto written = value.text()) {
+      seconds = parse_seconds(*written);
+    }
+    if (!seconds || *seconds < least || *seconds > most) {
+      return expected("a time from " + std::to_string(least) + " to " + std::to_string(most) +
+                      " seconds, such as 90 or \"15m\"");
+    }
+    out = static_cast<std::uint32_t>(*seconds);
+    return {};
+  };
+}
+
+Status parse_settings(std::string_view text, const std::string& file,
+                      const SettingSections& sections) {
+  try {
+    const toml::table root = toml::parse(text, file);
+    for (const auto& [name, value] : root) {
+      const auto section = sections.find(name.str());
+      if (section == sections.end()) {
+        return at(file, name.source(),
+                  "unknown section or key " + std::string(name.str()) + "; there are " +
+                      names_of(sections));
+      }
+      const toml::table* table = value.as_table();
+      if (table == nullptr) {
+        return at(file, value.source(), section->first + " is a section: [" + section->first + "]");
+      }
+      if (Status status = take_table(*table, section->first, section->second, file); !status) {
+        return status;
+      }
+    }
+  } catch (const toml::parse_error& error) {
+    return at(file, error.source(), std::string(error.description()));
+  }
+  return {};
+}
+
+Status read_settings(const std::string& path, const SettingSections& sections) {
+  const auto text = read_file(path);
+  if (!text) return text.error();
+  return parse_settings(*text, path, sections);
+}
+
+Result<Address> parse_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return expected("HOST:PORT");
+  Address address;
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const std::string_view digits = text.substr(colon + 1);
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, address.port);
+  if (host.empty() || error != std::errc() || stop != end || address.port == 0) {
+    return expected("HOST:PORT");
+  }
+  address.host = host;
+  return address;
+}
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return system_error("cannot read " + path, errno);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace flyt::control
