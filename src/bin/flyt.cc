@@ -19,6 +19,7 @@ constexpr char kFooter[] =
     "  flyt trace --server tcp://gpu-host:7700 --chrome trace.json -- python train.py\n"
     "  flyt server-info --server tcp://gpu-host:7700 --json\n"
     "  flyt smi --server tcp://gpu-host:7700\n"
+    "  flyt run -- python train.py                    this machine's GPU of a cluster\n"
     "  source <(flyt completion bash)\n";
 
 int fail(const flyt::Error& error, int status) {
@@ -71,6 +72,12 @@ void add_run_options(CLI::App& command, flyt::cli::RunOptions& options) {
           "A file with the token that the server wants; FLYT_TOKEN or FLYT_TOKEN_FILE of the"
           " environment if missing")
       ->type_name("FILE");
+  command
+      .add_option("--wait", options.wait_seconds,
+                  "Seconds to wait for this machine's virtual GPU, where no server is named")
+      ->check(CLI::Range(0u, 604800u))
+      ->capture_default_str()
+      ->type_name("N");
   command.add_flag("--verbose", options.verbose, "Say what happens on stderr");
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "client/context.h"
+#include "client/provision.h"
 #include "client/session.h"
 #include "client/settings.h"
 #include "client/trace.h"
@@ -40,7 +41,7 @@ void after_fork() {
   Session* session = process_session.exchange(nullptr);
   if (session == nullptr) return;
   forked.store(true);
-  session->channel().abandon_after_fork();
+  session->abandon_after_fork();
 }
 
 // One line of JSON behind what FLYT_STATS names: how often this process posted and waited.
@@ -58,11 +59,17 @@ void write_statistics() {
 CUresult open_session() {
   const LogLevel level = log_level();
   const Log log("flyt", level);
-  const std::string_view url = server_url(log);
-  if (url.empty()) return CUDA_ERROR_NO_DEVICE;
+  auto provision = find_provision(log);
+  if (!provision) {
+    const ErrorCode code = provision.error().code;
+    return code == ErrorCode::kNotFound || code == ErrorCode::kDenied
+               ? CUDA_ERROR_NO_DEVICE
+               : CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
   if (!watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &after_fork);
   SessionOptions options;
-  options.url = std::string(url);
+  options.url = provision->url;
+  options.credential = std::move(provision->credential);
   options.connect_timeout = connect_timeout();
   options.log_level = level;
   options.fence_patience = fence_patience(rpc::spin_on(4, kReplySpin));
@@ -70,13 +77,15 @@ CUresult open_session() {
   options.channel.observer = trace_observer();
   auto session = Session::open(options);
   if (!session) {
-    log.warn("no session with the GPU server", {{"url", url}, {"why", session.error().message}});
+    log.warn("no session with the GPU server",
+             {{"url", provision->url}, {"why", session.error().message}});
     return session.error().code == ErrorCode::kUnsupported ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
                                                            : CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
   const CUresult result =
       session.value()->devices().count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) return result;
+  session.value()->keep(std::move(provision->desk));
   process_session.store(session.value().release());
   if (!environment("FLYT_STATS").empty()) std::atexit(&write_statistics);
   return result;

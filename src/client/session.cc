@@ -178,7 +178,8 @@ Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<transport::Connec
 
 Status Session::start(std::unique_ptr<transport::Connection> connection, bool share,
                       const SessionOptions& options, Instant deadline) {
-  auto credential = rpc::own_credential();
+  auto credential =
+      options.credential.empty() ? rpc::own_credential() : Result<std::string>(options.credential);
   if (!credential) return std::move(credential).error();
   auto channel =
       rpc::Channel::open(std::move(connection), hello(share, std::move(credential).value()),

@@ -27,6 +27,7 @@ class Graphs;       // Graphs, and what of the program they use: client/graphs.h
 
 struct SessionOptions {
   std::string url;             // As FLYT_SERVER.
+  std::string credential;      // What the server is shown; empty: as the environment says.
   Duration connect_timeout{};  // Covers connecting and the hello.
   LogLevel log_level = LogLevel::kWarn;
   CodeSending code;           // open() of a URL sets it as the URL says.
@@ -50,6 +51,14 @@ class Session {
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+
+  // A connection to the client manager, to be open for as long as the session is.
+  void keep(std::unique_ptr<transport::Connection> desk) { desk_ = std::move(desk); }
+  // In a child after fork(): the parent's connections stay as they are.
+  void abandon_after_fork() {
+    channel_->abandon_after_fork();
+    if (desk_ != nullptr) desk_->abandon();
+  }
 
   rpc::Channel& channel() { return *channel_; }
   const Log& log() const { return log_; }
@@ -141,6 +150,7 @@ class Session {
   std::unique_ptr<Graphs> graphs_;
   HostMirror* mirror_ = nullptr;  // memory_'s.
   std::atomic<int> posted_error_{0};
+  std::unique_ptr<transport::Connection> desk_;
 };
 
 // True for errors after which a context is unusable: the kernel or the device failed.

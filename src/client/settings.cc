@@ -7,6 +7,7 @@ namespace flyt::client {
 namespace {
 
 constexpr std::int64_t kConnectTimeoutMs = 5000;
+constexpr std::int64_t kWaitMs = 60000;
 
 // A number of the environment; negative where there is none.
 std::int64_t number(const char* name) {
@@ -23,19 +24,14 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-std::string_view server_url(const Log& log) {
-  const std::string_view url = environment("FLYT_SERVER");
-  if (url.empty()) {
-    log.warn(
-        "no GPU server: set FLYT_SERVER to unix:///PATH or tcp://HOST:PORT, or start the"
-        " program with `flyt run --server URL -- PROGRAM`");
-  }
-  return url;
-}
-
 Duration connect_timeout() {
   const std::int64_t ms = number("FLYT_CONNECT_TIMEOUT_MS");
   return std::chrono::milliseconds(ms > 0 ? ms : kConnectTimeoutMs);
+}
+
+Duration wait_patience() {
+  const std::int64_t ms = number("FLYT_WAIT_MS");
+  return std::chrono::milliseconds(ms >= 0 ? ms : kWaitMs);
 }
 
 Duration fence_patience(Duration wished) {

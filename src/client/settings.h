@@ -11,11 +11,11 @@ namespace flyt::client {
 // Empty if it is not set.
 std::string_view environment(const char* name);
 
-// FLYT_SERVER; if there is none, what to do about it has been said in the log.
-std::string_view server_url(const Log& log);
-
 // FLYT_CONNECT_TIMEOUT_MS: for connecting and the hello together.
 Duration connect_timeout();
+
+// FLYT_WAIT_MS: for a GPU of this machine's client manager.
+Duration wait_patience();
 
 // FLYT_FENCE_US: how long a wait looks at a word of its own (client/fences.h).
 Duration fence_patience(Duration wished);

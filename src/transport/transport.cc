@@ -12,6 +12,7 @@
 
 #include "transport/delayed.h"
 #include "transport/peek.h"
+#include "transport/peer.h"
 #include "transport/socket.h"
 
 namespace flyt::transport {
@@ -59,13 +60,21 @@ std::string describe_peer(int fd) {
   return family_of(fd) == AF_UNIX ? describe_unix(fd) : describe_tcp(fd);
 }
 
+std::optional<PeerProcess> process_of_peer(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (fd < 0 || family_of(fd) != AF_UNIX ||
+      ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return std::nullopt;
+  }
+  return PeerProcess{credentials.pid, credentials.uid};
+}
+
 std::string identity_of_peer(int fd) {
   if (fd < 0) return {};
   if (family_of(fd) == AF_UNIX) {
-    ucred credentials{};
-    socklen_t size = sizeof credentials;
-    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {};
-    return "unix-" + std::to_string(credentials.uid);
+    const auto process = process_of_peer(fd);
+    return process ? "unix-" + std::to_string(process->user) : std::string();
   }
   sockaddr_storage address{};
   socklen_t size = sizeof address;

@@ -5,7 +5,6 @@
 #include "client/settings.h"
 #include "commands/nvml_system.h"
 #include "commands/ops.h"
-#include "rpc/credential.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
 
@@ -44,27 +43,26 @@ Monitor::~Monitor() {
 
 Result<std::shared_ptr<Monitor>> Monitor::open() {
   std::shared_ptr<Monitor> monitor(std::unique_ptr<Monitor>(new Monitor()));
-  const std::string_view url = server_url(monitor->log_);
-  if (url.empty()) return Error{ErrorCode::kNotFound, "no GPU server"};
-  if (Status status = monitor->start(url); !status) {
+  auto provision = find_provision(monitor->log_);
+  if (!provision) return std::move(provision).error();
+  if (Status status = monitor->start(*provision); !status) {
     monitor->log_.warn("no monitor of the GPU server",
-                       {{"url", url}, {"why", status.error().message}});
+                       {{"url", provision->url}, {"why", status.error().message}});
     return std::move(status).error();
   }
   return monitor;
 }
 
-Status Monitor::start(std::string_view text) {
+Status Monitor::start(Provision& provision) {
   const Instant deadline = system_clock().now() + connect_timeout();
-  auto url = transport::parse_url(text);
+  auto url = transport::parse_url(provision.url);
   if (!url) return std::move(url).error();
   auto connection = transport::connect(*url, deadline);
   if (!connection) return std::move(connection).error();
-  auto credential = rpc::own_credential();
-  if (!credential) return std::move(credential).error();
   auto channel = rpc::Channel::open(std::move(connection).value(),
-                                    hello(std::move(credential).value()), deadline, *pushes_, {});
+                                    hello(std::move(provision.credential)), deadline, *pushes_, {});
   if (!channel) return std::move(channel).error();
+  desk_ = std::move(provision.desk);
   channel_ = std::move(channel).value();
   return describe();
 }

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "client/exchange.h"
 #include "client/nvml/event_sets.h"
+#include "client/provision.h"
 #include "client/refusals.h"
 #include "nvml/gpu.h"
 #include "rpc/channel.h"
@@ -19,7 +20,8 @@ namespace flyt::client::nvml {
 // Safe from any thread.
 class Monitor {
  public:
-  // Connects to what FLYT_SERVER names and fetches what never changes.
+  // Connects to what the environment or this machine's client manager names, and fetches what never
+  // changes.
   static Result<std::shared_ptr<Monitor>> open();
 
   ~Monitor();
@@ -49,7 +51,10 @@ class Monitor {
   // The server broke a rule.
   void give_up(std::string_view reason) { channel_->shut_down(reason); }
   // In the child of a fork; the object must then never be destroyed.
-  void abandon_after_fork() { channel_->abandon_after_fork(); }
+  void abandon_after_fork() {
+    channel_->abandon_after_fork();
+    if (desk_ != nullptr) desk_->abandon();
+  }
 
   const Log& log() const { return log_; }
   Refusals& refusals() { return refusals_; }
@@ -59,7 +64,7 @@ class Monitor {
   class Pushes;
 
   Monitor();
-  Status start(std::string_view url);
+  Status start(Provision& provision);
   Status describe();
 
   const Log log_;
@@ -71,6 +76,7 @@ class Monitor {
   int cuda_version_ = 0;
   Refusals refusals_;
   EventSets event_sets_;
+  std::unique_ptr<transport::Connection> desk_;  // To the client manager, if it was one.
 };
 
 }  // namespace flyt::client::nvml

@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 
 #include "base/log.h"
+#include "control/client/gpu_queue.h"
 #include "control/client/server_info.h"
 
 namespace flyt::cli {
@@ -17,27 +19,51 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+void put_in_front(const std::string& folder) {
+  const std::string path = environment("LD_LIBRARY_PATH");
+  const std::string libraries = path.empty() ? folder : folder + ":" + path;
+  ::setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
+}
+
+// The program asks for the GPU itself, and has it as long as it runs; here it is only awaited,
+// where somebody can be told for what.
+Status await_gpu(std::uint32_t seconds) {
+  const auto tell = [](const control::GpuQueue& queue) {
+    std::cerr << "flyt: waiting for a GPU: " << queue.ahead << " ahead of you"
+              << (queue.why.empty() ? "" : "; " + queue.why) << std::endl;
+  };
+  return control::await_gpu(std::chrono::seconds(seconds), tell);
+}
+
 }  // namespace
 
 Result<std::string> client_library_folder() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return Error{ErrorCode::kSystem, "cannot find this program: " + error.message()};
-  const auto folder = self.parent_path().parent_path() / "lib" / "client";
-  if (!std::filesystem::exists(folder / "libcuda.so.1", error)) {
-    return Error{ErrorCode::kNotFound, "the client library is not where it should be: " +
-                                           (folder / "libcuda.so.1").string()};
+  // In a build or bundle, and where packages put it.
+  const auto lib = self.parent_path().parent_path() / "lib";
+  for (const auto& folder : {lib / "client", lib / "flyt" / "client"}) {
+    if (std::filesystem::exists(folder / "libcuda.so.1", error)) return folder.string();
   }
-  return folder.string();
+  return Error{ErrorCode::kNotFound, "the client library is not where it should be: " +
+                                         (lib / "client" / "libcuda.so.1").string()};
 }
 
 Status prepare(const RunOptions& options) {
   const std::string server = options.server.empty() ? environment("FLYT_SERVER") : options.server;
-  if (server.empty()) {
+  const bool from_cluster = server.empty() && control::has_client_manager();
+  if (server.empty() && !from_cluster) {
     return Error{ErrorCode::kInvalid, "no server: give --server URL or set FLYT_SERVER"};
   }
   auto folder = client_library_folder();
   if (!folder) return std::move(folder).error();
+  if (from_cluster) {
+    if (Status status = await_gpu(options.wait_seconds); !status) return status;
+    put_in_front(*folder);
+    if (options.verbose && environment("FLYT_LOG").empty()) ::setenv("FLYT_LOG", "info", 1);
+    return {};
+  }
   if (!options.token_file.empty()) {
     std::error_code error;
     const auto path = std::filesystem::absolute(options.token_file, error);
@@ -47,9 +73,7 @@ Status prepare(const RunOptions& options) {
   }
   const auto info = control::greet(server);
   if (!info) return info.error();
-  const std::string path = environment("LD_LIBRARY_PATH");
-  const std::string libraries = path.empty() ? *folder : *folder + ":" + path;
-  ::setenv("LD_LIBRARY_PATH", libraries.c_str(), 1);
+  put_in_front(*folder);
   ::setenv("FLYT_SERVER", server.c_str(), 1);
   if (options.verbose) {
     if (environment("FLYT_LOG").empty()) ::setenv("FLYT_LOG", "info", 1);

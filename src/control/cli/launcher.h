@@ -1,6 +1,7 @@
 // Launcher: starts a program so that it finds its GPU at a server.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct RunOptions {
   std::string server;      // A URL; empty: FLYT_SERVER of the environment.
   std::string token_file;  // What holds the token; empty: as the environment says.
   bool verbose = false;
+  std::uint32_t wait_seconds = 600;  // For a GPU of this machine's client manager.
   std::vector<std::string> command;  // The program and its arguments.
 };
 

@@ -1,0 +1,53 @@
+#include "control/client/client_thread.h"
+
+#include <poll.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <thread>
+
+#include "base/log.h"
+#include "control/client/cluster_link.h"
+#include "control/client/desk_server.h"
+#include "control/client/office.h"
+
+namespace flyt::vm {
+namespace {
+
+void wait_readable(int fd) {
+  pollfd entry{fd, POLLIN, 0};
+  while (::poll(&entry, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+Status run_client(const Config& config, int signals) {
+  const Log log("client", log_level_of(config.log_level, LogLevel::kInfo));
+  std::error_code error;
+  std::filesystem::create_directories(config.state_folder, error);
+  if (error) {
+    return Error{ErrorCode::kSystem, "cannot make " + config.state_folder + ": " + error.message()};
+  }
+  auto link = link_to_cluster(config);
+  if (!link) return std::move(link).error();
+  Office office({.host = config.host,
+                 .grace = std::chrono::seconds(config.grace_seconds),
+                 .programs_max = config.programs_max},
+                log);
+  auto desk = DeskServer::open(config, office, log);
+  if (!desk) return std::move(desk).error();
+  log.info("serving", {{"socket", config.socket}, {"cluster", config.addresses.front()}});
+  std::thread serves([&] { (*desk)->run(); });
+  std::thread asks([&] { office.run_asks(**link); });
+  std::thread watches([&] { office.run_watch(**link); });
+  wait_readable(signals);
+  log.info("stopping");
+  office.stop();
+  (*link)->stop();
+  (*desk)->stop();
+  for (std::thread* one : {&serves, &asks, &watches}) one->join();
+  return {};
+}
+
+}  // namespace flyt::vm

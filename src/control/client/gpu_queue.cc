@@ -1,0 +1,31 @@
+#include "control/client/gpu_queue.h"
+
+#include "rpc/desk.h"
+
+namespace flyt::control {
+namespace {
+
+constexpr Duration kStatusPatience = std::chrono::seconds(5);
+
+}  // namespace
+
+bool has_client_manager() { return rpc::has_desk(rpc::desk_socket()); }
+
+Status await_gpu(Duration patience, const std::function<void(const GpuQueue&)>& tell) {
+  const auto visit = rpc::visit_desk(rpc::desk_socket(), wire::DeskPurpose::kAwait, patience,
+                                     [&](const wire::DeskWaiting& news) {
+                                       tell({news.ahead, news.why});
+                                     });
+  return visit ? Status() : Status(visit.error());
+}
+
+Result<std::string> client_manager_status() {
+  const std::string socket = rpc::desk_socket();
+  if (!rpc::has_desk(socket)) {
+    return Error{ErrorCode::kNotFound,
+                 "no client manager listens at " + socket + "; does flyt-client-manager run?"};
+  }
+  return rpc::ask_desk_status(socket, kStatusPatience);
+}
+
+}  // namespace flyt::control

@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Programs that find their GPU by themselves, at a client manager's socket. desk_test.py BUILD.
+
+The client library, `flyt run`, a node manager and its servers are the real ones; the desk is played
+by the test, so that it can also say what no client manager would.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'node'))
+from desk import MAGIC, Desk, granted, message, refused, waiting  # noqa: E402
+from node_process import GROUP, NodeTest, main  # noqa: E402
+
+NO_DEVICE = 100
+DEVICE_UNAVAILABLE = 46
+# What a program may take that waits for a second, on a busy machine with sanitizers.
+BOUND_SECONDS = 30
+DENIED = 6
+
+
+class Desks(NodeTest):
+    def setUp(self):
+        self.path = f'{self.node.folder}/client.sock'
+
+    def environment(self, wait_ms=60000):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith('FLYT_')}
+        environment['LD_LIBRARY_PATH'] = os.path.join(self.node.build, 'lib', 'client')
+        environment['FLYT_CLIENT_SOCKET'] = self.path
+        environment['FLYT_WAIT_MS'] = str(wait_ms)
+        return environment
+
+    def run_program(self, wait_ms=60000):
+        """A plain program: its first line, and what was said beside it."""
+        begin = time.monotonic()
+        done = subprocess.run([self.node.subject()], env=self.environment(wait_ms),
+                              capture_output=True, text=True, check=False, timeout=120)
+        self.assertLess(time.monotonic() - begin, BOUND_SECONDS)
+        return json.loads(done.stdout), done.stderr
+
+    def lease(self, name, sms=GROUP, memory='128M'):
+        """What a client manager would say of a lease."""
+        self.node.create(name, sms, memory)
+        token = self.node.ask('token', name)
+        return granted(token['urls'][0], token['token'])
+
+    def flyt_run(self, *words):
+        environment = self.environment()
+        del environment['LD_LIBRARY_PATH']
+        return subprocess.run([self.node.program('flyt'), 'run', *words, '--', self.node.subject()],
+                              env=environment, capture_output=True, text=True, check=False,
+                              timeout=120)
+
+    def test_without_a_client_manager_everything_is_as_before(self):
+        seen, said = self.run_program()
+        self.assertEqual(seen, {'failed': 'cuInit', 'error': NO_DEVICE})
+        self.assertIn('set FLYT_SERVER', said)
+        done = self.flyt_run()
+        self.assertEqual(done.returncode, 127)
+        self.assertIn('no server: give --server URL', done.stderr)
+
+    def test_a_plain_program_gets_its_gpu(self):
+        answer = self.lease('plain')
+        with Desk(self.path, lambda connection: connection.sendall(answer)) as desk:
+            seen, said = self.run_program()
+            self.assertEqual((seen.get('sees'), seen.get('total')), (True, 128 << 20), said)
+            self.assertEqual(said, '')
+            self.assertEqual(len(desk.asked), 1)
+            self.assertIn(b'node_subject', desk.asked[0])
+            self.assertTrue(desk.closed[0].wait(30))
+
+    def test_the_gpu_is_the_programs_until_it_ends(self):
+        answer = self.lease('held')
+        with Desk(self.path, lambda connection: connection.sendall(answer)) as desk:
+            program = subprocess.Popen(
+                [self.node.subject(), 'hold', str(16 << 20)], env=self.environment(),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.node.tenants.append(program)
+            self.assertTrue(json.loads(program.stdout.readline()).get('holds'))
+            self.assertFalse(desk.closed[0].is_set())
+            self.assertTrue(self.node.poke(program).get('kept'))
+            self.assertFalse(desk.closed[0].is_set())
+            program.kill()
+            self.assertTrue(desk.closed[0].wait(30))
+
+    def test_the_gpu_stays_when_the_client_manager_goes(self):
+        answer = self.lease('orphan')
+        with Desk(self.path, lambda connection: connection.sendall(answer)):
+            program = subprocess.Popen(
+                [self.node.subject(), 'hold', str(16 << 20)], env=self.environment(),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.node.tenants.append(program)
+            self.assertTrue(json.loads(program.stdout.readline()).get('holds'))
+        self.assertTrue(self.node.poke(program).get('kept'))
+
+    def test_a_program_says_what_it_waits_for(self):
+        answer = self.lease('late')
+
+        def play(connection):
+            connection.sendall(waiting(2, 'all GPUs are taken'))
+            # A message may come in pieces, several at once.
+            both = waiting(1) + answer
+            connection.sendall(both[:5])
+            connection.sendall(both[5:])
+
+        with Desk(self.path, play):
+            seen, said = self.run_program()
+        self.assertTrue(seen.get('sees'), said)
+        self.assertIn('waiting for a GPU', said)
+        self.assertIn('ahead=2', said)
+        self.assertIn('all GPUs are taken', said)
+        self.assertIn('ahead=1', said)
+
+    def test_flyt_run_says_how_many_are_ahead(self):
+        answer = self.lease('run')
+        asked = []
+
+        def play(connection):
+            asked.append(connection)
+            if len(asked) == 1:
+                connection.sendall(waiting(2) + waiting(2) + waiting(1, 'soon'))
+            connection.sendall(answer)
+
+        with Desk(self.path, play):
+            done = self.flyt_run()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout).get('sees'))
+        self.assertEqual(done.stderr, 'flyt: waiting for a GPU: 2 ahead of you\n'
+                                      'flyt: waiting for a GPU: 1 ahead of you; soon\n')
+        # Once to wait, and once by the program, which has it.
+        self.assertEqual(len(asked), 2)
+
+    def test_waiting_ends(self):
+        with Desk(self.path, lambda connection: connection.sendall(waiting(2, 'all taken'))):
+            seen, said = self.run_program(wait_ms=1000)
+            self.assertEqual(seen, {'failed': 'cuInit', 'error': DEVICE_UNAVAILABLE})
+            self.assertIn('no GPU within 1 s: 2 ahead of it; all taken', said)
+            done = self.flyt_run('--wait', '1')
+            self.assertEqual(done.returncode, 127)
+            self.assertIn('flyt: no GPU within 1 s: 2 ahead of it; all taken', done.stderr)
+
+    def test_a_desk_that_says_nothing_is_left(self):
+        with Desk(self.path, lambda connection: None):
+            seen, said = self.run_program(wait_ms=500)
+        self.assertEqual(seen['error'], DEVICE_UNAVAILABLE)
+        self.assertIn('does not answer', said)
+
+    def test_a_desk_that_never_stops_talking_is_left(self):
+        def play(connection):
+            number = 0
+            while True:
+                number += 1
+                connection.sendall(waiting(number % 1000))
+
+        with Desk(self.path, play):
+            seen, _ = self.run_program(wait_ms=500)
+        self.assertEqual(seen['error'], DEVICE_UNAVAILABLE)
+
+    def test_refusals_reach_the_user(self):
+        with Desk(self.path,
+                  lambda connection: connection.sendall(refused(DENIED, 'not for you'))):
+            seen, said = self.run_program()
+            self.assertEqual(seen, {'failed': 'cuInit', 'error': NO_DEVICE})
+            self.assertIn('not for you', said)
+            done = self.flyt_run()
+            self.assertEqual((done.returncode, done.stderr), (127, 'flyt: not for you\n'))
+
+    def test_nonsense_is_an_error_at_once(self):
+        url = 'unix:///nowhere/server.sock'
+        nonsense = {
+            'another protocol': b'HTTP/1.1 200 OK\r\n\r\n',
+            'another version': message(2, b'\0\0\0\0\0\0', version=2),
+            'an unknown kind': message(9, b''),
+            'a length without end': MAGIC + b'\1\0\2\0\xff\xff\xff\xff',
+            'a text longer than its message': message(4, b'\0\0\xff\xff'),
+            'a text longer than allowed': message(4, b'\0\0\x01\x10' + b'x' * 4097),
+            'a granted GPU without a URL': granted(''),
+            'a question': message(1, b'\1\0\0\0\0\0\0\0'),
+            'bytes left over': message(2, b'\0\0\0\0\0\0\0'),
+            'an unknown error': refused(99, ''),
+            'a URL that is none': granted('gopher://x'),
+            'a server that is not there': granted(url),
+        }
+        for what, answer in nonsense.items():
+            with self.subTest(what):
+                with Desk(self.path, lambda connection, answer=answer: connection.sendall(answer)):
+                    seen, said = self.run_program()
+                self.assertIn(seen.get('error'), (DEVICE_UNAVAILABLE, NO_DEVICE, 803), said)
+                self.assertNotEqual(said, '')
+
+    def test_a_desk_that_goes_away_is_an_error(self):
+        for part in (b'', granted('unix:///x')[:20]):
+            def play(connection, part=part):
+                connection.sendall(part)
+                connection.shutdown(socket.SHUT_RDWR)
+
+            with Desk(self.path, play):
+                seen, said = self.run_program()
+            self.assertEqual(seen['error'], DEVICE_UNAVAILABLE)
+            self.assertIn('went away', said)
+
+    def test_a_socket_that_was_left_over_is_an_error(self):
+        with socket.socket(socket.AF_UNIX) as left_over:
+            left_over.bind(self.path)
+        try:
+            seen, said = self.run_program()
+        finally:
+            os.unlink(self.path)
+        self.assertEqual(seen['error'], DEVICE_UNAVAILABLE)
+        self.assertIn('does not answer', said)
+
+    def test_a_named_server_comes_first(self):
+        self.node.create('named', GROUP, '128M')
+        environment = self.environment()
+        environment.update({name: value for name, value in self.node.settings('named').items()
+                            if name in ('FLYT_SERVER', 'FLYT_TOKEN')})
+        with Desk(self.path, lambda connection: connection.sendall(refused(DENIED, 'no'))) as desk:
+            done = subprocess.run([self.node.subject()], env=environment, capture_output=True,
+                                  text=True, check=False, timeout=120)
+        self.assertTrue(json.loads(done.stdout).get('sees'), done.stderr)
+        self.assertEqual(desk.asked, [])
+
+    def test_programs_that_wait_do_not_hold_up_others(self):
+        answer = self.lease('many')
+        lock = threading.Lock()
+        count = [0]
+
+        def play(connection):
+            with lock:
+                count[0] += 1
+                first = count[0] == 1
+            connection.sendall(waiting(1) if first else answer)
+
+        with Desk(self.path, play) as desk:
+            slow = subprocess.Popen([self.node.subject()], env=self.environment(), text=True,
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE)
+            self.node.tenants.append(slow)
+            self.node.wait_for(lambda: desk.asked)
+            seen, said = self.run_program()
+            self.assertTrue(seen.get('sees'), said)
+            self.assertIsNone(slow.poll())
+
+
+if __name__ == '__main__':
+    main('__main__')
