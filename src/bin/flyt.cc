@@ -4,9 +4,11 @@
 #include <iostream>
 
 #include "control/cli/completion.h"
+#include "control/cli/install.h"
 #include "control/cli/launcher.h"
 #include "control/cli/smi.h"
 #include "control/cli/trace.h"
+#include "control/client/gpu_queue.h"
 #include "control/client/server_info.h"
 #include "trace/recording.h"
 
@@ -20,6 +22,7 @@ constexpr char kFooter[] =
     "  flyt server-info --server tcp://gpu-host:7700 --json\n"
     "  flyt smi --server tcp://gpu-host:7700\n"
     "  flyt run -- python train.py                    this machine's GPU of a cluster\n"
+    "  flyt client install\n"
     "  source <(flyt completion bash)\n";
 
 int fail(const flyt::Error& error, int status) {
@@ -50,6 +53,52 @@ int smi(const std::string& url, bool json) {
   std::cout << *report;
   return EXIT_SUCCESS;
 }
+
+int print(const flyt::Result<std::string>& text) {
+  if (!text) return fail(text.error(), EXIT_FAILURE);
+  std::cout << *text;
+  return EXIT_SUCCESS;
+}
+
+// "flyt client": the library of this machine, and its client manager.
+struct ClientCommands {
+  CLI::App* client = nullptr;
+  CLI::App* install = nullptr;
+  CLI::App* restore = nullptr;
+  CLI::App* status = nullptr;
+  flyt::cli::InstallOptions options;
+
+  explicit ClientCommands(CLI::App& app) {
+    client = app.add_subcommand("client", "The client library of this machine, and its manager");
+    client->require_subcommand(1);
+    install = client->add_subcommand("install", "Let every program find the client library");
+    restore = client->add_subcommand("restore", "Undo that, byte for byte");
+    status = client->add_subcommand("status", "What the client manager says, as one JSON object");
+    for (CLI::App* one : {install, restore}) {
+      one->add_option("--root", options.root, "Of a system that is not this one")->type_name("DIR");
+    }
+    install
+        ->add_option("--library", options.library,
+                     "The folder of the libraries, as programs see it; beside this program if"
+                     " missing")
+        ->type_name("DIR");
+  }
+
+  int run() {
+    if (*status) {
+      const auto json = flyt::control::client_manager_status();
+      return print(json ? flyt::Result<std::string>(*json + "\n") : json);
+    }
+    while (options.root.ends_with('/')) options.root.pop_back();
+    if (*restore) return print(flyt::cli::restore_client(options));
+    if (options.library.empty()) {
+      const auto folder = flyt::cli::client_library_folder();
+      if (!folder) return fail(folder.error(), EXIT_FAILURE);
+      options.library = *folder;
+    }
+    return print(flyt::cli::install_client(options));
+  }
+};
 
 int trace_program(const flyt::cli::TraceOptions& options) {
   if (options.recordings.empty() == options.run.command.empty()) {
@@ -142,6 +191,7 @@ int main(int argc, char** argv) {
       add_question(app, "server-info", "Show what a server says about itself", url, json);
   CLI::App* gpus = add_question(
       app, "smi", "Show a server's GPUs, and which programs of this machine use them", url, json);
+  ClientCommands client(app);
   CLI::App* about = app.add_subcommand("version", "Show the version");
   about->add_flag("--json", json, "As one JSON object");
   CLI::App* complete = app.add_subcommand("completion", "Print a script for a shell to source");
@@ -152,6 +202,7 @@ int main(int argc, char** argv) {
   if (*trace) return trace_program(traced);
   if (*info) return server_info(url, json);
   if (*gpus) return smi(url, json);
+  if (*client.client) return client.run();
   if (*about) return version(json);
   std::cout << flyt::cli::completion_script(shell);
   return EXIT_SUCCESS;
