@@ -4,6 +4,7 @@
 
 #include "server/code_subjects.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 #include "server/usage_board.h"
 
@@ -19,13 +20,15 @@ CUstream ContextSubjects::thread_stream(std::uint32_t context, std::uint32_t thr
   if (context == 0) return nullptr;
   const Lock lock(mutex_);
   const auto found = thread_streams_.find({context, thread});
-  if (found != thread_streams_.end()) return found->second;
+  if (found != thread_streams_.end()) return found->second->stream();
   if (thread_streams_.size() >= kThreadStreamsMax) return CU_STREAM_PER_THREAD;
   if (session_.enter(context) != CUDA_SUCCESS) return nullptr;
   CUstream stream = nullptr;
   // A per-thread default stream synchronises with the legacy one, as a blocking stream does.
   if (session_.driver().cuStreamCreate(&stream, CU_STREAM_DEFAULT) != CUDA_SUCCESS) return nullptr;
-  thread_streams_.emplace(std::pair(context, thread), stream);
+  thread_streams_.emplace(std::pair(context, thread),
+                          std::make_shared<StreamOwner>(session_.driver(), context, stream,
+                                                        session_.moves().part_of(context)));
   return stream;
 }
 
@@ -33,9 +36,33 @@ std::vector<CUstream> ContextSubjects::thread_streams(std::uint32_t context) {
   std::vector<CUstream> streams;
   const Lock lock(mutex_);
   for (const auto& [key, stream] : thread_streams_) {
-    if (key.first == context) streams.push_back(stream);
+    if (key.first == context) streams.push_back(stream->stream());
   }
   return streams;
+}
+
+std::vector<std::pair<std::uint32_t, std::shared_ptr<StreamOwner>>>
+ContextSubjects::thread_stream_owners(std::uint32_t context) {
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<StreamOwner>>> owners;
+  const Lock lock(mutex_);
+  for (const auto& [key, owner] : thread_streams_) {
+    if (key.first == context) owners.emplace_back(key.second, owner);
+  }
+  return owners;
+}
+
+std::shared_ptr<StreamOwner> ContextSubjects::thread_stream_owner(std::uint32_t context,
+                                                                  std::uint32_t thread) {
+  const Lock lock(mutex_);
+  const auto found = thread_streams_.find({context, thread});
+  return found == thread_streams_.end() ? nullptr : found->second;
+}
+
+void ContextSubjects::replace_thread_stream(std::uint32_t context, std::uint32_t thread,
+                                            std::shared_ptr<StreamOwner> fresh) {
+  const Lock lock(mutex_);
+  const auto found = thread_streams_.find({context, thread});
+  if (found != thread_streams_.end()) found->second = std::move(fresh);
 }
 
 ContextOrigin& ContextSubjects::origin(const Handles::Entry& entry) {
@@ -79,7 +106,8 @@ void ContextSubjects::destroy_thread_streams(std::uint32_t context) {
   const Lock lock(mutex_);
   std::erase_if(thread_streams_, [&](const auto& item) {
     if (item.first.first != context) return false;
-    session_.driver().cuStreamDestroy_v2(item.second);
+    session_.driver().cuStreamDestroy_v2(item.second->stream());
+    item.second->abandon();
     return true;
   });
 }
@@ -122,7 +150,10 @@ void ContextSubjects::let_go(const Handles::Entry& context) {
     own_usage().context_ended(origin(context).device);
     session_.forget_entered();
     const Lock lock(mutex_);
-    std::erase_if(thread_streams_, [&](const auto& item) { return item.first.first == index; });
+    std::erase_if(thread_streams_, [&](const auto& item) {
+      if (item.first.first == index) item.second->abandon();
+      return item.first.first == index;
+    });
   }
   session_.memory().after_context_destroy(index);
   // Its work is done, so that nobody waits for long.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <shared_mutex>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace flyt::server {
 
 class Session;
+class StreamOwner;
 
 // What a context is, so that the client ends it in the way that it was made.
 struct ContextOrigin : Attachment {
@@ -25,9 +27,8 @@ struct ContextOrigin : Attachment {
       : device(of), primary(false), green(made_of), green_handle(name), home(of_home) {}
   const CUdevice device;
   const bool primary;
-  // Of a primary context whose work is confined to the lease's multiprocessors: the green context
-  // that stands in its place, which is none of the client's, and itself.
-  CUgreenCtx confining = nullptr;
+  // Of a primary context whose work is confined to the lease's multiprocessors, or may be: itself.
+  // In its place stands the present part (Moves).
   CUcontext confined = nullptr;
   const CUgreenCtx green = nullptr;  // The driver's, with the client's handle of it.
   const std::uint64_t green_handle = 0;
@@ -50,8 +51,15 @@ class ContextSubjects {
   // See Session::thread_stream().
   CUstream thread_stream(std::uint32_t context, std::uint32_t thread) EXCLUDES(mutex_);
 
-  // Those that there are in a context.
+  // Those that there are in a context, also by the threads' numbers.
   std::vector<CUstream> thread_streams(std::uint32_t context) EXCLUDES(mutex_);
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<StreamOwner>>> thread_stream_owners(
+      std::uint32_t context) EXCLUDES(mutex_);
+  // Null where there is none.
+  std::shared_ptr<StreamOwner> thread_stream_owner(std::uint32_t context, std::uint32_t thread)
+      EXCLUDES(mutex_);
+  void replace_thread_stream(std::uint32_t context, std::uint32_t thread,
+                             std::shared_ptr<StreamOwner> fresh) EXCLUDES(mutex_);
 
   // What an entry of the contexts' table is.
   static ContextOrigin& origin(const Handles::Entry& entry);
@@ -100,7 +108,8 @@ class ContextSubjects {
   std::map<std::uint32_t, std::uint32_t> homes_ GUARDED_BY(homes_mutex_);  // Of green contexts.
   Mutex mutex_;
   // By context index and thread number.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, CUstream> thread_streams_ GUARDED_BY(mutex_);
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::shared_ptr<StreamOwner>> thread_streams_
+      GUARDED_BY(mutex_);
   std::map<CUdevice, int> retained_ GUARDED_BY(mutex_);
   Resources resources_;
 };

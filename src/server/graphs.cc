@@ -1,11 +1,13 @@
 #include "server/graphs.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "server/context_subjects.h"
 #include "server/graph_memory.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -31,6 +33,34 @@ std::uint64_t Graphs::root(std::uint64_t graph) const {
     const std::uint64_t around = found == graphs_.end() ? 0 : graph_of(found->second.around);
     if (around == 0) return graph;
     graph = around;
+  }
+}
+
+std::uint64_t Graphs::around(std::uint64_t graph) const {
+  const auto found = graphs_.find(graph);
+  return found == graphs_.end() ? 0 : found->second.around;
+}
+
+std::vector<std::shared_ptr<SmPart>> Graphs::parts(std::uint64_t graph) const {
+  const auto found = graphs_.find(root(graph));
+  return found == graphs_.end() ? std::vector<std::shared_ptr<SmPart>>{} : found->second.parts;
+}
+
+void Graphs::note_part(std::uint64_t graph) {
+  const auto found = graphs_.find(root(graph));
+  auto part = session_.moves().part();
+  if (found == graphs_.end() || part == nullptr) return;
+  auto& parts = found->second.parts;
+  if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
+}
+
+// All of another graph has become part of it.
+void Graphs::note_parts_of(std::uint64_t graph, std::uint64_t other) {
+  const auto found = graphs_.find(root(graph));
+  if (found == graphs_.end()) return;
+  auto& own = found->second.parts;
+  for (auto& part : parts(other)) {
+    if (std::find(own.begin(), own.end(), part) == own.end()) own.push_back(std::move(part));
   }
 }
 
@@ -66,9 +96,10 @@ std::uint64_t Graphs::name_graph(CUgraph native, std::uint64_t around) {
     return 0;
   }
   known->second = name;
-  graphs_[name] = {native, around, {}};
+  graphs_[name] = {native, around, {}, {}};
   const auto node = nodes_.find(around);
   if (node != nodes_.end()) node->second.graphs.insert(name);
+  if (around == 0) note_part(name);
   return name;
 }
 
@@ -170,9 +201,12 @@ bool Graphs::capturing(CUstream stream) const {
 // A wait for the whole context would end its captures.
 CUresult Graphs::wait_for_context(std::uint32_t context) {
   const driver::Table& driver = session_.driver();
-  if (!capturing()) return driver.cuCtxSynchronize();
+  std::vector<std::shared_ptr<Fence>> ends = session_.moves().left_behind();
   CUresult result = CUDA_SUCCESS;
-  std::vector<std::shared_ptr<Fence>> ends;
+  if (!capturing()) {
+    for (const auto& end : ends) static_cast<void>(end->wait());
+    return driver.cuCtxSynchronize();
+  }
   {
     const Lock lock(joining_);
     std::vector<CUstream> streams = session_.contexts().thread_streams(context);

@@ -14,6 +14,7 @@
 #include "base/annotations.h"
 #include "cuda/types.h"
 #include "server/request.h"
+#include "server/sm_part.h"
 #include "wire/handle.h"
 
 namespace flyt::server {
@@ -38,6 +39,13 @@ class Graphs {
   std::uint64_t graph_of(std::uint64_t node) const;
   // The graph that it is in at last; itself if it is in none.
   std::uint64_t root(std::uint64_t graph) const;
+  // The node that a graph is in; 0: none.
+  std::uint64_t around(std::uint64_t graph) const;
+  // The parts of the GPU in which a graph, or one around it, was made; empty where they never
+  // change. note_part(): it gets nodes in the present one.
+  std::vector<std::shared_ptr<SmPart>> parts(std::uint64_t graph) const;
+  void note_part(std::uint64_t graph);
+  void note_parts_of(std::uint64_t graph, std::uint64_t other);
   // All of them, or false.
   bool nodes(const wire::List<std::uint64_t>& names, std::vector<CUgraphNode>& out) const;
 
@@ -60,6 +68,7 @@ class Graphs {
   // client destroys of them stays: end() does it now or, from poll(), when nobody uses any. A
   // result that is not known yet is success.
   std::shared_ptr<void> at_work();
+  bool working() const { return at_work_.use_count() != 1; }
   CUresult end(std::function<CUresult()> destroy);
   void poll();
 
@@ -88,6 +97,7 @@ class Graphs {
     CUgraph native = nullptr;
     std::uint64_t around = 0;
     std::set<std::uint64_t> nodes;
+    std::vector<std::shared_ptr<SmPart>> parts;  // Of one that is in no node.
   };
   struct Node {
     CUgraphNode native = nullptr;

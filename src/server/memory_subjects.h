@@ -19,6 +19,7 @@
 #include "server/pinned_memory.h"
 #include "server/pools.h"
 #include "server/reaper.h"
+#include "server/sm_part.h"
 #include "server/stream_depths.h"
 #include "server/virtual_memory.h"
 #include "server/watches.h"
@@ -30,8 +31,10 @@ namespace flyt::server {
 // while another of its threads waits for it.
 class StreamOwner final : public Attachment {
  public:
-  StreamOwner(const driver::Table& driver, std::uint32_t context, CUstream stream)
-      : driver_(driver), context_(context), stream_(stream) {}
+  // `part`: that in which it was made, if others may take its place.
+  StreamOwner(const driver::Table& driver, std::uint32_t context, CUstream stream,
+              std::shared_ptr<SmPart> part = {})
+      : driver_(driver), context_(context), part_(std::move(part)), stream_(stream) {}
   ~StreamOwner() override {
     if (CUstream stream = stream_.load()) driver_.cuStreamDestroy_v2(stream);
   }
@@ -43,6 +46,7 @@ class StreamOwner final : public Attachment {
  private:
   const driver::Table& driver_;
   const std::uint32_t context_;
+  const std::shared_ptr<SmPart> part_;
   std::atomic<CUstream> stream_;
 };
 

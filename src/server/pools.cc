@@ -381,6 +381,15 @@ void Pools::forget_stream(CUstream stream) {
   }
 }
 
+void Pools::rename_stream(const StreamPlace& old, CUstream fresh) {
+  const Lock lock(mutex_);
+  for (auto& [name, pool] : pools_) {
+    for (auto& [address, freed] : pool.freed) {
+      if (freed.place == old) freed.place.stream = fresh;
+    }
+  }
+}
+
 void Pools::release_excess() {
   if (!maybe_excess_.exchange(false)) return;
   std::vector<Arena::Allocation> chunks;

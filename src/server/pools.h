@@ -80,6 +80,8 @@ class Pools {
   void forget_chunks(const std::vector<Arena::Allocation>& chunks) EXCLUDES(mutex_);
   // A stream dies: its address may come back as another one's.
   void forget_stream(CUstream stream) EXCLUDES(mutex_);
+  // Another takes a stream's place, behind all that it has to do.
+  void rename_stream(const StreamPlace& old, CUstream fresh) EXCLUDES(mutex_);
   // After a wait of the client: whether release_excess() has something to give back.
   bool has_excess() const { return maybe_excess_.load(std::memory_order_relaxed); }
   // Gives back what pools hold beyond their release thresholds.

@@ -5,6 +5,7 @@
 
 #include "server/context_subjects.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -72,6 +73,7 @@ bool Request::resolve(CUstream& handle) const {
   switch (address_of(handle)) {
     case wire::kStreamNull:
     case wire::kStreamLegacy:
+      session_->moves().note_default_stream();
       handle = CU_STREAM_LEGACY;
       return true;
     case wire::kStreamPerThread:
@@ -80,6 +82,13 @@ bool Request::resolve(CUstream& handle) const {
     default:
       return resolve_as(wire::HandleKind::kStream, handle);
   }
+}
+
+std::shared_ptr<Attachment> Request::owner_of(CUstream handle) const {
+  if (address_of(handle) == wire::kStreamPerThread) {
+    return session_->contexts().thread_stream_owner(context(), thread());
+  }
+  return session_->handles().entry(wire::HandleKind::kStream, address_of(handle)).attachment;
 }
 
 bool Request::take(CUstream& handle) { return take_as(wire::HandleKind::kStream, handle); }

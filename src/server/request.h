@@ -71,6 +71,9 @@ class Request {
   bool resolve(CUtexref& handle) const;
   bool resolve(CUsurfref& handle) const;
 
+  // What keeps the driver's stream of a client's handle; null for the legacy one, which stays.
+  std::shared_ptr<Attachment> owner_of(CUstream handle) const;
+
   // resolve() and remove from the table.
   bool take(CUstream& handle);
   bool take(CUevent& handle);

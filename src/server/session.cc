@@ -16,6 +16,7 @@
 #include "server/graphs.h"
 #include "server/handlers.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 
 namespace flyt::server {
 namespace {
@@ -23,6 +24,8 @@ namespace {
 // How often an idle session looks after what it has put off.
 constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
 constexpr Duration kQuietTurn = std::chrono::seconds(1);
+// The same while it waits for the moment to move.
+constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
 // After so many idle turns a session is quiet.
 constexpr int kBusyTurns = 50;
 // How long it may go on with commands without that while nobody waits for it.
@@ -66,6 +69,7 @@ Session::Session(const SessionParts& parts)
     : parts_(parts),
       exchange_(parts.exchange_door, parts.user),
       main_thread_(std::this_thread::get_id()) {
+  moves_ = std::make_unique<Moves>(*this);
   contexts_ = std::make_unique<ContextSubjects>(*this);
   code_ = std::make_unique<CodeSubjects>(*this);
   graphs_ = std::make_unique<Graphs>(*this);
@@ -98,7 +102,8 @@ std::string Session::run() {
     }
     ran = false;
     // After a while without commands nothing is left to look after.
-    const Duration turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
+    const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
+    const Duration turn = moves_->pending() ? kMoveTurn : idle_turn;
     const Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
     switch (endpoint().receive(*this, deadline)) {
       case rpc::Received::kCommands:
@@ -133,6 +138,7 @@ bool Session::look_after(bool quiet) {
     memory_->poll();
     graphs_->poll();
     graph_memory_->poll();
+    moves_->poll();
   }
   return memory_->lookout.poll() || polling;
 }
@@ -257,6 +263,8 @@ CUresult Session::enter(std::uint32_t context) {
   if (main) entered_.store(result == CUDA_SUCCESS ? native : this, std::memory_order_relaxed);
   return result;
 }
+
+SmGrant Session::grant() const { return moves_->grant(); }
 
 CUstream Session::thread_stream(std::uint32_t context, std::uint32_t thread) {
   return contexts_->thread_stream(context, thread);

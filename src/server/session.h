@@ -39,6 +39,7 @@ class CodeSubjects;     // Uploads, modules, links: server/code_subjects.h.
 class ContextSubjects;  // Contexts and what hangs on them: server/context_subjects.h.
 class Graphs;           // Graphs and captures: server/graphs.h.
 class GraphMemory;      // What graphs allocate: server/graph_memory.h.
+class Moves;            // Changes of multiprocessors: server/moves.h.
 
 struct HandlerRow;
 
@@ -54,6 +55,7 @@ struct SessionParts {
   int exchange_door = -1;                  // Where sessions share things; -1: nowhere.
   std::uint32_t user = 0;                  // Whose session it is.
   SmGrant grant = {};                      // Of the first GPU; confines nobody unless set.
+  bool movable = false;                    // It may become another one later.
 };
 
 // Commands are decoded and begun by the main thread in order of their sequence numbers; work that
@@ -77,7 +79,9 @@ class Session final : public rpc::CommandHandler {
   const std::vector<wire::Window>& windows() const { return parts_.windows; }
   CodeStore* code_store() const { return parts_.code_store; }
   HostBuffers& buffers() const { return parts_.buffers; }
-  const SmGrant& grant() const { return parts_.grant; }
+  const SmGrant& first_grant() const { return parts_.grant; }
+  bool movable() const { return parts_.movable; }
+  SmGrant grant() const;  // The present one.
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }
@@ -88,6 +92,7 @@ class Session final : public rpc::CommandHandler {
   MemorySubjects& memory() { return *memory_; }
   Graphs& graphs() { return *graphs_; }
   GraphMemory& graph_memory() { return *graph_memory_; }
+  Moves& moves() { return *moves_; }
 
   // Runs `work` on a worker with the request's context current. For what may take long. It does not
   // hold use().
@@ -113,6 +118,8 @@ class Session final : public rpc::CommandHandler {
   // Waits for the GPU have no place under alone().
   Mutex& endings() RETURN_CAPABILITY(endings_) { return endings_; }
   std::unique_lock<std::shared_mutex> alone() { return std::unique_lock(lives_); }
+  // Whether nobody holds use() at this moment.
+  bool nobody_inside() { return std::unique_lock(lives_, std::try_to_lock).owns_lock(); }
 
   // The stream that stands for CU_STREAM_PER_THREAD of one client thread in one context, made at
   // first use; null if the driver makes none.
@@ -157,6 +164,7 @@ class Session final : public rpc::CommandHandler {
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Completions completions_{*this};
+  std::unique_ptr<Moves> moves_;
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;
   std::unique_ptr<Graphs> graphs_;

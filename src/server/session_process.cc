@@ -12,6 +12,7 @@
 #include "server/memory_subjects.h"
 #include "server/output_worker.h"
 #include "server/pinned_memory.h"
+#include "server/resize_worker.h"
 #include "server/session.h"
 #include "server/watchdog.h"
 #include "server/windows.h"
@@ -219,7 +220,10 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    .code_store = store.get(),
                    .exchange_door = options.exchange_door,
                    .user = user_of(tenant),
-                   .grant = options.board ? options.board->grant() : SmGrant{}});
+                   .grant = options.board ? options.board->grant() : SmGrant{},
+                   .movable = options.board != nullptr && options.movable});
+  std::optional<ResizeWorker> resizer;
+  if (options.board != nullptr && options.movable) resizer.emplace(session, *options.board);
   const LaneDoor lane_door(Fd(options.lane_door), options.token, session.memory().lanes);
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});

@@ -67,24 +67,33 @@ Result<SmGrant> grant_sms(const SmFacts& facts, std::uint32_t sms,
   return SmGrant{sms == 0 ? granted : sms, granted, std::move(groups)};
 }
 
-CUresult confine(const driver::Table& driver, CUdevice device, const SmGrant& grant,
-                 Confined& confined) {
+CUresult describe_groups(const driver::Table& driver, CUdevice device,
+                         const std::vector<std::uint32_t>& groups, CUdevResourceDesc& description) {
   const auto there = groups_of(driver, device);
   std::vector<CUdevResource> chosen;
-  for (const std::uint32_t group : grant.groups) {
+  for (const std::uint32_t group : groups) {
     if (group >= there.size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     chosen.push_back(there[group]);
   }
-  CUdevResourceDesc description = nullptr;
-  CUresult result = driver.cuDevResourceGenerateDesc(&description, chosen.data(),
-                                                     static_cast<unsigned int>(chosen.size()));
-  if (result != CUDA_SUCCESS) return result;
-  result =
+  return driver.cuDevResourceGenerateDesc(&description, chosen.data(),
+                                          static_cast<unsigned int>(chosen.size()));
+}
+
+CUresult confine(const driver::Table& driver, CUdevice device, CUdevResourceDesc description,
+                 Confined& confined) {
+  CUresult result =
       driver.cuGreenCtxCreate(&confined.green, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
   if (result != CUDA_SUCCESS) return result;
   result = driver.cuCtxFromGreenCtx(&confined.context, confined.green);
   if (result != CUDA_SUCCESS) driver.cuGreenCtxDestroy(confined.green);
   return result;
+}
+
+CUresult confine(const driver::Table& driver, CUdevice device, const SmGrant& grant,
+                 Confined& confined) {
+  CUdevResourceDesc description = nullptr;
+  const CUresult result = describe_groups(driver, device, grant.groups, description);
+  return result == CUDA_SUCCESS ? confine(driver, device, description, confined) : result;
 }
 
 }  // namespace flyt::server

@@ -44,5 +44,10 @@ struct Confined {
 };
 CUresult confine(const driver::Table& driver, CUdevice device, const SmGrant& grant,
                  Confined& confined);
+// The same in two steps. A description has no end.
+CUresult describe_groups(const driver::Table& driver, CUdevice device,
+                         const std::vector<std::uint32_t>& groups, CUdevResourceDesc& description);
+CUresult confine(const driver::Table& driver, CUdevice device, CUdevResourceDesc description,
+                 Confined& confined);
 
 }  // namespace flyt::server

@@ -155,6 +155,7 @@ Status Supervisor::start_control() {
   auto listener = transport::listen(*url);
   if (!listener) return std::move(listener).error();
   control_ = std::move(listener).value();
+  options_.session.movable = true;
   log_.info("controlled", {{"url", transport::to_string(control_->url())}});
   return {};
 }

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "server/shared_mutex.h"
+#include "server/shared_word.h"
 #include "transport/machine.h"
 
 namespace flyt::server {
@@ -42,6 +43,8 @@ struct UsageRow {
   // The server's process; stored last, so what stands below is there once this is.
   std::atomic<std::uint32_t> server_process{0};
   std::atomic<bool> end_wanted{false};
+  std::atomic<std::uint32_t> grant_version{0};  // That in which the session runs.
+  std::atomic<std::uint32_t> fixed{0};
   BoardHead* head = nullptr;  // At the same address in all processes.
   std::uint64_t number = 0;   // Of the session; set by the parent.
   std::int64_t begun_ns = 0;
@@ -80,6 +83,10 @@ struct BoardHead {
   };
   std::array<Grant, 2> grants{};
   std::uint32_t grant = 0;
+  SharedWord grant_version;
+  SharedWord moved;  // Advances when a session has moved.
+  std::atomic<std::uint64_t> moves{0};
+  std::atomic<std::int64_t> last_move_ns{0};
 
   std::uint64_t memory_used() const {
     std::uint64_t used = 0;
@@ -185,6 +192,13 @@ void UsageSlot::tell_shortage() const {
   if (row_ != nullptr) row_->head->shortages.fetch_add(1, std::memory_order_relaxed);
 }
 
+void UsageSlot::moved(std::uint32_t version, std::uint32_t fixed) const {
+  if (row_ == nullptr) return;
+  row_->fixed.store(fixed, std::memory_order_relaxed);
+  row_->grant_version.store(version, std::memory_order_release);
+  row_->head->moved.advance();
+}
+
 UsageBoard::UsageBoard(void* memory, std::size_t count)
     : head_(static_cast<BoardHead*>(memory)),
       rows_(
@@ -222,6 +236,9 @@ void UsageBoard::release(std::size_t slot) {
   UsageRow& row = rows_[slot];
   row.server_process.store(0, std::memory_order_release);
   row.end_wanted.store(false, std::memory_order_relaxed);
+  row.grant_version.store(0, std::memory_order_relaxed);
+  row.fixed.store(0, std::memory_order_relaxed);
+  head_->moved.advance();
   for (UsageRow::Device& device : row.devices) {
     device.bytes.store(0, std::memory_order_relaxed);
     device.contexts.store(0, std::memory_order_relaxed);
@@ -298,7 +315,7 @@ SmGrant UsageBoard::grant() const {
   return {told.asked, told.granted, {told.groups.begin(), told.groups.begin() + told.count}};
 }
 
-void UsageBoard::set_grant(const SmGrant& grant) {
+std::uint32_t UsageBoard::set_grant(const SmGrant& grant) {
   const SharedLock lock(head_->mutex);
   const std::uint32_t other = 1 - head_->grant;
   BoardHead::Grant& into = head_->grants[other];
@@ -307,6 +324,50 @@ void UsageBoard::set_grant(const SmGrant& grant) {
   into.count = static_cast<std::uint32_t>(std::min(grant.groups.size(), kSmGroupsMax));
   std::copy_n(grant.groups.begin(), into.count, into.groups.begin());
   head_->grant = other;
+  head_->grant_version.advance();
+  return head_->grant_version.value();
+}
+
+std::uint32_t UsageBoard::grant_version() const { return head_->grant_version.value(); }
+
+void UsageBoard::await_grant(std::uint32_t version, Duration at_most) const {
+  head_->grant_version.wait(version, at_most);
+}
+
+void UsageBoard::rouse() { head_->grant_version.rouse(); }
+
+UsageBoard::Moving UsageBoard::moving() const {
+  Moving moving;
+  const std::uint32_t version = head_->grant_version.value();
+  for (std::size_t i = 0; i < head_->rows_used.load(std::memory_order_acquire); ++i) {
+    const UsageRow& row = rows_[i];
+    if (row.server_process.load(std::memory_order_acquire) == 0) continue;
+    if (row.kind != SessionKind::kCuda) continue;
+    ++moving.sessions;
+    if (row.grant_version.load(std::memory_order_acquire) != version) ++moving.behind;
+    moving.fixed += row.fixed.load(std::memory_order_relaxed);
+  }
+  return moving;
+}
+
+void UsageBoard::await_moves(std::uint32_t version, Duration at_most) const {
+  const Instant until = system_clock().now() + at_most;
+  for (;;) {
+    const std::uint32_t seen = head_->moved.value();
+    const Duration left = until - system_clock().now();
+    if (left <= Duration{0} || moving().behind == 0 || grant_version() != version) return;
+    head_->moved.wait(seen, left);
+  }
+}
+
+void UsageBoard::count_move(Duration took) {
+  head_->last_move_ns.store(took.count(), std::memory_order_relaxed);
+  head_->moves.fetch_add(1, std::memory_order_relaxed);
+}
+
+UsageBoard::Moves UsageBoard::moves() const {
+  return {head_->moves.load(std::memory_order_relaxed),
+          Duration(head_->last_move_ns.load(std::memory_order_relaxed))};
 }
 
 bool UsageBoard::request_end(std::uint64_t number) {

@@ -75,6 +75,9 @@ class UsageSlot {
   std::uint32_t shortages() const;
   void tell_shortage() const;
 
+  // This session's work runs in the grant of that version, but for so many contexts and graphs.
+  void moved(std::uint32_t version, std::uint32_t fixed) const;
+
  private:
   UsageRow* row_ = nullptr;
 };
@@ -158,9 +161,30 @@ class UsageBoard {
   // 0: none. False, and nothing changes, if more is used and may not be.
   bool set_quota(std::uint64_t bytes, Shrink shrink);
 
-  // What sessions that begin from now on are confined to.
+  // What sessions are confined to, and its version, which rises whenever it is set.
   SmGrant grant() const;
-  void set_grant(const SmGrant& grant);
+  std::uint32_t set_grant(const SmGrant& grant);
+  std::uint32_t grant_version() const;
+  // Until there is another version than that, until rouse(), or so long; now and then for nothing.
+  void await_grant(std::uint32_t version, Duration at_most) const;
+  void rouse();
+  // The sessions, those that do not run in the present grant yet, and what of the others never
+  // will.
+  struct Moving {
+    std::uint32_t sessions = 0;
+    std::uint32_t behind = 0;
+    std::uint32_t fixed = 0;
+  };
+  Moving moving() const;
+  // Until no session is behind, another grant is set than that of `version`, or so long.
+  void await_moves(std::uint32_t version, Duration at_most) const;
+  // The grant was changed while there were sessions, and how long that took.
+  void count_move(Duration took);
+  struct Moves {
+    std::uint64_t count = 0;
+    Duration last{0};
+  };
+  Moves moves() const;
 
   // What a controlling process wants of the parent, which looks when it is woken.
   bool request_end(std::uint64_t number);  // False if there is no such session.

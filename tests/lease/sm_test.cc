@@ -42,7 +42,7 @@ TEST_F(Sms, AreWhereKernelsRun) {
   }
 }
 
-TEST_F(Sms, ChangeForSessionsToCome) {
+TEST_F(Sms, Change) {
   start({"--gpu", "0"});
   const auto client = control();
   const auto before = tenant();
@@ -52,7 +52,7 @@ TEST_F(Sms, ChangeForSessionsToCome) {
   EXPECT_EQ(set->granted, 24U);
   EXPECT_EQ(set->groups, (std::vector<std::uint32_t>{0, 1, 2}));
   const auto after = tenant();
-  EXPECT_EQ(ask(before, "sms"), "48 48 48");
+  EXPECT_EQ(ask(before, "sms"), "48 24 24");
   EXPECT_EQ(ask(after, "sms"), "24 24 24");
   set = client->set_groups({3, 1});
   ASSERT_TRUE(set.ok());

@@ -40,7 +40,14 @@ SessionState state_of(const FlytAdminSession& told) {
 }
 
 SmState state_of(const commands::LeaseSetSms::Reply& reply) {
-  return {reply.sms_granted, reply.group_sms, reply.granted.to_vector()};
+  return {reply.sms_granted, reply.group_sms, reply.granted.to_vector(), reply.behind,
+          Duration(static_cast<std::int64_t>(reply.nanoseconds))};
+}
+
+std::uint32_t milliseconds_of(Duration patience) {
+  constexpr std::int64_t kMax = 60000;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ms, 0, kMax));
 }
 
 }  // namespace
@@ -158,6 +165,10 @@ Result<LeaseState> ControlClient::describe() {
   state.sessions_max = reply.sessions_max;
   state.tokens = reply.tokens;
   state.draining = reply.draining;
+  state.behind = reply.behind;
+  state.fixed = reply.fixed;
+  state.moves = reply.moves;
+  state.last_move = Duration(static_cast<std::int64_t>(reply.last_move_ns));
   return state;
 }
 
@@ -195,9 +206,10 @@ Result<MemoryState> ControlClient::set_memory(std::uint64_t bytes, Shrink shrink
   return MemoryState{reply.limit, reply.used};
 }
 
-Result<SmState> ControlClient::set_sms(std::uint32_t sms) {
+Result<SmState> ControlClient::set_sms(std::uint32_t sms, Duration patience) {
   commands::LeaseSetSms command;
   command.sms = sms;
+  command.wait_ms = milliseconds_of(patience);
   commands::LeaseSetSms::Reply reply;
   rpc::Reply answer;
   if (Status asked = ask(command, reply, answer); !asked) return asked.error();
@@ -205,12 +217,14 @@ Result<SmState> ControlClient::set_sms(std::uint32_t sms) {
   return state_of(reply);
 }
 
-Result<SmState> ControlClient::set_groups(const std::vector<std::uint32_t>& groups) {
+Result<SmState> ControlClient::set_groups(const std::vector<std::uint32_t>& groups,
+                                          Duration patience) {
   if (groups.empty() || groups.size() > commands::LeaseSetSms::kGroupsCountMax) {
     return error_of(FLYT_ADMIN_INVALID, "groups");
   }
   commands::LeaseSetSms command;
   command.groups = wire::List<std::uint32_t>(groups);
+  command.wait_ms = milliseconds_of(patience);
   commands::LeaseSetSms::Reply reply;
   rpc::Reply answer;
   if (Status asked = ask(command, reply, answer); !asked) return asked.error();

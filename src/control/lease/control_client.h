@@ -15,6 +15,7 @@
 namespace flyt::control {
 
 inline constexpr Duration kControlConnectTime = std::chrono::seconds(5);
+inline constexpr Duration kMovePatience = std::chrono::seconds(1);
 
 struct LeaseState {
   std::string lease;
@@ -33,6 +34,11 @@ struct LeaseState {
   std::uint32_t sessions_max = 0;
   bool tokens = false;  // Clients need one.
   bool draining = false;
+  // Sessions that do not run in the groups yet, and contexts and graphs that never will.
+  std::uint32_t behind = 0;
+  std::uint32_t fixed = 0;
+  std::uint64_t moves = 0;  // Changes of the groups while there were sessions.
+  Duration last_move{0};
 };
 
 struct SessionState {
@@ -60,6 +66,8 @@ struct SmState {
   std::uint32_t granted = 0;
   std::uint32_t group_sms = 0;
   std::vector<std::uint32_t> groups;
+  std::uint32_t behind = 0;  // Sessions that had not moved when the wait was over.
+  Duration took{0};          // Until they had, or until then.
 };
 
 // When a smaller limit holds although more is used: never, or for allocations from now on.
@@ -83,10 +91,11 @@ class ControlClient {
   Result<std::vector<SessionState>> sessions();
   // 0 bytes: no limit.
   Result<MemoryState> set_memory(std::uint64_t bytes, Shrink shrink = Shrink::kRefuse);
-  // For sessions that begin from now on: so many SMs, rounded up to the first groups; 0: the whole
-  // GPU.
-  Result<SmState> set_sms(std::uint32_t sms);
-  Result<SmState> set_groups(const std::vector<std::uint32_t>& groups);
+  // So many SMs, rounded up to the first groups; 0: the whole GPU. Sessions that are there move to
+  // them; the call waits so long for them, a minute at the most.
+  Result<SmState> set_sms(std::uint32_t sms, Duration patience = kMovePatience);
+  Result<SmState> set_groups(const std::vector<std::uint32_t>& groups,
+                             Duration patience = kMovePatience);
   Status end_session(std::uint64_t number);
   // No new sessions; those there are end within the time, and then the server does.
   Status drain(std::uint32_t seconds);

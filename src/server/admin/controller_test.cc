@@ -203,7 +203,7 @@ TEST(Controller, RefusesWhatThisServerCannotDo) {
   EXPECT_EQ(served.ask(commands::LeaseNewToken{60, 1}, token), FLYT_ADMIN_UNSUPPORTED);
 }
 
-TEST(Controller, GrantsMultiprocessorsToSessionsToCome) {
+TEST(Controller, GrantsMultiprocessors) {
   Served served;
   commands::LeaseSetSms command;
   commands::LeaseSetSms::Reply reply;

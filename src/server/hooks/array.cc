@@ -110,8 +110,7 @@ CUresult array_job(Request& request, CUstream stream, const FoundArray& array,
   if (request.session().graphs().capturing(job.stream)) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  job.stream_owner =
-      request.session().handles().entry(wire::HandleKind::kStream, address_of(stream)).attachment;
+  job.stream_owner = request.owner_of(stream);
   if (!array.owner->extent.holds(place.x, place.y, place.z, box.width, box.rows, box.slices)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

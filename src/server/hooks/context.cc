@@ -9,6 +9,7 @@
 #include "server/context_subjects.h"
 #include "server/graphs.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/pinned_memory.h"
 #include "server/session.h"
 #include "server/usage_board.h"
@@ -25,9 +26,8 @@ constexpr std::size_t kStreamsPolledMax = 16;
 // Puts a new context into the table and describes it; it is current on this thread.
 template <class Reply>
 void adopt(Request request, CUcontext client, CUcontext native, CUdevice device, bool primary,
-           CUgreenCtx confining = nullptr, CUcontext confined = nullptr) {
+           CUcontext confined = nullptr) {
   auto attachment = std::make_shared<ContextOrigin>(device, primary);
-  attachment->confining = confining;
   attachment->confined = confined;
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
   own_usage().context_made(device);
@@ -43,9 +43,9 @@ CUcontext let_go(Request& request, CUcontext client, Fits&& fits) {
   const auto entry = session.handles().entry(wire::HandleKind::kContext, address_of(client));
   if (!entry || !fits(ContextSubjects::origin(entry))) return nullptr;
   session.contexts().let_go(entry);
-  if (const CUgreenCtx confining = ContextSubjects::origin(entry).confining) {
+  if (ContextSubjects::origin(entry).confined != nullptr) {
     session.driver().cuCtxSetCurrent(nullptr);
-    session.driver().cuGreenCtxDestroy(confining);
+    session.moves().end();
   }
   return ContextSubjects::keeper(entry);
 }
@@ -84,14 +84,20 @@ void retain_primary(Request request, const commands::RetainPrimary& command) {
   request.session().contexts().count_retained(command.device);
   // All that the program does in it is done in the lease's part of the GPU: what is made there
   // belongs to the primary context all the same.
-  Confined confined{.context = native};
-  if (const SmGrant& grant = request.session().grant(); grant.confined() && command.device == 0) {
-    result = confine(driver, command.device, grant, confined);
+  Session& session = request.session();
+  const SmGrant grant = session.grant();
+  std::shared_ptr<SmPart> part;
+  if (command.device == 0 && (grant.confined() || session.movable())) {
+    result = session.moves().parts().make(command.device, native, grant, part);
   }
-  if (result == CUDA_SUCCESS) result = driver.cuCtxSetCurrent(confined.context);
+  const CUcontext context = part != nullptr ? part->context : native;
+  if (result == CUDA_SUCCESS) result = driver.cuCtxSetCurrent(context);
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
-  adopt<Reply>(std::move(request), command.context, confined.context, command.device, true,
-               confined.green, confined.green == nullptr ? nullptr : native);
+  const CUcontext confined = part != nullptr ? native : nullptr;
+  if (part != nullptr) {
+    session.moves().begin(wire::Handle{address_of(command.context)}.index(), std::move(part));
+  }
+  adopt<Reply>(std::move(request), command.context, context, command.device, true, confined);
 }
 
 CUresult release_primary(Request& request, const commands::ReleasePrimary& command) {
@@ -130,7 +136,7 @@ void create_context(Request request, const commands::CreateContext& command) {
   affinity.param.smCount.val = command.sm_count;
   // Green contexts are of primary ones: others get as many multiprocessors as the lease, where the
   // driver can do that.
-  const SmGrant& grant = request.session().grant();
+  const SmGrant grant = request.session().grant();
   const bool confined = grant.confined() && command.device == 0;
   if (confined && (command.sm_count == 0 || command.sm_count > grant.granted)) {
     affinity.param.smCount.val = grant.granted;
@@ -183,10 +189,12 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
   Completion wait;
   wait.context = index;
   auto streams = streams_of(session, index);
+  const auto behind = session.moves().left_behind();
   // Those of its green contexts are waited for too. Captures forbid to wait for a context, and the
   // driver has to be asked that at once.
   const bool polled = streams.size() <= kStreamsPolledMax &&
-                      !session.contexts().has_greens(index) && !session.graphs().capturing();
+                      !session.contexts().has_greens(index) && !session.graphs().capturing() &&
+                      behind.empty();
   if (polled) {
     wait.poll = [&driver, streams = std::move(streams)]() -> CUresult {
       CUresult result = driver.cuStreamQuery(CU_STREAM_LEGACY);
@@ -198,7 +206,9 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
     };
   }
   // Another of the client's threads may destroy the context meanwhile.
-  wait.block = [&driver, origin = std::static_pointer_cast<ContextOrigin>(entry.attachment)] {
+  wait.block = [&driver, behind,
+                origin = std::static_pointer_cast<ContextOrigin>(entry.attachment)] {
+    for (const auto& end : behind) static_cast<void>(end->wait());
     const std::shared_lock lock(origin->waits);
     return origin->ended ? CUDA_SUCCESS : driver.cuCtxSynchronize();
   };
@@ -212,7 +222,7 @@ CUresult context_affinity(Request& request, const commands::ContextAffinity& com
   const CUresult result = request.driver().cuCtxGetExecAffinity(
       &affinity, static_cast<CUexecAffinityType>(command.kind));
   reply.sm_count = affinity.param.smCount.val;
-  const SmGrant& grant = request.session().grant();
+  const SmGrant grant = request.session().grant();
   if (grant.confined()) reply.sm_count = std::min(reply.sm_count, grant.granted);
   return result;
 }

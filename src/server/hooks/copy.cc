@@ -18,11 +18,10 @@ CUresult host_job(Request& request, CUstream stream, const Box& box, std::uint64
   job.box = box;
   job.delivery = delivery;
   job.stream = stream;
-  const auto handle = address_of(stream);
   if (!request.resolve(job.stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (session.graphs().capturing(job.stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   session.memory().depths.count(request.context(), job.stream);
-  job.stream_owner = session.handles().entry(wire::HandleKind::kStream, handle).attachment;
+  job.stream_owner = request.owner_of(stream);
   return session.memory().allowed(box) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

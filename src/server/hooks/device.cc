@@ -39,7 +39,7 @@ void describe_device(Request request, const commands::DescribeDevice& command) {
     attributes[static_cast<std::size_t>(i)] = value;
     known[static_cast<std::size_t>(i)] = 1;
   }
-  const SmGrant& grant = request.session().grant();
+  const SmGrant grant = request.session().grant();
   if (grant.confined() && device == 0) {
     attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = static_cast<std::int32_t>(grant.granted);
   }

@@ -106,6 +106,7 @@ CUresult clone_graph(Request& request, const commands::CloneGraph& command,
   const CUresult result = request.driver().cuGraphClone(&native, original);
   if (result != CUDA_SUCCESS) return result;
   reply.clone = graphs.name_graph(native, 0);
+  graphs.note_parts_of(reply.clone, command.graph);
   if (reply.clone != 0) return CUDA_SUCCESS;
   request.driver().cuGraphDestroy(native);
   return CUDA_ERROR_OUT_OF_MEMORY;

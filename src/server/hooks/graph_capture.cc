@@ -59,6 +59,7 @@ CUresult begin_capture(Request& request, const commands::BeginCapture& command) 
                                                 nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
   }
   if (result == CUDA_SUCCESS) graphs.capture_begun(stream, command.graph);
+  if (result == CUDA_SUCCESS && graph != nullptr) graphs.note_part(command.graph);
   return result;
 }
 

@@ -1,20 +1,55 @@
 // Executable graphs.
 #include <vector>
 
+#include "server/exec_origin.h"
 #include "server/graph_memory.h"
 #include "server/graph_node_params.h"
 #include "server/graph_typed_nodes.h"
 #include "server/graphs.h"
 #include "server/hooks_graph.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
 namespace {
 
-CUgraphExec exec_of(const Request& request, std::uint64_t name) {
-  return static_cast<CUgraphExec>(
-      request.session().handles().find(wire::HandleKind::kGraphExec, name));
+struct Exec {
+  CUgraphExec native = nullptr;
+  std::shared_ptr<ExecOrigin> origin;  // Null where multiprocessors never change.
+
+  // How the driver knows a node of the client's in it; null if it does not.
+  CUgraphNode node(Request& request, std::uint64_t name) const {
+    return origin != nullptr ? origin->node(name) : request.session().graphs().node(name);
+  }
+};
+
+// Made again if the multiprocessors have changed since.
+Exec exec_of(Request& request, std::uint64_t name) {
+  Session& session = request.session();
+  const Handles::Entry entry = session.handles().entry(wire::HandleKind::kGraphExec, name);
+  Exec exec{static_cast<CUgraphExec>(entry.native),
+            std::static_pointer_cast<ExecOrigin>(entry.attachment)};
+  if (exec.origin != nullptr) {
+    exec.origin->renew(name, exec.native);
+    static_cast<void>(session.enter(request.context()));
+  }
+  return exec;
+}
+
+// What is to be said of a node of a graph that stays in an earlier part has to name that.
+void stay_in_part(Session& session, const ExecOrigin& origin, CUgraphNodeParams& params) {
+  const auto present = session.moves().part();
+  if (present == nullptr || origin.part() == present) return;
+  const CUcontext own = origin.part()->context;
+  const auto stay = [&](CUcontext& context) {
+    if (context == present->context) context = own;
+  };
+  if (params.type == CU_GRAPH_NODE_TYPE_KERNEL) stay(params.kernel.ctx);
+  if (params.type == CU_GRAPH_NODE_TYPE_MEMSET) stay(params.memset.ctx);
+  if (params.type == CU_GRAPH_NODE_TYPE_MEMCPY) stay(params.memcpy.copyCtx);
+  session.driver().cuCtxSetCurrent(own);
+  session.forget_entered();
 }
 
 // Whether a graph, or one in it, allocates or frees; such a launch can be refused at once.
@@ -52,12 +87,13 @@ CUresult instantiate(const driver::Table& driver, CUgraph graph,
 
 template <class Command>
 CUresult launch(Request& request, const Command& command) {
-  const CUgraphExec exec = exec_of(request, command.exec);
+  const Exec exec = exec_of(request, command.exec);
   CUstream stream = command.stream;
-  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (exec.native == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   request.session().memory().depths.count(request.context(), stream);
-  const CUresult result = request.driver().cuGraphLaunch(exec, stream);
+  if (exec.origin != nullptr) exec.origin->before_launch(request, command.stream, stream);
+  const CUresult result = request.driver().cuGraphLaunch(exec.native, stream);
   GraphMemory& memory = request.session().graph_memory();
   if (memory.any()) memory.count();
   return result;
@@ -78,13 +114,21 @@ CUresult instantiate_graph(Request& request, const commands::InstantiateGraph& c
     if (!request.resolve(params.hUploadStream)) return CUDA_ERROR_INVALID_HANDLE;
   }
   CUgraphExec exec = nullptr;
-  const CUresult result = instantiate(request.driver(), graph, params, &exec);
+  const auto origin = ExecOrigin::begin(session, command.graph, graph, command.flags);
+  static_cast<void>(session.enter(request.context()));
+  const CUgraph from = origin != nullptr ? origin->graph() : graph;
+  const CUresult result = instantiate(request.driver(), from, params, &exec);
   reply.outcome = static_cast<std::uint32_t>(params.result_out);
-  reply.node = session.graphs().name_node(params.hErrNode_out, command.graph);
+  if (from == graph) {
+    reply.node = session.graphs().name_node(params.hErrNode_out, command.graph);
+  }
   if (result != CUDA_SUCCESS) return result;
+  if (origin != nullptr) origin->instantiated();
   reply.has_memory = session.graphs().has_memory_nodes() && has_memory(request.driver(), graph);
   if (reply.has_memory) session.graph_memory().add_exec(command.graph, command.exec);
-  if (session.handles().put(wire::HandleKind::kGraphExec, command.exec, exec)) return result;
+  if (session.handles().put(wire::HandleKind::kGraphExec, command.exec, exec, origin)) {
+    return result;
+  }
   session.end("instantiate_graph: the handle is malformed or in use");
   return CUDA_ERROR_INVALID_HANDLE;
 }
@@ -110,7 +154,7 @@ CUresult try_launch_graph(Request& request, const commands::TryLaunchGraph& comm
 }
 
 CUresult upload_graph(Request& request, const commands::UploadGraph& command) {
-  const CUgraphExec exec = exec_of(request, command.exec);
+  const CUgraphExec exec = exec_of(request, command.exec).native;
   CUstream stream = command.stream;
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -119,7 +163,7 @@ CUresult upload_graph(Request& request, const commands::UploadGraph& command) {
 
 CUresult graph_exec_flags(Request& request, const commands::GraphExecFlags& command,
                           commands::GraphExecFlags::Reply& reply) {
-  const CUgraphExec exec = exec_of(request, command.exec);
+  const CUgraphExec exec = exec_of(request, command.exec).native;
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (request.driver().cuGraphExecGetFlags == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   cuuint64_t flags = 0;
@@ -131,63 +175,83 @@ CUresult graph_exec_flags(Request& request, const commands::GraphExecFlags& comm
 void update_graph_exec(Request request, const commands::UpdateGraphExec& command) {
   commands::UpdateGraphExec::Reply none;
   Session& session = request.session();
-  const CUgraphExec exec = exec_of(request, command.exec);
+  const auto [exec, origin] = exec_of(request, command.exec);
   const CUgraph graph = session.graphs().graph(command.graph);
   if (exec == nullptr || graph == nullptr) return request.reply(CUDA_ERROR_INVALID_VALUE, none);
   if (request.driver().cuGraphExecUpdate_v2 == nullptr) {
     return request.reply(CUDA_ERROR_NOT_SUPPORTED, none);
   }
   request.forget_payload();
-  session.run_slow(std::move(request), [&session, exec, graph, name = command.graph,
-                                        at_work = session.graphs().at_work()](Request slow) {
-    CUgraphExecUpdateResultInfo info{};
-    CUresult result = CUDA_SUCCESS;
-    {
-      const auto using_objects = session.use();
-      result = session.enter(slow.context());
-      if (result == CUDA_SUCCESS) {
-        result = session.driver().cuGraphExecUpdate_v2(exec, graph, &info);
-      }
-    }
-    // Numbers are given out by the main thread. What they are for lives until then.
-    session.on_main([&session, info, result, name, at_work,
-                     answer = std::make_shared<Request>(std::move(slow))] {
-      commands::UpdateGraphExec::Reply reply;
-      reply.outcome = static_cast<std::uint32_t>(info.result);
-      reply.node = session.graphs().name_node(info.errorNode, name);
-      reply.from = session.graphs().name_node(info.errorFromNode, name);
-      answer->reply(result, reply);
-    });
-  });
+  const auto copy = origin != nullptr ? origin->for_update(command.graph, graph) : nullptr;
+  session.run_slow(std::move(request),
+                   [&session, exec = exec, origin = origin, copy, graph, name = command.graph,
+                    at_work = session.graphs().at_work()](Request slow) {
+                     CUgraphExecUpdateResultInfo info{};
+                     CUresult result = CUDA_SUCCESS;
+                     {
+                       const auto using_objects = session.use();
+                       result = session.enter(slow.context());
+                       if (result == CUDA_SUCCESS) {
+                         const CUgraph with = copy != nullptr ? copy->graph() : graph;
+                         result = session.driver().cuGraphExecUpdate_v2(exec, with, &info);
+                       }
+                     }
+                     // Numbers are given out by the main thread. What they are for lives until
+                     // then.
+                     session.on_main([&session, info, result, name, at_work, origin, copy, graph,
+                                      answer = std::make_shared<Request>(std::move(slow))] {
+                       commands::UpdateGraphExec::Reply reply;
+                       reply.outcome = static_cast<std::uint32_t>(info.result);
+                       if (origin != nullptr && result == CUDA_SUCCESS) {
+                         origin->note_update(copy != nullptr ? copy->graph() : graph);
+                       }
+                       if (copy != nullptr) return answer->reply(result, reply);
+                       reply.node = session.graphs().name_node(info.errorNode, name);
+                       reply.from = session.graphs().name_node(info.errorFromNode, name);
+                       answer->reply(result, reply);
+                     });
+                   });
 }
 
 CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {
   const driver::Table& driver = request.driver();
-  const CUgraphExec exec = exec_of(request, command.exec);
-  const CUgraphNode node = request.session().graphs().node(command.node);
-  if (exec == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto [exec, origin] = exec_of(request, command.exec);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphNode node = Exec{exec, origin}.node(request, command.node);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphNodeParams params;
   const CUresult bad = params.take(request, command.parameters, command.data);
   if (bad != CUDA_SUCCESS) return bad;
-  if (command.typed) return set_typed_exec_node(driver, exec, node, params.native());
-  if (driver.cuGraphExecNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return driver.cuGraphExecNodeSetParams(exec, node, &params.native());
+  if (origin != nullptr) stay_in_part(request.session(), *origin, params.native());
+  if (!command.typed && driver.cuGraphExecNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = command.typed
+                              ? set_typed_exec_node(driver, exec, node, params.native())
+                              : driver.cuGraphExecNodeSetParams(exec, node, &params.native());
+  if (result == CUDA_SUCCESS && origin != nullptr) {
+    origin->note_params(command.node, params.native(), command.typed);
+  }
+  return result;
 }
 
 CUresult enable_exec_node(Request& request, const commands::EnableExecNode& command) {
-  const CUgraphExec exec = exec_of(request, command.exec);
-  const CUgraphNode node = request.session().graphs().node(command.node);
-  if (exec == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return request.driver().cuGraphNodeSetEnabled(exec, node, command.enabled);
+  const Exec exec = exec_of(request, command.exec);
+  const CUgraphNode node = exec.node(request, command.node);
+  if (exec.native == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result =
+      request.driver().cuGraphNodeSetEnabled(exec.native, node, command.enabled);
+  if (result == CUDA_SUCCESS && exec.origin != nullptr) {
+    exec.origin->note_enabled(command.node, command.enabled != 0);
+  }
+  return result;
 }
 
 CUresult exec_node_enabled(Request& request, const commands::ExecNodeEnabled& command,
                            commands::ExecNodeEnabled::Reply& reply) {
-  const CUgraphExec exec = exec_of(request, command.exec);
-  const CUgraphNode node = request.session().graphs().node(command.node);
-  if (exec == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Exec exec = exec_of(request, command.exec);
+  const CUgraphNode node = exec.node(request, command.node);
+  if (exec.native == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned int enabled = 0;
-  const CUresult result = request.driver().cuGraphNodeGetEnabled(exec, node, &enabled);
+  const CUresult result = request.driver().cuGraphNodeGetEnabled(exec.native, node, &enabled);
   reply.enabled = enabled;
   return result;
 }

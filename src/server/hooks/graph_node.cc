@@ -89,6 +89,10 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
     result = command.typed ? add_typed_node(request.driver(), made, params.native())
                            : add_any(request.driver(), made, params.native());
   }
+  if (result == CUDA_SUCCESS) {
+    graphs.note_part(command.graph);
+    if (params.child() != 0) graphs.note_parts_of(command.graph, params.child());
+  }
   std::vector<std::uint64_t> bodies;
   if (result == CUDA_SUCCESS &&
       !tell(request.session(), command, node, params, charge, reply, bodies)) {
@@ -130,6 +134,7 @@ CUresult set_graph_node(Request& request, const commands::SetGraphNode& command,
   GraphNodeParams params;
   const CUresult bad = params.take(request, command.parameters, command.data);
   if (bad != CUDA_SUCCESS) return bad;
+  request.session().graphs().note_part(reply.graph);
   if (command.typed) return set_typed_node(request.driver(), node, params.native());
   if (request.driver().cuGraphNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return request.driver().cuGraphNodeSetParams(node, &params.native());

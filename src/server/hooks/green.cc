@@ -8,6 +8,7 @@
 
 #include "server/context_description.h"
 #include "server/context_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -58,7 +59,7 @@ CUresult device_resource(Request& request, const commands::DeviceResource& comma
   if (driver.cuDeviceGetDevResource == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const auto type = static_cast<CUdevResourceType>(command.type);
   CUdevResource resource{};
-  const SmGrant& grant = request.session().grant();
+  const SmGrant grant = request.session().grant();
   const CUresult result = grant.confined() && command.device == 0
                               ? lease_resource(driver, command.device, grant, type, resource)
                               : driver.cuDeviceGetDevResource(command.device, &resource, type);
@@ -160,6 +161,7 @@ void create_green_context(Request request, const commands::CreateGreenContext& c
     driver.cuGreenCtxDestroy(green);
     return request.reply(result, Reply{});
   }
+  session.moves().note_green();
   auto origin =
       std::make_shared<ContextOrigin>(command.device, green, address_of(command.green), home);
   if (!request.adopt(wire::HandleKind::kContext, command.context, native, origin)) return;

@@ -2,6 +2,7 @@
 #include "server/hooks_memop.h"
 
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -23,6 +24,7 @@ CUresult stream_mem_op(Request& request, const commands::StreamMemOp& command) {
   }
   const driver::Table& driver = request.driver();
   request.session().memory().depths.count(request.context(), stream);
+  if (waits) request.session().moves().note_word_wait();
   const auto narrow_value = static_cast<cuuint32_t>(command.value);
   if (waits && wide && driver.cuStreamWaitValue64_v2 != nullptr) {
     return driver.cuStreamWaitValue64_v2(stream, command.address, command.value, command.flags);

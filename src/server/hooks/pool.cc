@@ -5,6 +5,7 @@
 
 #include "server/graphs.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -62,16 +63,18 @@ void pool_allocate(Request request, const commands::PoolAllocate& command) {
   const CUresult result = memory.pools.take(command.pool, command.bytes, place, allocation);
   if (result != CUDA_ERROR_NOT_READY) return answer(request, result, allocation);
   // The worker may have to name the stream to the driver: it must not die meanwhile.
-  auto owner =
-      request.session().handles().entry(wire::HandleKind::kStream, address_of(command.stream));
+  auto owner = request.owner_of(command.stream);
+  auto placing = request.session().moves().placing();
   Session& session = request.session();
   request.forget_payload();
-  session.run_slow(std::move(request), [&memory, place, pool = command.pool, bytes = command.bytes,
-                                        keep = owner.attachment](Request slow) {
-    Pools::Allocation made;
-    const CUresult grown = allocate_in_use(memory, pool, bytes, place, made);
-    answer(slow, grown, made);
-  });
+  session.run_slow(std::move(request),
+                   [&memory, place, pool = command.pool, bytes = command.bytes,
+                    keep = std::move(owner), placing = std::move(placing)](Request slow) mutable {
+                     Pools::Allocation made;
+                     const CUresult grown = allocate_in_use(memory, pool, bytes, place, made);
+                     placing = nullptr;
+                     answer(slow, grown, made);
+                   });
 }
 
 CUresult pool_free(Request& request, const commands::PoolFree& command) {

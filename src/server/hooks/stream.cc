@@ -7,6 +7,7 @@
 #include "server/graphs.h"
 #include "server/launch_attributes.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 #include "wire/graphs.h"
 
@@ -18,8 +19,9 @@ CUresult stream_create(Request& request, const commands::StreamCreate& command) 
   const CUresult result =
       request.driver().cuStreamCreateWithPriority(&stream, command.flags, command.priority);
   if (result != CUDA_SUCCESS) return result;
-  auto owner = std::make_shared<StreamOwner>(request.driver(), request.context(), stream);
   Session& session = request.session();
+  auto owner = std::make_shared<StreamOwner>(request.driver(), request.context(), stream,
+                                             session.moves().part_of(request.context()));
   if (!session.handles().put(wire::HandleKind::kStream, address_of(command.stream), stream,
                              std::move(owner))) {
     session.end("stream_create: the handle is malformed or in use");
@@ -35,6 +37,7 @@ CUresult stream_destroy(Request& request, const commands::StreamDestroy& command
   if (entry.handle == 0) return CUDA_ERROR_INVALID_HANDLE;
   memory.holds.seal();
   request.session().enter(request.context());
+  request.session().moves().note_end(request.context(), static_cast<CUstream>(entry.native));
   memory.pools.forget_stream(static_cast<CUstream>(entry.native));
   request.session().graphs().forget_stream(static_cast<CUstream>(entry.native));
   // The driver finishes the stream's work by itself, and a capture ends.

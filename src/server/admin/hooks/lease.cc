@@ -68,6 +68,12 @@ void lease_describe(Request request, const commands::LeaseDescribe&) {
   reply.sessions_max = parts.sessions_max;
   reply.tokens = parts.admission != nullptr;
   reply.draining = parts.board.draining();
+  const UsageBoard::Moving moving = parts.board.moving();
+  reply.behind = moving.behind;
+  reply.fixed = moving.fixed;
+  const UsageBoard::Moves moves = parts.board.moves();
+  reply.moves = moves.count;
+  reply.last_move_ns = static_cast<std::uint64_t>(moves.last.count());
   request.reply(FLYT_ADMIN_SUCCESS, reply);
 }
 
@@ -104,20 +110,32 @@ FlytAdminResult lease_set_memory(Request& request, const commands::LeaseSetMemor
   return result;
 }
 
-// Sessions that are there keep what they have.
+// Sessions that are there move by themselves; the last one to come has the board tell so.
 void lease_set_sms(Request request, const commands::LeaseSetSms& command) {
+  constexpr std::uint32_t kWaitMsMax = 60000;
   const ControllerParts& parts = request.parts();
   commands::LeaseSetSms::Reply reply;
   reply.group_sms = parts.fleet.sms.group;
   if (!has_one_gpu(request)) return request.reply(FLYT_ADMIN_UNSUPPORTED, reply);
+  const Instant begun = system_clock().now();
   const auto wanted = grant_sms(parts.fleet.sms, command.sms, command.groups.to_vector());
-  if (wanted) parts.board.set_grant(*wanted);
+  if (wanted) {
+    const std::uint32_t version = parts.board.set_grant(*wanted);
+    const bool anybody = parts.board.moving().sessions != 0;
+    parts.board.await_moves(version,
+                            std::chrono::milliseconds(std::min(command.wait_ms, kWaitMsMax)));
+    const Duration took = system_clock().now() - begun;
+    reply.nanoseconds = static_cast<std::uint64_t>(took.count());
+    if (anybody) parts.board.count_move(took);
+  }
+  reply.behind = parts.board.moving().behind;
   const SmGrant grant = parts.board.grant();
   reply.sms_granted = grant.granted;
   reply.granted = wire::List<std::uint32_t>(grant.groups);
   parts.log.info("multiprocessors of the lease", {{"lease", parts.lease.id},
                                                   {"asked", command.sms},
                                                   {"granted", grant.granted},
+                                                  {"behind", reply.behind},
                                                   {"done", wanted.ok()}});
   const bool unsupported = !wanted && wanted.error().code == ErrorCode::kUnsupported;
   request.reply(wanted        ? FLYT_ADMIN_SUCCESS

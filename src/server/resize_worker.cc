@@ -1,0 +1,50 @@
+#include "server/resize_worker.h"
+
+#include "server/moves.h"
+#include "server/session.h"
+#include "server/usage_board.h"
+
+namespace flyt::server {
+namespace {
+
+// How long the destructor may take.
+constexpr Duration kQuietTurn = std::chrono::seconds(1);
+
+// How soon to look whether earlier parts have nothing to do any more.
+Duration turn_of(Moves::Left left) {
+  switch (left) {
+    case Moves::Left::kNothing:
+      return kQuietTurn;
+    case Moves::Left::kKept:
+      return std::chrono::milliseconds(200);
+    case Moves::Left::kSome:
+      return std::chrono::milliseconds(5);
+  }
+  return kQuietTurn;
+}
+
+}  // namespace
+
+ResizeWorker::ResizeWorker(Session& session, UsageBoard& board) : session_(session), board_(board) {
+  thread_ = std::thread([this] { loop(); });
+}
+
+ResizeWorker::~ResizeWorker() {
+  stopping_.store(true);
+  board_.rouse();
+  thread_.join();
+}
+
+void ResizeWorker::loop() {
+  std::uint32_t seen = 0;
+  while (!stopping_.load()) {
+    const std::uint32_t version = board_.grant_version();
+    // A newer grant than that of the version is asked for once more, which does no harm.
+    if (version != seen) session_.moves().want(version, board_.grant());
+    seen = version;
+    const Duration turn = turn_of(session_.moves().tidy());
+    if (!stopping_.load()) board_.await_grant(version, turn);
+  }
+}
+
+}  // namespace flyt::server
