@@ -36,7 +36,8 @@ std::shared_ptr<ExecOrigin> ExecOrigin::begin(Session& session, std::uint64_t na
   bool all = false;
   origin->base_ = GraphCopy::make(session.driver(), graph);
   if (origin->base_ != nullptr && !session.moves().greens()) {
-    origin->made_ = origin->moved_copy(origin->base_->graph(), *origin->part_, all);
+    session.forget_entered();
+    origin->made_ = origin->base_->moved(*origin->part_, all);
   }
   origin->content_ = origin->made_;
   if (origin->made_ == nullptr) origin->part_ = origin->made_in_.front();
@@ -55,14 +56,6 @@ void ExecOrigin::instantiated() {
   content_ = base_;
 }
 
-// Its own thread's context is another one afterwards.
-std::shared_ptr<GraphCopy> ExecOrigin::moved_copy(CUgraph graph, const SmPart& part, bool& all) {
-  auto copy = GraphCopy::make(session_.driver(), graph);
-  session_.forget_entered();
-  const bool moved = copy != nullptr && copy->move_to(part, all) == CUDA_SUCCESS;
-  return moved ? copy : nullptr;
-}
-
 void ExecOrigin::renew(std::uint64_t handle, CUgraphExec& exec) {
   if (fixed() || part_ == session_.moves().part() || session_.graphs().working()) return;
   if (session_.moves().part() == nullptr) return;
@@ -76,7 +69,8 @@ bool ExecOrigin::make_again(std::uint64_t handle, CUgraphExec& exec) {
   const driver::Table& driver = session_.driver();
   auto present = session_.moves().part();
   bool all = false;
-  auto copy = moved_copy(content_->graph(), *present, all);
+  session_.forget_entered();
+  auto copy = content_->moved(*present, all);
   if (copy == nullptr || copy->size() != base_->size()) return false;
   CUgraphExec fresh = nullptr;
   const std::uint64_t flags = flags_ & ~std::uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
@@ -198,7 +192,23 @@ void ExecOrigin::note_enabled(std::uint64_t name, bool enabled) {
 std::shared_ptr<GraphCopy> ExecOrigin::for_update(std::uint64_t name, CUgraph graph) {
   if (all_in(session_.graphs().parts(name), part_.get())) return nullptr;
   bool all = false;
-  return moved_copy(graph, *part_, all);
+  session_.forget_entered();
+  const auto copy = GraphCopy::make(session_.driver(), graph);
+  return copy == nullptr ? nullptr : copy->moved(*part_, all);
+}
+
+CUgraphNode ExecOrigin::original_of(CUgraph graph, const GraphCopy& copy, CUgraphNode node) const {
+  const driver::Table& driver = session_.driver();
+  std::size_t count = 0;
+  driver.cuGraphGetNodes(graph, nullptr, &count);
+  std::vector<CUgraphNode> own(count);
+  std::vector<CUgraphNode> twins(count);
+  std::size_t twin_count = count;
+  driver.cuGraphGetNodes(graph, own.data(), &count);
+  driver.cuGraphGetNodes(copy.graph(), twins.data(), &twin_count);
+  const auto at = std::find(twins.begin(), twins.end(), node);
+  return node == nullptr || at == twins.end() ? nullptr
+                                              : own[static_cast<std::size_t>(at - twins.begin())];
 }
 
 void ExecOrigin::note_update(CUgraph graph) {

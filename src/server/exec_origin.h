@@ -53,6 +53,8 @@ class ExecOrigin final : public Attachment {
   void note_enabled(std::uint64_t name, bool enabled);
   // What a graph is to be so that the driver takes it for an update; null: as it is.
   std::shared_ptr<GraphCopy> for_update(std::uint64_t name, CUgraph graph);
+  // The node of a graph that a node of its copy stands for; null if it is in a child.
+  CUgraphNode original_of(CUgraph graph, const GraphCopy& copy, CUgraphNode node) const;
   // It has been updated to that graph.
   void note_update(CUgraph graph);
 
@@ -67,7 +69,6 @@ class ExecOrigin final : public Attachment {
   std::optional<std::size_t> number_of(std::uint64_t name);
   std::optional<std::size_t> find(std::uint64_t name);
   bool make_again(std::uint64_t handle, CUgraphExec& exec);
-  std::shared_ptr<GraphCopy> moved_copy(CUgraph graph, const SmPart& part, bool& all);
   std::vector<std::shared_ptr<Fence>> last_launch();
 
   Session& session_;

@@ -35,24 +35,23 @@ class GraphCopy {
   // Whether both have the same nodes as far as can be told: kinds, and what depends on what.
   bool same_shape(const GraphCopy& other) const;
 
-  // Has all that runs on multiprocessors run on those of a part, whose context becomes current.
-  // After an error it is of no use any more. `all`: nothing stayed where it was.
-  CUresult move_to(const SmPart& part, bool& all);
+  // Another one, all of which runs on the multiprocessors of a part, whose context becomes current;
+  // null if there is a node that cannot be made so. `all`: nothing stays where it was.
+  std::shared_ptr<GraphCopy> moved(const SmPart& part, bool& all) const;
 
  private:
   struct Node {
     CUgraphNode node = nullptr;
-    CUgraph graph = nullptr;  // That it is in.
     CUgraphNodeType type{};
   };
 
   bool list(CUgraph graph, unsigned depth);
   std::vector<std::pair<std::size_t, std::size_t>> edges() const;
-  CUresult move_kernel(Node& node, const SmPart& part);
-  CUresult capture_again(Node& node, const CUDA_KERNEL_NODE_PARAMS_v2& kernel);
-  CUresult replace(Node& node, CUgraphNode fresh) const;
-  bool move_fill(const Node& node, const SmPart& part) const;
-  bool move_copy(const Node& node, const SmPart& part) const;
+  bool has_functions() const;
+  CUresult move_to(const SmPart& part, bool& all);
+  CUresult move_kernel(CUgraphNode node, const SmPart& part) const;
+  bool move_fill(CUgraphNode node, const SmPart& part) const;
+  bool move_copy(CUgraphNode node, const SmPart& part) const;
 
   const driver::Table& driver_;
   const CUgraph graph_;

@@ -226,13 +226,18 @@ CUresult Moves::mark_ends(std::uint32_t context, std::vector<Twin>& twins,
                           std::shared_ptr<Fence>& all) {
   EventPool& events = session_.memory().events;
   CUresult result = CUDA_SUCCESS;
+  // A stream that has nothing to do stays one that has not.
+  const auto mark = [&](CUstream stream, std::shared_ptr<Fence>& end) {
+    result = session_.driver().cuStreamQuery(stream);
+    if (result != CUDA_ERROR_NOT_READY) return result;
+    end = events.record(context, stream, result);
+    return result;
+  };
   for (Twin& twin : twins) {
-    twin.end = events.record(context, twin.old->stream(), result);
-    if (result != CUDA_SUCCESS) return result;
+    if (mark(twin.old->stream(), twin.end) != CUDA_SUCCESS) return result;
   }
   if (!default_stream_used_.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
-  all = events.record(context, CU_STREAM_LEGACY, result);
-  return result;
+  return mark(CU_STREAM_LEGACY, all);
 }
 
 CUresult Moves::make_twins(std::uint32_t context, const std::shared_ptr<SmPart>& part,
@@ -244,6 +249,7 @@ CUresult Moves::make_twins(std::uint32_t context, const std::shared_ptr<SmPart>&
       return bad;
     }
     twin.fresh = std::make_shared<StreamOwner>(driver, context, fresh, part);
+    if (twin.end == nullptr) continue;
     const CUresult bad = driver.cuStreamWaitEvent(fresh, twin.end->event(), 0);
     if (bad != CUDA_SUCCESS) return bad;
   }
@@ -273,7 +279,9 @@ void Moves::retire(const std::shared_ptr<SmPart>& old, const std::vector<Twin>& 
   Earlier earlier{.part = old, .ends = ended_, .since = session_.clock().now()};
   left_behind_.insert(left_behind_.end(), ended_.begin(), ended_.end());
   ended_.clear();
-  for (const Twin& twin : twins) earlier.ends.push_back(twin.end);
+  for (const Twin& twin : twins) {
+    if (twin.end != nullptr) earlier.ends.push_back(twin.end);
+  }
   if (all != nullptr) earlier.ends.push_back(std::move(all));
   earlier_.push_back(std::move(earlier));
 }
@@ -336,10 +344,18 @@ std::vector<std::shared_ptr<SmPart>> Moves::take_idle() {
   return gone;
 }
 
+bool Moves::nobody_inside() {
+  if (!session_.nobody_inside()) return false;
+  const Handles::Entry primary = primary_of(session_);
+  if (!primary) return true;
+  const std::unique_lock lock(ContextSubjects::origin(primary).waits, std::try_to_lock);
+  return lock.owns_lock();
+}
+
 Moves::Left Moves::tidy() {
   std::vector<std::shared_ptr<SmPart>> gone = take_idle();
   // Whoever is in one of them has been since before it was replaced.
-  if (!gone.empty() && !session_.nobody_inside()) {
+  if (!gone.empty() && !nobody_inside()) {
     const Lock lock(mutex_);
     idle_.insert(idle_.end(), gone.begin(), gone.end());
     return Left::kSome;

@@ -102,6 +102,7 @@ class Moves {
   void retire(const std::shared_ptr<SmPart>& old, const std::vector<Twin>& twins,
               std::shared_ptr<Fence> all) EXCLUDES(mutex_);
   std::vector<std::shared_ptr<SmPart>> take_idle() EXCLUDES(mutex_);
+  bool nobody_inside();
   void tell_board(std::uint32_t version);
 
   Session& session_;

@@ -5,14 +5,20 @@
 //   --transcript FILE    every call and its result, appended in order
 //   --server-driver PATH start a private flyt-server with this driver for the library to talk to
 //   --listen URL         where that server listens (shm, unix: at a private path; default shm)
+//   --moving URL         that server's control, by which its multiprocessors change all the time
 //   --deadline SECONDS   for one test     --verbose    print passing tests too
 // Everything that starts with --gtest_ goes to gtest.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
 
+#include "control/lease/control_client.h"
 #include "tests/conformance/driver.h"
 #include "tests/conformance/peer_process.h"
 #include "tests/conformance/supervisor.h"
@@ -23,6 +29,7 @@ namespace {
 struct Options {
   flyt::conformance::SupervisorOptions supervisor;
   flyt::tests::ServerOptions server;
+  std::string moving;
   bool remote = false;
 };
 
@@ -53,6 +60,10 @@ bool parse(int argc, char** argv, Options& options) {
     } else if (word == "--server-driver") {
       options.server.driver = value;
       options.remote = true;
+    } else if (word == "--moving") {
+      options.moving = value;
+      options.server.arguments.insert(options.server.arguments.end(),
+                                      {"--gpu", "0", "--control", value});
     } else if (word == "--listen") {
       options.server.listen = value;
     } else {
@@ -77,6 +88,33 @@ std::string notable(const std::string& log) {
   return kept;
 }
 
+// Gives the server's sessions other multiprocessors until it goes.
+class Mover {
+ public:
+  explicit Mover(const std::string& url) {
+    if (!url.empty()) thread_ = std::thread([this, url] { loop(url); });
+  }
+  ~Mover() {
+    over_.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void loop(const std::string& url) {
+    const auto client = flyt::control::ControlClient::connect(url);
+    // All of them as well, so that cooperative launches find room now and then.
+    const std::vector<std::vector<std::uint32_t>> shapes = {{0, 1}, {2, 3}, {0, 1, 2, 3}, {1, 3}};
+    for (std::size_t i = 0; client.ok() && !over_.load(); ++i) {
+      if (!(*client)->set_groups(shapes[i % shapes.size()], std::chrono::milliseconds(20)).ok()) {
+        return;
+      }
+    }
+  }
+
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -97,6 +135,7 @@ int main(int argc, char** argv) {
     }
     ::setenv("FLYT_SERVER", server.url().c_str(), 1);
   }
+  const Mover mover(options.moving);
   const int result = flyt::conformance::supervise(options.supervisor);
   if (options.remote && (result != 0 || !server.running())) {
     std::fprintf(stderr, "flyt_conformance: the server logged:\n%s", notable(server.log()).c_str());

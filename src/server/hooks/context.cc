@@ -177,40 +177,79 @@ CUresult set_context_cache(Request& request, const commands::SetContextCache& co
   return request.driver().cuCtxSetCacheConfig(static_cast<CUfunc_cache>(command.config));
 }
 
+namespace {
+
+// Whether all that the client can have in a context is done, without waiting for it. If its streams
+// move meanwhile, the new ones are looked at, which wait for the old.
+class ContextPoll {
+ public:
+  ContextPoll(Session& session, std::uint32_t context)
+      : session_(session),
+        context_(context),
+        part_(session.moves().part()),
+        streams_(streams_of(session, context)) {}
+
+  bool worth_it() const { return streams_.size() <= kStreamsPolledMax; }
+  CUresult operator()() {
+    if (part_ != session_.moves().part()) *this = ContextPoll(session_, context_);
+    const driver::Table& driver = session_.driver();
+    CUresult result = driver.cuStreamQuery(CU_STREAM_LEGACY);
+    for (const auto& stream : streams_) {
+      if (result != CUDA_SUCCESS) return result;
+      result = driver.cuStreamQuery(stream->stream());
+    }
+    return result == CUDA_SUCCESS ? driver.cuCtxSynchronize() : result;
+  }
+  ContextPoll& operator=(ContextPoll&& other) noexcept {
+    part_ = std::move(other.part_);
+    streams_ = std::move(other.streams_);
+    return *this;
+  }
+  ContextPoll(const ContextPoll&) = default;
+  ~ContextPoll() = default;
+
+ private:
+  Session& session_;
+  const std::uint32_t context_;
+  std::shared_ptr<SmPart> part_;
+  std::vector<std::shared_ptr<StreamOwner>> streams_;
+};
+
+// Another of the client's threads may destroy the context meanwhile, and its streams may move: then
+// the new ones have to come to their beginnings, too.
+CUresult wait_for_all(Session& session, std::uint32_t context, ContextOrigin& origin) {
+  for (const auto& end : session.moves().left_behind()) static_cast<void>(end->wait());
+  for (;;) {
+    const std::shared_lock lock(origin.waits);
+    if (origin.ended) return CUDA_SUCCESS;
+    const auto part = session.moves().part();
+    CUresult result = session.enter(context);
+    if (result == CUDA_SUCCESS) result = session.driver().cuCtxSynchronize();
+    if (result != CUDA_SUCCESS || part == session.moves().part()) return result;
+  }
+}
+
+}  // namespace
+
 void synchronize_context(Request request, const commands::SynchronizeContext& command) {
   Session& session = request.session();
   const Handles::Entry entry =
       session.handles().entry(wire::HandleKind::kContext, address_of(command.context));
   if (!entry) return request.reply(CUDA_ERROR_INVALID_CONTEXT);
-  const driver::Table& driver = session.driver();
   const std::uint32_t index = wire::Handle{address_of(command.context)}.index();
   request.forget_payload();
   auto answer = std::make_shared<Request>(std::move(request));
   Completion wait;
   wait.context = index;
-  auto streams = streams_of(session, index);
-  const auto behind = session.moves().left_behind();
+  ContextPoll poll(session, index);
   // Those of its green contexts are waited for too. Captures forbid to wait for a context, and the
   // driver has to be asked that at once.
-  const bool polled = streams.size() <= kStreamsPolledMax &&
-                      !session.contexts().has_greens(index) && !session.graphs().capturing() &&
-                      behind.empty();
-  if (polled) {
-    wait.poll = [&driver, streams = std::move(streams)]() -> CUresult {
-      CUresult result = driver.cuStreamQuery(CU_STREAM_LEGACY);
-      for (const auto& stream : streams) {
-        if (result != CUDA_SUCCESS) return result;
-        result = driver.cuStreamQuery(stream->stream());
-      }
-      return result == CUDA_SUCCESS ? driver.cuCtxSynchronize() : result;
-    };
-  }
-  // Another of the client's threads may destroy the context meanwhile.
-  wait.block = [&driver, behind,
+  const bool polled = poll.worth_it() && !session.contexts().has_greens(index) &&
+                      !session.graphs().capturing() && session.moves().left_behind().empty();
+  if (polled) wait.poll = std::move(poll);
+  wait.block = [&session, index,
                 origin = std::static_pointer_cast<ContextOrigin>(entry.attachment)] {
-    for (const auto& end : behind) static_cast<void>(end->wait());
-    const std::shared_lock lock(origin->waits);
-    return origin->ended ? CUDA_SUCCESS : driver.cuCtxSynchronize();
+    return wait_for_all(session, index, *origin);
   };
   wait.finish = [answer](CUresult result) { answer->reply(result); };
   session.completions().add(std::move(wait));

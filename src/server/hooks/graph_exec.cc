@@ -52,6 +52,33 @@ void stay_in_part(Session& session, const ExecOrigin& origin, CUgraphNodeParams&
   session.forget_entered();
 }
 
+// An executable graph that becomes what a graph is, on a worker.
+struct ExecUpdate {
+  Exec exec;
+  CUgraph graph = nullptr;
+  std::uint64_t name = 0;           // Of the graph.
+  std::shared_ptr<GraphCopy> copy;  // What the driver is given instead, if not null.
+  std::shared_ptr<void> at_work;
+  CUgraphExecUpdateResultInfo info{};
+  CUresult result = CUDA_SUCCESS;
+
+  CUgraph with() const { return copy != nullptr ? copy->graph() : graph; }
+};
+
+void finish(Session& session, const ExecUpdate& update, Request& answer) {
+  const auto& origin = update.exec.origin;
+  if (origin != nullptr && update.result == CUDA_SUCCESS) origin->note_update(update.with());
+  const auto told = [&](CUgraphNode node) {
+    if (update.copy != nullptr) node = origin->original_of(update.graph, *update.copy, node);
+    return session.graphs().name_node(node, update.name);
+  };
+  commands::UpdateGraphExec::Reply reply;
+  reply.outcome = static_cast<std::uint32_t>(update.info.result);
+  reply.node = told(update.info.errorNode);
+  reply.from = told(update.info.errorFromNode);
+  answer.reply(update.result, reply);
+}
+
 // Whether a graph, or one in it, allocates or frees; such a launch can be refused at once.
 bool has_memory(const driver::Table& driver, CUgraph graph) {
   std::size_t count = 0;
@@ -175,42 +202,32 @@ CUresult graph_exec_flags(Request& request, const commands::GraphExecFlags& comm
 void update_graph_exec(Request request, const commands::UpdateGraphExec& command) {
   commands::UpdateGraphExec::Reply none;
   Session& session = request.session();
-  const auto [exec, origin] = exec_of(request, command.exec);
+  const Exec exec = exec_of(request, command.exec);
   const CUgraph graph = session.graphs().graph(command.graph);
-  if (exec == nullptr || graph == nullptr) return request.reply(CUDA_ERROR_INVALID_VALUE, none);
+  if (exec.native == nullptr || graph == nullptr) {
+    return request.reply(CUDA_ERROR_INVALID_VALUE, none);
+  }
   if (request.driver().cuGraphExecUpdate_v2 == nullptr) {
     return request.reply(CUDA_ERROR_NOT_SUPPORTED, none);
   }
   request.forget_payload();
-  const auto copy = origin != nullptr ? origin->for_update(command.graph, graph) : nullptr;
-  session.run_slow(std::move(request),
-                   [&session, exec = exec, origin = origin, copy, graph, name = command.graph,
-                    at_work = session.graphs().at_work()](Request slow) {
-                     CUgraphExecUpdateResultInfo info{};
-                     CUresult result = CUDA_SUCCESS;
-                     {
-                       const auto using_objects = session.use();
-                       result = session.enter(slow.context());
-                       if (result == CUDA_SUCCESS) {
-                         const CUgraph with = copy != nullptr ? copy->graph() : graph;
-                         result = session.driver().cuGraphExecUpdate_v2(exec, with, &info);
-                       }
-                     }
-                     // Numbers are given out by the main thread. What they are for lives until
-                     // then.
-                     session.on_main([&session, info, result, name, at_work, origin, copy, graph,
-                                      answer = std::make_shared<Request>(std::move(slow))] {
-                       commands::UpdateGraphExec::Reply reply;
-                       reply.outcome = static_cast<std::uint32_t>(info.result);
-                       if (origin != nullptr && result == CUDA_SUCCESS) {
-                         origin->note_update(copy != nullptr ? copy->graph() : graph);
-                       }
-                       if (copy != nullptr) return answer->reply(result, reply);
-                       reply.node = session.graphs().name_node(info.errorNode, name);
-                       reply.from = session.graphs().name_node(info.errorFromNode, name);
-                       answer->reply(result, reply);
-                     });
-                   });
+  auto update = std::make_shared<ExecUpdate>();
+  *update = {exec, graph, command.graph, nullptr, session.graphs().at_work()};
+  if (exec.origin != nullptr) update->copy = exec.origin->for_update(command.graph, graph);
+  session.run_slow(std::move(request), [&session, update](Request slow) {
+    {
+      const auto using_objects = session.use();
+      update->result = session.enter(slow.context());
+      if (update->result == CUDA_SUCCESS) {
+        update->result = session.driver().cuGraphExecUpdate_v2(update->exec.native, update->with(),
+                                                               &update->info);
+      }
+    }
+    // Numbers are given out by the main thread. What they are for lives until then.
+    session.on_main([&session, update, answer = std::make_shared<Request>(std::move(slow))] {
+      finish(session, *update, *answer);
+    });
+  });
 }
 
 CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {
