@@ -7,6 +7,9 @@
 namespace flyt::client {
 namespace {
 
+// A node takes less to start a server.
+constexpr Duration kQuiet = std::chrono::seconds(1);
+
 Result<Provision> of_environment(std::string_view url) {
   auto credential = rpc::own_credential();
   if (!credential) return std::move(credential).error();
@@ -17,7 +20,8 @@ Result<Provision> of_desk(const std::string& socket, const Log& log) {
   const auto on_waiting = [&log](const wire::DeskWaiting& waiting) {
     log.warn("waiting for a GPU", {{"ahead", waiting.ahead}, {"why", waiting.why}});
   };
-  auto visit = rpc::visit_desk(socket, wire::DeskPurpose::kUse, wait_patience(), on_waiting);
+  const rpc::DeskPatience patience{wait_patience(), kQuiet};
+  auto visit = rpc::visit_desk(socket, wire::DeskPurpose::kUse, patience, on_waiting);
   if (!visit) return std::move(visit).error();
   return Provision{std::move(visit->granted.url), std::move(visit->granted.token),
                    std::move(visit->connection)};

@@ -18,10 +18,10 @@ constexpr Duration kConnectPatience = std::chrono::seconds(2);
 
 class Visit {
  public:
-  Visit(std::unique_ptr<transport::Connection> connection, Instant deadline)
-      : connection_(std::move(connection)), deadline_(deadline) {}
+  explicit Visit(std::unique_ptr<transport::Connection> connection)
+      : connection_(std::move(connection)) {}
 
-  Status send(const wire::DeskMessage& message) {
+  Status send(const wire::DeskMessage& message, Instant deadline) {
     const std::vector<std::byte> bytes = wire::encode(message);
     Bytes rest(bytes);
     while (!rest.empty()) {
@@ -29,7 +29,7 @@ class Visit {
       const auto sent = connection_->write(pieces, transport::Patience::kNow);
       if (!sent) return sent.error();
       rest = rest.subspan(*sent);
-      if (*sent == 0 && connection_->wait(transport::kWritable, deadline_, nullptr) == 0) {
+      if (*sent == 0 && connection_->wait(transport::kWritable, deadline, nullptr) == 0) {
         return Error{ErrorCode::kTimeout, "the client manager takes no request"};
       }
     }
@@ -37,14 +37,13 @@ class Visit {
   }
 
   // kTimeout at the deadline.
-  Result<wire::DeskMessage> receive() {
+  Result<wire::DeskMessage> receive(Instant deadline) {
     for (;;) {
       auto message = wire::take_desk_message(received_);
       if (!message) return std::move(message).error();
-      if (message->has_value() && system_clock().now() < deadline_) return std::move(**message);
-      // Also where messages come without end.
-      if (system_clock().now() >= deadline_ ||
-          connection_->wait(transport::kReadable, deadline_, nullptr) == 0) {
+      if (message->has_value()) return std::move(**message);
+      if (system_clock().now() >= deadline ||
+          connection_->wait(transport::kReadable, deadline, nullptr) == 0) {
         return Error{ErrorCode::kTimeout, "the client manager does not answer"};
       }
       std::array<std::byte, 1024> space;
@@ -60,7 +59,6 @@ class Visit {
 
  private:
   std::unique_ptr<transport::Connection> connection_;
-  const Instant deadline_;
   std::vector<std::byte> received_;
 };
 
@@ -73,9 +71,10 @@ Result<Visit> open(const std::string& socket, wire::DeskPurpose purpose, Duratio
     return Error{ErrorCode::kLost,
                  "the client manager does not answer: " + connection.error().message};
   }
-  Visit visit(std::move(connection).value(), now + patience);
-  const Status sent = visit.send(wire::DeskAsk{purpose, static_cast<std::uint32_t>(::getpid()),
-                                               ::program_invocation_short_name});
+  Visit visit(std::move(connection).value());
+  const wire::DeskAsk ask{purpose, static_cast<std::uint32_t>(::getpid()),
+                          ::program_invocation_short_name};
+  const Status sent = visit.send(ask, now + patience);
   if (!sent) return sent.error();
   return visit;
 }
@@ -107,32 +106,46 @@ bool has_desk(const std::string& socket) {
 }
 
 Result<DeskVisit> visit_desk(const std::string& socket, wire::DeskPurpose purpose,
-                             Duration patience, const DeskListener& on_waiting) {
-  auto visit = open(socket, purpose, patience);
+                             DeskPatience patience, const DeskListener& on_waiting) {
+  const Instant begin = system_clock().now();
+  const Instant deadline = begin + patience.all;
+  auto visit = open(socket, purpose, patience.all);
   if (!visit) return std::move(visit).error();
   std::optional<wire::DeskWaiting> last;
+  bool told = true;
   for (;;) {
-    auto message = visit->receive();
-    if (!message && message.error().code == ErrorCode::kTimeout) return timed_out(last, patience);
-    if (!message) return std::move(message).error();
-    if (auto* granted = std::get_if<wire::DeskGranted>(&*message)) {
-      return DeskVisit{std::move(*granted), visit->take_connection()};
+    auto message = visit->receive(told ? deadline : std::min(deadline, begin + patience.quiet));
+    const bool late = !message && message.error().code == ErrorCode::kTimeout;
+    // Also where messages come without end.
+    const bool over = system_clock().now() >= deadline;
+    if (over && (late || (message && std::holds_alternative<wire::DeskWaiting>(*message)))) {
+      return timed_out(last, patience.all);
     }
-    if (auto* refused = std::get_if<wire::DeskRefused>(&*message)) {
-      return Error{refused->code, std::move(refused->why)};
+    if (!late && !message) return std::move(message).error();
+    if (message) {
+      if (auto* granted = std::get_if<wire::DeskGranted>(&*message)) {
+        return DeskVisit{std::move(*granted), visit->take_connection()};
+      }
+      if (auto* refused = std::get_if<wire::DeskRefused>(&*message)) {
+        return Error{refused->code, std::move(refused->why)};
+      }
+      auto* waiting = std::get_if<wire::DeskWaiting>(&*message);
+      if (waiting == nullptr) return unexpected();
+      if (last == *waiting) continue;
+      last = *waiting;
+      told = false;
     }
-    auto* waiting = std::get_if<wire::DeskWaiting>(&*message);
-    if (waiting == nullptr) return unexpected();
-    if (last == *waiting) continue;
-    last = *waiting;
-    if (on_waiting) on_waiting(*waiting);
+    if (told || system_clock().now() < begin + patience.quiet) continue;
+    told = true;
+    if (on_waiting) on_waiting(*last);
   }
 }
 
 Result<std::string> ask_desk_status(const std::string& socket, Duration patience) {
+  const Instant deadline = system_clock().now() + patience;
   auto visit = open(socket, wire::DeskPurpose::kStatus, patience);
   if (!visit) return std::move(visit).error();
-  auto message = visit->receive();
+  auto message = visit->receive(deadline);
   if (!message) return std::move(message).error();
   if (auto* status = std::get_if<wire::DeskStatus>(&*message)) return std::move(status->json);
   if (auto* refused = std::get_if<wire::DeskRefused>(&*message)) {

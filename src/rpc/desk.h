@@ -27,10 +27,16 @@ struct DeskVisit {
 
 using DeskListener = std::function<void(const wire::DeskWaiting&)>;
 
-// Asks, and waits for at most `patience`; `on_waiting` hears why, whenever that changes. kTimeout
+struct DeskPatience {
+  Duration all{};
+  // So long a wait is nothing to talk about.
+  Duration quiet{};
+};
+
+// Asks, and waits for at most that long; `on_waiting` hears why, whenever that changes. kTimeout
 // tells how many were still before it; kLost: the manager does not answer, or went away.
 Result<DeskVisit> visit_desk(const std::string& socket, wire::DeskPurpose purpose,
-                             Duration patience, const DeskListener& on_waiting);
+                             DeskPatience patience, const DeskListener& on_waiting);
 
 // What the manager says about itself: JSON.
 Result<std::string> ask_desk_status(const std::string& socket, Duration patience);

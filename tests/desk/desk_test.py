@@ -103,38 +103,68 @@ class Desks(NodeTest):
 
     def test_a_program_says_what_it_waits_for(self):
         answer = self.lease('late')
+        steps = [threading.Event(), threading.Event()]
 
         def play(connection):
             connection.sendall(waiting(2, 'all GPUs are taken'))
+            steps[0].wait(60)
+            connection.sendall(waiting(1))
+            steps[1].wait(60)
             # A message may come in pieces, several at once.
-            both = waiting(1) + answer
+            both = waiting(0) + answer
             connection.sendall(both[:5])
             connection.sendall(both[5:])
 
         with Desk(self.path, play):
+            program = subprocess.Popen([self.node.subject()], env=self.environment(), text=True,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+            self.node.tenants.append(program)
+            said = program.stderr.readline()
+            self.assertIn('waiting for a GPU ahead=2 why="all GPUs are taken"', said)
+            steps[0].set()
+            self.assertIn('waiting for a GPU ahead=1', program.stderr.readline())
+            steps[1].set()
+            self.assertTrue(json.loads(program.stdout.readline()).get('sees'))
+
+    def test_a_short_wait_is_nothing_to_talk_about(self):
+        answer = self.lease('short')
+        with Desk(self.path,
+                  lambda connection: connection.sendall(waiting(0, 'a node starts it') + answer)):
             seen, said = self.run_program()
-        self.assertTrue(seen.get('sees'), said)
-        self.assertIn('waiting for a GPU', said)
-        self.assertIn('ahead=2', said)
-        self.assertIn('all GPUs are taken', said)
-        self.assertIn('ahead=1', said)
+            self.assertTrue(seen.get('sees'), said)
+            self.assertEqual(said, '')
+            done = self.flyt_run()
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
 
     def test_flyt_run_says_how_many_are_ahead(self):
         answer = self.lease('run')
         asked = []
+        steps = [threading.Event(), threading.Event()]
 
         def play(connection):
             asked.append(connection)
             if len(asked) == 1:
-                connection.sendall(waiting(2) + waiting(2) + waiting(1, 'soon'))
+                connection.sendall(waiting(2) + waiting(2))
+                steps[0].wait(60)
+                connection.sendall(waiting(1, 'soon'))
+                steps[1].wait(60)
             connection.sendall(answer)
 
+        environment = self.environment()
+        del environment['LD_LIBRARY_PATH']
         with Desk(self.path, play):
-            done = self.flyt_run()
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertTrue(json.loads(done.stdout).get('sees'))
-        self.assertEqual(done.stderr, 'flyt: waiting for a GPU: 2 ahead of you\n'
-                                      'flyt: waiting for a GPU: 1 ahead of you; soon\n')
+            run = subprocess.Popen([self.node.program('flyt'), 'run', '--', self.node.subject()],
+                                   env=environment, text=True, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.node.tenants.append(run)
+            self.assertEqual(run.stderr.readline(), 'flyt: waiting for a GPU: 2 ahead of you\n')
+            steps[0].set()
+            self.assertEqual(run.stderr.readline(),
+                             'flyt: waiting for a GPU: 1 ahead of you; soon\n')
+            steps[1].set()
+            self.assertTrue(json.loads(run.stdout.readline()).get('sees'))
+            self.assertEqual(run.wait(60), 0)
         # Once to wait, and once by the program, which has it.
         self.assertEqual(len(asked), 2)
 

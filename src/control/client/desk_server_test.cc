@@ -139,7 +139,7 @@ class DeskTest : public ::testing::Test {
   }
   Result<rpc::DeskVisit> ask(Duration patience = kPatience,
                              const rpc::DeskListener& listener = nullptr) {
-    return rpc::visit_desk(config_.socket, wire::DeskPurpose::kUse, patience, listener);
+    return rpc::visit_desk(config_.socket, wire::DeskPurpose::kUse, {patience, {}}, listener);
   }
   // A connection that says whatever the test wants.
   std::unique_ptr<transport::Connection> raw() {

@@ -5,6 +5,8 @@
 namespace flyt::control {
 namespace {
 
+// A node takes less to start a server.
+constexpr Duration kQuiet = std::chrono::milliseconds(500);
 constexpr Duration kStatusPatience = std::chrono::seconds(5);
 
 }  // namespace
@@ -12,10 +14,9 @@ constexpr Duration kStatusPatience = std::chrono::seconds(5);
 bool has_client_manager() { return rpc::has_desk(rpc::desk_socket()); }
 
 Status await_gpu(Duration patience, const std::function<void(const GpuQueue&)>& tell) {
-  const auto visit = rpc::visit_desk(rpc::desk_socket(), wire::DeskPurpose::kAwait, patience,
-                                     [&](const wire::DeskWaiting& news) {
-                                       tell({news.ahead, news.why});
-                                     });
+  const auto on_waiting = [&](const wire::DeskWaiting& news) { tell({news.ahead, news.why}); };
+  const auto visit = rpc::visit_desk(rpc::desk_socket(), wire::DeskPurpose::kAwait,
+                                     {patience, kQuiet}, on_waiting);
   return visit ? Status() : Status(visit.error());
 }
 
