@@ -132,7 +132,7 @@ Status write_conf(const InstallOptions& options) {
 
 Result<std::string> install_client(const InstallOptions& options) {
   if (Status status = check(options); !status) return status.error();
-  Journal journal(options.root);
+  Journal journal(options.root, {kTouched.begin(), kTouched.end()});
   if (journal.exists()) {
     return Error{ErrorCode::kDenied,
                  "it is installed already, or was begun; `flyt client restore` takes it out"};
@@ -140,9 +140,7 @@ Result<std::string> install_client(const InstallOptions& options) {
   if (is_there(options.root + kConf)) {
     return Error{ErrorCode::kInvalid, options.root + kConf + " is there, and is not ours"};
   }
-  if (Status begun = journal.begin({kTouched.begin(), kTouched.end()}); !begun) {
-    return begun.error();
-  }
+  if (Status begun = journal.begin(); !begun) return begun.error();
   Status done = write_conf(options);
   if (done) done = make_cache(options);
   if (done) done = check_cache(options);
@@ -158,7 +156,7 @@ Result<std::string> install_client(const InstallOptions& options) {
 }
 
 Result<std::string> restore_client(const InstallOptions& options) {
-  Journal journal(options.root);
+  Journal journal(options.root, {kTouched.begin(), kTouched.end()});
   if (!journal.exists()) {
     return Error{ErrorCode::kNotFound, "it is not installed: there is no " + journal.path()};
   }

@@ -133,7 +133,7 @@ TEST_F(InstallTest, AnInstallationThatWasCutOffIsUndone) {
   const auto before = system();
   EXPECT_EQ(install(), "");
   // As if it had ended before it was finished, and had written only half of it.
-  fs::remove(at("/var/lib/flyt/install/after"));
+  fs::remove(at("/var/lib/flyt-install/after"));
   write("/etc/ld.so.conf.d/00-flyt.conf", "/opt");
   EXPECT_EQ(restore(), "");
   expect_as_before(before);
@@ -183,10 +183,23 @@ TEST_F(InstallTest, TouchesNothingWhereItCannotWork) {
 
 TEST_F(InstallTest, ADamagedJournalChangesNothing) {
   EXPECT_EQ(install(), "");
-  write("/var/lib/flyt/install/before", "f 1 2\n");
+  write("/var/lib/flyt-install/before", "f 1 2\n");
   const auto before = system();
   EXPECT_NE(restore().find("is damaged"), std::string::npos);
   expect_as_before(before);
+}
+
+TEST_F(InstallTest, AJournalOfOtherFilesChangesNothing) {
+  write("/etc/shadow", "secret");
+  EXPECT_EQ(install(), "");
+  std::ostringstream index;
+  index << std::ifstream(at("/var/lib/flyt-install/before")).rdbuf();
+  std::string text = index.str();
+  const std::string entry = "/etc/ld.so.cache\n";
+  text.replace(text.find(entry), entry.size(), "/etc/shadow\n");
+  write("/var/lib/flyt-install/before", text);
+  EXPECT_NE(restore().find("is damaged"), std::string::npos);
+  EXPECT_TRUE(fs::exists(at("/etc/shadow")));
 }
 
 }  // namespace

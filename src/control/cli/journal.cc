@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kFileBytesMax = 256 * kMiB;
 // Those of the journal itself: noted first.
-constexpr std::array kOwnFolders = {"/var", "/var/lib", "/var/lib/flyt", "/var/lib/flyt/install"};
+constexpr std::array kOwnFolders = {"/var", "/var/lib", "/var/lib/flyt-install"};
 
 Result<std::string> contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -61,6 +61,13 @@ Status write_whole_file(const std::string& path, std::string_view text, unsigned
   }
   sync_folder_of(path);
   return {};
+}
+
+Journal::Journal(std::string root, const std::vector<std::string>& paths)
+    : root_(std::move(root)),
+      folder_(root_ + kOwnFolders.back()),
+      paths_(kOwnFolders.begin(), kOwnFolders.end()) {
+  paths_.insert(paths_.end(), paths.begin(), paths.end());
 }
 
 bool Journal::exists() const { return ::access((folder_ + "/before").c_str(), F_OK) == 0; }
@@ -116,7 +123,8 @@ Result<std::vector<Journal::Entry>> Journal::read_index(const std::string& name)
     char kind = 0;
     fields >> kind >> one.mode >> one.owner >> one.group >> one.seconds >> one.nanoseconds >>
         one.digest >> one.path;
-    if (!fields || (kind != '-' && kind != 'd' && kind != 'f') || !one.path.starts_with('/')) break;
+    const bool ours = std::find(paths_.begin(), paths_.end(), one.path) != paths_.end();
+    if (!fields || !ours || (kind != '-' && kind != 'd' && kind != 'f')) break;
     one.kind = static_cast<Entry::Kind>(kind);
     if (one.digest == "-") one.digest.clear();
     entries.push_back(std::move(one));
@@ -124,11 +132,9 @@ Result<std::vector<Journal::Entry>> Journal::read_index(const std::string& name)
   return Error{ErrorCode::kInvalid, folder_ + "/" + name + " is damaged; nothing was changed"};
 }
 
-Status Journal::begin(const std::vector<std::string>& paths) {
+Status Journal::begin() {
   std::vector<Entry> entries;
-  std::vector<std::string> all(kOwnFolders.begin(), kOwnFolders.end());
-  all.insert(all.end(), paths.begin(), paths.end());
-  for (const std::string& path : all) {
+  for (const std::string& path : paths_) {
     auto entry = look_at(path);
     if (!entry) return entry.error();
     entries.push_back(std::move(*entry));

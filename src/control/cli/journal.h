@@ -13,18 +13,19 @@ namespace flyt::cli {
 // Replaces the file as a whole, durably.
 Status write_whole_file(const std::string& path, std::string_view contents, unsigned mode);
 
-// A folder below the root: an index, and a copy of each file that there was. Written before
-// anything is changed. One process at a time.
+// A folder below the root, which only root can write to: an index, and a copy of each file that
+// there was. Written before anything is changed. Paths other than those that it is made for are
+// never touched, whatever the index says. One process at a time.
 class Journal {
  public:
-  explicit Journal(std::string root)
-      : root_(std::move(root)), folder_(root_ + "/var/lib/flyt/install") {}
+  // `paths` below the root, folders before what is in them.
+  Journal(std::string root, const std::vector<std::string>& paths);
 
   const std::string& path() const { return folder_; }
   bool exists() const;
 
   // Remembers how these are: absent, a folder, or a file with its bytes, owner, mode and time.
-  Status begin(const std::vector<std::string>& paths);
+  Status begin();
   // Remembers how they are by now, so that what others change can be told from what we did.
   Status finish();
   // Puts everything back that is as finish() saw it; folders that are new go if they are empty.
@@ -57,6 +58,7 @@ class Journal {
 
   const std::string root_;
   const std::string folder_;
+  std::vector<std::string> paths_;
 };
 
 }  // namespace flyt::cli
