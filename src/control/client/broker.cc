@@ -11,7 +11,7 @@ namespace {
 // A token must last until the program has connected.
 constexpr std::int64_t kTokenMarginSeconds = 10;
 constexpr Duration kRetryLeast = std::chrono::milliseconds(500);
-constexpr Duration kRetryMost = std::chrono::seconds(10);
+constexpr Duration kRetryMost = std::chrono::seconds(5);
 // The cluster may have forgotten a wish while nobody told us.
 constexpr Duration kAskAgain = std::chrono::seconds(5);
 constexpr std::size_t kReasonBytesMax = 512;

@@ -19,6 +19,8 @@ constexpr std::int64_t kAnswerMs = 10000;
 constexpr int kMessageBytesMax = 1 << 20;
 constexpr int kKeepaliveMs = 10000;
 constexpr int kKeepaliveAnswerMs = 5000;
+constexpr int kReconnectLeastMs = 250;
+constexpr int kReconnectMostMs = 5000;
 constexpr std::string_view kUnix = "unix://";
 constexpr int kUrlsMax = 16;
 
@@ -195,7 +197,8 @@ Result<std::unique_ptr<ClusterLink>> link_to_cluster(const Config& config) {
     // A cut network says nothing by itself.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveAnswerMs);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kKeepaliveMs);
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectLeastMs);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMostMs);
     const std::string target =
         address.starts_with(kUnix) ? "unix:" + address.substr(kUnix.size()) : "dns:///" + address;
     stubs.push_back(v1::Vms::NewStub(grpc::CreateCustomChannel(target, *credentials, arguments)));

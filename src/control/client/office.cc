@@ -8,7 +8,7 @@ namespace flyt::vm {
 namespace {
 
 constexpr Duration kWatchRestLeast = std::chrono::milliseconds(500);
-constexpr Duration kWatchRestMost = std::chrono::seconds(10);
+constexpr Duration kWatchRestMost = std::chrono::seconds(5);
 
 }  // namespace
 
