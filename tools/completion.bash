@@ -2,7 +2,7 @@
 _flyt_dev() {
   local word="${COMP_WORDS[COMP_CWORD]}" command="${COMP_WORDS[1]:-}" words=""
   if ((COMP_CWORD == 1)); then
-    words="setup build test lint fmt demo bench gpu-test gpu-bench fuzz sim bundle where completion help"
+    words="setup build test lint fmt demo bench gpu-test gpu-bench fuzz sim bundle package where completion help"
   else
     case "$command" in
       setup) words="--tidy --fuzz --help" ;;
