@@ -21,7 +21,7 @@ class Node:
 
     START_SECONDS_MAX = 90
 
-    def __init__(self, build, soft=2, extra=''):
+    def __init__(self, build, soft=2, extra='', name='test-node'):
         self.build = os.path.abspath(build)
         self.folder = tempfile.mkdtemp(prefix='flyt-node-')
         self.run = f'{self.folder}/run'
@@ -32,7 +32,7 @@ class Node:
         self.process = None
         self.tenants = []
         with open(self.config, 'w', encoding='utf-8') as file:
-            file.write(f'[node]\nname = "test-node"\nstate = "{self.state}"\nrun = "{self.run}"\n'
+            file.write(f'[node]\nname = "{name}"\nstate = "{self.state}"\nrun = "{self.run}"\n'
                        f'[gpus]\nsoft = {soft}\n[soft]\nsms = {SMS}\nmemory = {MEMORY}\n{extra}')
 
     def program(self, name):

@@ -13,6 +13,7 @@
 #include "base/wall_clock.h"
 #include "control/node.grpc.pb.h"
 #include "control/node/messages.h"
+#include "control/pki/certificate.h"
 #include "transport/transport.h"
 
 namespace flyt::node {
@@ -158,6 +159,23 @@ Result<std::string> contents(const std::string& path) {
   return text.str();
 }
 
+// Those that an authority of a cluster has signed for something else than leading nodes are
+// refused: VMs' above all.
+class Roles final : public grpc::AuthMetadataProcessor {
+ public:
+  grpc::Status Process(const InputMetadata&, grpc::AuthContext* context, OutputMetadata*,
+                       OutputMetadata*) override {
+    const auto pem = context->FindPropertyValues("x509_pem_cert");
+    const auto facts = pem.empty() ? Result<pki::CertificateFacts>(Error{})
+                                   : pki::facts_of({pem.front().data(), pem.front().size()});
+    if (facts && (facts->role.empty() || facts->role == "admin" || facts->role == "cluster")) {
+      return grpc::Status::OK;
+    }
+    return {grpc::StatusCode::PERMISSION_DENIED,
+            "a certificate of the role admin is needed, or one without a role"};
+  }
+};
+
 Result<std::shared_ptr<grpc::ServerCredentials>> mutual_tls(const Config& config) {
   const auto cert = contents(config.cert);
   if (!cert) return cert.error();
@@ -169,7 +187,9 @@ Result<std::shared_ptr<grpc::ServerCredentials>> mutual_tls(const Config& config
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = *ca;
   options.pem_key_cert_pairs.push_back({*key, *cert});
-  return grpc::SslServerCredentials(options);
+  auto credentials = grpc::SslServerCredentials(options);
+  credentials->SetAuthMetadataProcessor(std::make_shared<Roles>());
+  return credentials;
 }
 
 // The user that the system names, "unix-1000": this one and root may control the node.

@@ -86,6 +86,13 @@ control::SettingSections sections_of(Config& config) {
         {"token_seconds", number_setting(config.token_seconds, 1, 86400)},
         {"token_seconds_max", number_setting(config.token_seconds_max, 1, 86400)}}},
       {"events", {{"max", number_setting(config.events_max, 10, 1000000)}}},
+      {"cluster",
+       {{"address", text_setting(config.cluster)},
+        {"advertise", text_setting(config.cluster_advertise)},
+        {"host", text_setting(config.cluster_host)},
+        {"cert", path_setting(config.cluster_cert)},
+        {"key", path_setting(config.cluster_key)},
+        {"ca", path_setting(config.cluster_ca)}}},
   };
 }
 
@@ -114,6 +121,15 @@ Status check(const Config& config) {
   }
   if (config.tcp_host.empty() != (config.tcp_port_first == 0)) {
     return invalid("leases.tcp_host and leases.tcp_ports belong together");
+  }
+  const bool local = config.cluster.starts_with("unix:///");
+  if (!config.cluster.empty() && !local && !parse_address(config.cluster)) {
+    return invalid("cluster.address must be unix:///PATH or HOST:PORT");
+  }
+  if (!config.cluster.empty() && config.cluster_advertise.empty()) {
+    return invalid(
+        "cluster.advertise is missing: HOST:PORT of this node's api.tcp, as the cluster manager"
+        " reaches it");
   }
   if (config.token_seconds > config.token_seconds_max) {
     return invalid("leases.token_seconds is larger than leases.token_seconds_max");
@@ -147,6 +163,15 @@ Status finish(Config& config, const std::string& program_folder, const std::stri
   if (config.server.empty()) config.server = program_folder + "/flyt-server";
   if (config.api_unix.empty()) config.api_unix = config.run_folder + "/node.sock";
   if (config.advertise.empty()) config.advertise = config.tcp_host;
+  if (config.cluster_advertise.empty() && config.cluster.starts_with("unix:")) {
+    config.cluster_advertise = "unix://" + config.api_unix;
+  }
+  if (config.cluster_host.empty()) config.cluster_host = machine_name();
+  for (auto [own, general] :
+       {std::pair(&config.cluster_cert, &config.cert), std::pair(&config.cluster_key, &config.key),
+        std::pair(&config.cluster_ca, &config.ca)}) {
+    if (own->empty()) *own = *general;
+  }
   // A context under MPS was seen to take 516 MiB, and the MPS server 70 MiB.
   const bool soft = config.soft != 0;
   if (config.reserve_bytes == UINT64_MAX) config.reserve_bytes = soft ? 0 : 512ull << 20;

@@ -60,6 +60,14 @@ struct Config {
   // [events]
   std::uint64_t events_max = 10000;
 
+  // [cluster]
+  std::string cluster;            // unix:///PATH or HOST:PORT; empty: none.
+  std::string cluster_advertise;  // Where the cluster manager reaches this node's API.
+  std::string cluster_host;       // The machine, as VMs' records name it; its name unless set.
+  std::string cluster_cert;       // Those of [api] unless set, as are the next two.
+  std::string cluster_key;
+  std::string cluster_ca;
+
   std::uint64_t overhead_per_lease() const {
     return overhead_per_session_bytes * (sessions_max + warm);
   }

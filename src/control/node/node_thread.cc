@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "control/node/api_thread.h"
+#include "control/node/cluster_thread.h"
 #include "control/node/manager.h"
 #include "control/node/pages_thread.h"
 
@@ -56,6 +57,12 @@ Status run_node(const Config& config, std::string_view version, int signals, boo
     auto started = PagesThread::start(*parse_address(config.metrics), manager);
     if (!started) return std::move(started).error();
     pages = std::move(*started);
+  }
+  std::unique_ptr<ClusterThread> cluster;
+  if (!config.cluster.empty()) {
+    auto started = ClusterThread::start(config, manager, log, version);
+    if (!started) return std::move(started).error();
+    cluster = std::move(*started);
   }
   log.info("serving", {{"unix", config.api_unix},
                        {"tcp", config.api_tcp},

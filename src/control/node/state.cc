@@ -5,6 +5,8 @@
 namespace flyt::node {
 namespace {
 
+using control::Transaction;
+
 constexpr const char* kTables = R"(
 CREATE TABLE leases (
   id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, gpu INTEGER NOT NULL, gpu_uuid TEXT NOT NULL,

@@ -8,9 +8,11 @@
 #include "base/result.h"
 #include "control/node/event.h"
 #include "control/node/lease.h"
-#include "control/node/sqlite.h"
+#include "control/sqlite/sqlite.h"
 
 namespace flyt::node {
+
+using control::Database;
 
 // Every change is one transaction, on disk when the call returns. The database itself refuses two
 // leases in one group. A call that failed changed nothing. Not thread-safe.

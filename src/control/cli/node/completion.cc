@@ -9,27 +9,45 @@ namespace {
 struct Command {
   std::string_view name;
   std::string_view about;
-  std::string_view options;  // Beside those that every command has.
-  bool takes_lease = false;
+  std::string_view options;     // Beside those that every command has; also words behind it.
+  std::string_view names = {};  // The command that lists what it takes.
 };
 
 constexpr std::array kCommands = {
-    Command{"describe", "GPUs and their groups, or one lease", "", true},
-    Command{"leases", "list leases", ""},
+    Command{"describe", "GPUs and their groups, a cluster, or one of what it has", "", "leases"},
+    Command{"nodes", "list nodes", "--watch", "nodes"},
+    Command{"gpus", "list GPUs", "--watch", "nodes"},
+    Command{"vms", "list VMs", "--watch", "vms"},
+    Command{"vm", "set, forget and import VMs",
+            "set rm import --sms --memory --address --host --policy --mode --priority --label"
+            " --apart --keep --no-keep --force",
+            "vms"},
+    Command{"node", "forget a lost node", "rm", "nodes"},
+    Command{"leases", "list leases", "--on --watch"},
     Command{"create", "make a lease",
             "--sms --memory --gpu --mode --priority --expires-in --label"},
-    Command{"resize", "change a lease", "--sms --memory", true},
-    Command{"release", "end a lease", "", true},
-    Command{"sessions", "list client processes", "", true},
-    Command{"token", "issue a token for clients", "--lasts --export --tcp", true},
-    Command{"drain", "make no new leases", ""},
+    Command{"resize", "change a lease", "--sms --memory", "leases"},
+    Command{"release", "end a lease", "", "leases"},
+    Command{"sessions", "list client processes", "--on --watch", "leases"},
+    Command{"token", "issue a token for clients", "--lasts --export --tcp", "leases"},
+    Command{"drain", "make no new leases", "", "nodes"},
     Command{"undrain", "make new leases again", ""},
+    Command{"cordon", "place nothing new on a node", "", "nodes"},
+    Command{"uncordon", "take a node into use again", "", "nodes"},
+    Command{"explain", "why a VM got what it got, or waits", "", "vms"},
     Command{"events", "what happened", "--follow --after"},
+    Command{"audit", "who did what", "--after"},
     Command{"top", "leases, live", "--interval --pages"},
     Command{"health", "what is wrong", ""},
+    Command{"ca", "certificates", "init issue revoke --role --host --days --dir --name"},
+    Command{"config", "check a configuration", "check --of"},
+    Command{"list-vms", "VMs, as Flyt lists them", ""},
+    Command{"list-servernodes", "GPUs, as Flyt lists them", ""},
+    Command{"list-virt-servers", "virtual GPUs, as Flyt lists them", ""},
+    Command{"change-config", "resize, as Flyt spells it", "-i -s -m"},
     Command{"completion", "a script for a shell", ""},
 };
-constexpr std::string_view kGlobal = "--node --cert --key --ca --json --help";
+constexpr std::string_view kGlobal = "--cluster --node --cert --key --ca --config --json --help";
 
 std::string names() {
   std::string all;
@@ -39,28 +57,34 @@ std::string names() {
   return all;
 }
 
-// The names of leases come from the node itself.
+// Names come from the cluster or node itself.
 std::string bash() {
   std::string cases;
   for (const Command& command : kCommands) {
     if (command.name == "completion") continue;
     cases += "    " + std::string(command.name) + ") words=\"" + std::string(command.options) +
-             "\"" + (command.takes_lease ? "; leases=1" : "") + " ;;\n";
+             "\"" + (command.names.empty() ? "" : "; lists=" + std::string(command.names)) +
+             " ;;\n";
   }
-  return R"sh(_flytctl_leases() {
-  flytctl "$@" leases 2>/dev/null | awk 'NR > 1 { print $1 }'
+  return R"sh(_flytctl_names() {
+  flytctl "$@" 2>/dev/null | awk 'NR > 1 { print $1 }'
 }
 _flytctl() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
-  local command="" words="" leases="" where=() i
+  local command="" words="" lists="" where=() i
   case $previous in
-    --cert|--key|--ca) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --cert|--key|--ca|--config) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --mode) COMPREPLY=($(compgen -W "isolated shared" -- "$word")); return ;;
+    --policy)
+      COMPREPLY=($(compgen -W "host-first pack spread default" -- "$word")); return ;;
+    --role)
+      COMPREPLY=($(compgen -W "viewer operator admin node vm" -- "$word")); return ;;
     completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")); return ;;
   esac
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      --node|--cert|--key|--ca) where+=("${COMP_WORDS[i]}" "${COMP_WORDS[i+1]}"); ((i++)) ;;
+      --cluster|--node|--cert|--key|--ca|--config)
+        where+=("${COMP_WORDS[i]}" "${COMP_WORDS[i+1]}"); ((i++)) ;;
       -*) ;;
       *) command=${COMP_WORDS[i]}; break ;;
     esac
@@ -68,7 +92,7 @@ _flytctl() {
   case $command in
     "") words=")sh" +
          names() + "\" ;;\n" + cases + "  esac\n  words+=\" " + std::string(kGlobal) + R"sh("
-  [[ -n $leases ]] && words+=" $(_flytctl_leases "${where[@]}")"
+  [[ -n $lists ]] && words+=" $(_flytctl_names "${where[@]}" "$lists")"
   COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
 complete -F _flytctl flytctl
@@ -82,11 +106,11 @@ std::string zsh() {
     const std::string name(command.name);
     list += "    '" + name + ":" + std::string(command.about) + "'\n";
     if (command.name == "completion") continue;
-    cases +=
-        "    " + name + ") words=(" + std::string(command.options) + ")" +
-        (command.takes_lease ? "; words+=($(flytctl leases 2>/dev/null | awk 'NR>1{print $1}'))"
-                             : "") +
-        " ;;\n";
+    cases += "    " + name + ") words=(" + std::string(command.options) + ")" +
+             (command.names.empty() ? ""
+                                    : "; words+=($(flytctl " + std::string(command.names) +
+                                          " 2>/dev/null | awk 'NR>1{print $1}'))") +
+             " ;;\n";
   }
   return "#compdef flytctl\n_flytctl() {\n  local -a commands words\n  commands=(\n" + list +
          "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n" +
@@ -103,20 +127,29 @@ std::string fish() {
            " -d \"" + std::string(command.about) + "\"\n";
     std::string_view left = command.options;
     while (!left.empty()) {
-      const std::string_view option = left.substr(0, left.find(' '));
-      out += "complete -c flytctl -n \"__fish_seen_subcommand_from " + name + "\" -l " +
-             std::string(option.substr(2)) + "\n";
+      const std::string option(left.substr(0, left.find(' ')));
+      const std::string seen =
+          "complete -c flytctl -n \"__fish_seen_subcommand_from " + name + "\"";
+      if (option.starts_with("--")) {
+        out += seen + " -l " + option.substr(2) + "\n";
+      } else if (option.starts_with("-")) {
+        out += seen + " -s " + option.substr(1) + "\n";
+      } else {
+        out += seen + " -a " + option + "\n";
+      }
       left.remove_prefix(std::min(left.size(), option.size() + 1));
     }
-    if (command.takes_lease) {
+    if (!command.names.empty()) {
       out += "complete -c flytctl -f -n \"__fish_seen_subcommand_from " + name +
-             "\" -a \"(flytctl leases 2>/dev/null | awk 'NR>1{print \\$1}')\"\n";
+             "\" -a \"(flytctl " + std::string(command.names) +
+             " 2>/dev/null | awk 'NR>1{print \\$1}')\"\n";
     }
   }
-  for (const char* option : {"cert", "key", "ca"}) {
+  for (const char* option : {"cert", "key", "ca", "config"}) {
     out += std::string("complete -c flytctl -l ") + option + " -r -d \"For TLS\"\n";
   }
   return out +
+         "complete -c flytctl -l cluster -x -d \"Where the cluster manager is\"\n"
          "complete -c flytctl -l node -x -d \"Where the node manager is\"\n"
          "complete -c flytctl -l json -d \"As JSON\"\n"
          "complete -c flytctl -f -n \"__fish_seen_subcommand_from completion\""

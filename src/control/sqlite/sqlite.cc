@@ -1,4 +1,4 @@
-#include "control/node/sqlite.h"
+#include "control/sqlite/sqlite.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -8,7 +8,7 @@
 
 #include "base/fd.h"
 
-namespace flyt::node {
+namespace flyt::control {
 namespace {
 
 Error failure_of(const std::string& path, int code, std::string_view detail) {
@@ -50,6 +50,12 @@ Statement& Statement::bind(int index, std::string_view value) {
   return *this;
 }
 
+Statement& Statement::bind_bytes(int index, std::string_view value) {
+  ::sqlite3_bind_blob(statement_.get(), index, value.data(), static_cast<int>(value.size()),
+                      SQLITE_TRANSIENT);
+  return *this;
+}
+
 Result<bool> Statement::step() {
   const int code = ::sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) return true;
@@ -58,6 +64,8 @@ Result<bool> Statement::step() {
   const char* path = ::sqlite3_db_filename(database, nullptr);
   return failure_of(path == nullptr ? "" : path, code, ::sqlite3_errmsg(database));
 }
+
+void Statement::reset() { ::sqlite3_reset(statement_.get()); }
 
 Status Statement::run() {
   while (true) {
@@ -151,4 +159,4 @@ Status Transaction::commit() {
   return status;
 }
 
-}  // namespace flyt::node
+}  // namespace flyt::control

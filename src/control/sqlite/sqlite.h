@@ -11,7 +11,7 @@
 struct sqlite3;
 struct sqlite3_stmt;
 
-namespace flyt::node {
+namespace flyt::control {
 
 class Database;
 
@@ -20,8 +20,11 @@ class Statement {
  public:
   Statement& bind(int index, std::int64_t value);
   Statement& bind(int index, std::string_view value);
+  Statement& bind_bytes(int index, std::string_view value);
   // True: there is a row. False: the end.
   Result<bool> step();
+  // To its beginning, to be run again with other values.
+  void reset();
   // Steps to the end; rows are skipped.
   Status run();
   std::int64_t number(int column) const;
@@ -76,4 +79,4 @@ class Transaction {
   bool open_ = false;
 };
 
-}  // namespace flyt::node
+}  // namespace flyt::control

@@ -1,0 +1,93 @@
+// flyt-cluster-manager: hands virtual GPUs of many nodes to VMs.
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "base/fd.h"
+#include "control/cluster/cluster_threads.h"
+#include "control/cluster/config.h"
+
+namespace {
+
+constexpr char kFooter[] =
+    "\nExamples:\n"
+    "  flyt-cluster-manager --config /etc/flyt/cluster.toml\n"
+    "  flyt-cluster-manager --config cluster.toml --check-config\n"
+    "  flyt-cluster-manager --state /tmp/cluster --run /tmp/cluster-run     on one machine\n"
+    "  flytctl --cluster unix:///run/flyt-cluster/cluster.sock nodes\n"
+    "\n"
+    "SIGTERM and SIGINT stop the manager; virtual GPUs go on, and the next manager knows them.\n";
+
+struct Options {
+  std::string config;
+  std::string state;
+  std::string run;
+  bool check = false;
+};
+
+int fail(const flyt::Error& error) {
+  std::cerr << "flyt-cluster-manager: " << error.message << "\n";
+  return EXIT_FAILURE;
+}
+
+flyt::Result<flyt::cluster::Config> configure(const Options& options) {
+  flyt::cluster::Config config;
+  if (!options.config.empty()) {
+    auto read = flyt::cluster::read_config(options.config);
+    if (!read) return std::move(read).error();
+    config = std::move(*read);
+  }
+  std::error_code error;
+  if (!options.state.empty()) config.state_folder = std::filesystem::absolute(options.state, error);
+  if (!options.run.empty()) config.run_folder = std::filesystem::absolute(options.run, error);
+  const char* home = ::geteuid() == 0 ? nullptr : std::getenv("HOME");
+  const flyt::Status status = flyt::cluster::finish(config, home == nullptr ? "" : home);
+  if (status) return config;
+  const std::string front = options.config.empty() ? "" : options.config + ": ";
+  return flyt::Error{status.error().code, front + status.error().message};
+}
+
+// Threads inherit the mask, so this comes before any is made.
+flyt::Fd block_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGTERM);
+  ::sigaddset(&set, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  // A full disk, or a limit on files, is an error of the write.
+  ::signal(SIGXFSZ, SIG_IGN);
+  return flyt::Fd(::signalfd(-1, &set, SFD_CLOEXEC));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Hands virtual GPUs of many nodes to VMs.", "flyt-cluster-manager");
+  app.footer(kFooter);
+  app.set_version_flag("--version", FLYT_VERSION);
+  Options options;
+  app.add_option("--config", options.config, "The configuration; see docs/flyt-cluster-manager.md")
+      ->type_name("FILE");
+  app.add_flag("--check-config", options.check, "Say whether the configuration is right, and end");
+  app.add_option("--state", options.state, "The folder of the database; instead of cluster.state")
+      ->type_name("DIR");
+  app.add_option("--run", options.run, "The folder of the socket; instead of cluster.run")
+      ->type_name("DIR");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto config = configure(options);
+  if (!config) return fail(config.error());
+  if (options.check) {
+    std::cout << "the configuration is right\n";
+    return EXIT_SUCCESS;
+  }
+  const flyt::Fd signals = block_signals();
+  const flyt::Status status = flyt::cluster::run_cluster(*config, FLYT_VERSION, signals.get());
+  return status ? EXIT_SUCCESS : fail(status.error());
+}

@@ -1,0 +1,40 @@
+// The command line of flytctl: what there is, and what is done for it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "control/cli/cluster/authority.h"
+#include "control/cli/cluster/commands.h"
+#include "control/cli/node/commands.h"
+
+namespace flyt::ctl {
+
+// Where a command goes is settled when the command line has been read.
+struct Options {
+  cli::CtlOptions node;
+  cli::ClusterOptions cluster;
+  cli::AuthorityOptions authority;
+  std::string cluster_flag;
+  std::string node_flag;
+  std::string cert;
+  std::string key;
+  std::string ca;
+  std::string config;
+  std::string shell;
+  std::string program;  // Whose configuration is checked.
+};
+
+void add_global(CLI::App& app, Options& options);
+// What a cluster and a node both have, or a node alone.
+void add_node_commands(CLI::App& app, Options& options);
+void add_cluster_commands(CLI::App& app, Options& options);
+void add_flyt_commands(CLI::App& app, Options& options);
+
+// Sets the address: of the flags, the environment, the file of settings, the default; true: it is a
+// cluster's.
+Result<bool> settle(const CLI::App& command, Options& options);
+
+Status run(const CLI::App& command, Options& options);
+
+}  // namespace flyt::ctl

@@ -1,0 +1,191 @@
+// The options of each of flytctl's commands.
+#include "bin/flytctl_commands.h"
+
+namespace flyt::ctl {
+namespace {
+
+CLI::App* add_named(CLI::App& app, std::string& name, const char* command, const char* about,
+                    const char* type, bool required) {
+  CLI::App* added = app.add_subcommand(command, about);
+  added->add_option("name", name, "Its name")->required(required)->type_name(type);
+  return added;
+}
+
+void add_sizes(CLI::App& command, cli::CtlOptions& options, bool required) {
+  command.add_option("--sms", options.sms, "Multiprocessors; rounded up to whole groups")
+      ->required(required)
+      ->type_name("N");
+  command.add_option("--memory", options.memory, "Memory, such as 512M or 20G")
+      ->required(required)
+      ->type_name("SIZE");
+}
+
+void add_create(CLI::App& app, cli::CtlOptions& options) {
+  CLI::App* create = app.add_subcommand("create", "Make a lease at a node and start its server");
+  create->add_option("name", options.lease, "How it is to be called")->required();
+  add_sizes(*create, options, true);
+  create->add_option("--gpu", options.gpu, "Which GPU; the first with room if missing")
+      ->type_name("N");
+  create->add_option("--mode", options.mode, "Only on a GPU in this mode")
+      ->check(CLI::IsMember({"isolated", "shared"}));
+  create->add_option("--priority", options.priority, "From -1000 to 1000")->capture_default_str();
+  create->add_option("--expires-in", options.expires_in, "Ends by itself after this: 90s, 12h, 7d")
+      ->type_name("TIME");
+  create->add_option("--label", options.labels, "For whoever looks; repeatable")
+      ->type_name("KEY=VALUE")
+      ->take_all();
+}
+
+void add_vm_set(CLI::App& vm, Options& options) {
+  CLI::App* set = add_named(vm, options.cluster.name, "set",
+                            "Say what a VM gets; what is not named stays as it is", "VM", true);
+  cli::ClusterOptions& cluster = options.cluster;
+  add_sizes(*set, options.node, false);
+  set->add_option("--address", cluster.vm_address, "Its IP address")->type_name("IP");
+  set->add_option("--host", cluster.host, "The machine that it runs on")->type_name("HOST");
+  set->add_option("--policy", cluster.policy, "Where its virtual GPU goes")
+      ->check(CLI::IsMember({"host-first", "pack", "spread", "default"}));
+  set->add_option("--mode", cluster.mode, "Only on a GPU in this mode")
+      ->check(CLI::IsMember({"isolated", "shared", "any"}));
+  set->add_option("--priority", cluster.priority, "From -1000 to 1000: higher goes first");
+  set->add_option("--label", cluster.labels, "Repeatable; all of them are set anew")
+      ->type_name("KEY=VALUE")
+      ->take_all();
+  set->add_option("--apart", cluster.apart, "On other nodes than VMs with the same label")
+      ->type_name("KEY")
+      ->take_all();
+  set->add_flag("--keep,!--no-keep", cluster.keep, "Keeps it when no program uses it");
+}
+
+void add_authority(CLI::App& app, cli::AuthorityOptions& options) {
+  CLI::App* ca = app.add_subcommand("ca", "Certificates: an authority for a cluster");
+  ca->require_subcommand(1);
+  CLI::App* init = ca->add_subcommand("init", "Make an authority");
+  init->add_option("--name", options.name, "What it is called")->default_str("flyt");
+  CLI::App* issue = add_named(*ca, options.name, "issue", "Make a certificate", "NAME", true);
+  issue->add_option("--role", options.role, "What its holder may do")
+      ->required()
+      ->check(CLI::IsMember({"viewer", "operator", "admin", "node", "vm"}));
+  issue->add_option("--host", options.hosts, "DNS name or address at which it serves; repeatable")
+      ->take_all();
+  CLI::App* revoke = add_named(*ca, options.name, "revoke",
+                               "Let a certificate's holder in no longer", "NAME", true);
+  for (CLI::App* command : {init, issue}) {
+    command->add_option("--days", options.days, "How long it is valid")
+        ->check(CLI::Range(1, 36500))
+        ->capture_default_str();
+  }
+  for (CLI::App* command : {init, issue, revoke}) {
+    command->add_option("--dir", options.folder, "The authority's folder")
+        ->capture_default_str()
+        ->type_name("DIR");
+  }
+}
+
+}  // namespace
+
+void add_global(CLI::App& app, Options& options) {
+  app.add_option("--cluster", options.cluster_flag,
+                 "A cluster manager: unix:///PATH or HOST:PORT; also FLYT_CLUSTER")
+      ->type_name("ADDR");
+  app.add_option("--node", options.node_flag,
+                 "A node manager: unix:///PATH or HOST:PORT; also FLYT_NODE")
+      ->type_name("ADDR");
+  app.add_option("--cert", options.cert,
+                 "This user's certificate; also FLYT_CLUSTER_CERT, FLYT_NODE_CERT")
+      ->type_name("FILE");
+  app.add_option("--key", options.key, "Its key; also FLYT_CLUSTER_KEY, FLYT_NODE_KEY")
+      ->type_name("FILE");
+  app.add_option("--ca", options.ca,
+                 "Who signed the other side; also FLYT_CLUSTER_CA, FLYT_NODE_CA")
+      ->type_name("FILE");
+  app.add_option("--config", options.config,
+                 "Addresses and certificates; ~/.config/flyt/flytctl.toml, /etc/flyt/flytctl.toml")
+      ->type_name("FILE");
+  app.add_flag("--json", options.node.json, "One JSON object a line");
+}
+
+void add_node_commands(CLI::App& app, Options& options) {
+  cli::CtlOptions& node = options.node;
+  add_named(app, node.lease, "describe", "Show the cluster or one VM; of a node: it, or one lease",
+            "NAME", false);
+  for (const auto& [name, about] : {std::pair("leases", "List the leases, or those of one VM"),
+                                    std::pair("sessions", "List client processes")}) {
+    CLI::App* command = add_named(app, node.lease, name, about, "NAME", false);
+    command->add_option("--on", options.cluster.on, "Of this node alone")->type_name("NODE");
+    command->add_flag("--watch", options.cluster.watch, "Again after each change");
+  }
+  add_create(app, node);
+  add_sizes(
+      *add_named(app, node.lease, "resize", "Change a virtual GPU while it runs", "NAME", true),
+      node, false);
+  add_named(app, node.lease, "release", "End a virtual GPU, its sessions and its server", "NAME",
+            true);
+  CLI::App* token =
+      add_named(app, node.lease, "token", "Issue a token for clients of a lease", "LEASE", true);
+  token->add_option("--lasts", node.lasts, "How long it admits clients: 60, 5m")->type_name("TIME");
+  token->add_flag("--export", node.exports, "As settings for a shell");
+  token->add_flag("--tcp", node.tcp, "With --export: the address for other machines");
+  add_named(app, node.lease, "drain", "Make no new leases; of a cluster's node: free it, too",
+            "NODE", false);
+  app.add_subcommand("undrain", "Make new leases at a node again");
+  CLI::App* events = app.add_subcommand("events", "Show what happened");
+  events->add_flag("--follow", node.follow, "And what happens from now on");
+  events->add_option("--after", node.after, "Only those after this number")->type_name("N");
+  CLI::App* top = app.add_subcommand("top", "Show GPUs and who has them, again and again");
+  top->add_option("--interval", node.interval, "Seconds between pages")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+  top->add_option("--pages", node.pages, "End after so many; 0: go on")->capture_default_str();
+  app.add_subcommand("health", "Say what is wrong");
+}
+
+void add_cluster_commands(CLI::App& app, Options& options) {
+  cli::ClusterOptions& cluster = options.cluster;
+  for (const auto& [name, about] : {std::pair("nodes", "List the nodes, or show one"),
+                                    std::pair("gpus", "List the GPUs, of all nodes or one"),
+                                    std::pair("vms", "List the VMs, or show one")}) {
+    add_named(app, cluster.name, name, about, "NAME", false)
+        ->add_flag("--watch", cluster.watch, "Again after each change");
+  }
+  CLI::App* vm = app.add_subcommand("vm", "Say which VMs there are, and what they get");
+  vm->require_subcommand(1);
+  add_vm_set(*vm, options);
+  add_named(*vm, cluster.name, "rm", "Forget a VM", "VM", true)
+      ->add_flag("--force", cluster.force, "Even if it has a virtual GPU");
+  add_named(*vm, cluster.name, "import", "Set VMs of a JSON file, or of Flyt's database exported",
+            "FILE", true);
+  CLI::App* node = app.add_subcommand("node", "Say which nodes there are");
+  node->require_subcommand(1);
+  add_named(*node, cluster.name, "rm", "Forget a node that is lost", "NODE", true);
+  add_named(app, cluster.name, "cordon", "Place nothing new on a node", "NODE", true);
+  add_named(app, cluster.name, "uncordon", "Take a node into use again", "NODE", true);
+  add_named(app, cluster.name, "explain", "Say why a VM got what it got, or why it waits", "VM",
+            true);
+  app.add_subcommand("audit", "Show who did what")
+      ->add_option("--after", cluster.after, "Only what comes after this number")
+      ->type_name("N");
+  add_authority(app, options.authority);
+  CLI::App* config = app.add_subcommand("config", "Configurations of the managers");
+  config->require_subcommand(1);
+  add_named(*config, cluster.name, "check", "Say whether a file is right", "FILE", true)
+      ->add_option("--of", options.program, "Whose it is")
+      ->default_val("cluster")
+      ->check(CLI::IsMember({"cluster", "node", "client"}));
+}
+
+void add_flyt_commands(CLI::App& app, Options& options) {
+  app.add_subcommand("list-vms", "VMs, as Flyt lists them");
+  app.add_subcommand("list-servernodes", "GPUs of nodes, as Flyt lists them");
+  app.add_subcommand("list-virt-servers", "Virtual GPUs, as Flyt lists them");
+  CLI::App* change = app.add_subcommand("change-config", "resize, as Flyt spells it");
+  CLI::App* migrate = app.add_subcommand("migrate", "Not possible yet");
+  CLI::App* automatic = app.add_subcommand("migrate-auto", "Not possible yet");
+  change->add_option("-i,--ip", options.cluster.name, "The VM's address or name")->required();
+  change->add_option("-s,--sm-cores", options.cluster.sms, "Multiprocessors");
+  change->add_option("-m,--memory", options.cluster.memory, "Memory in MB");
+  // Whatever stands behind them.
+  for (CLI::App* command : {migrate, automatic}) command->fallthrough(false)->allow_extras();
+}
+
+}  // namespace flyt::ctl

@@ -1,0 +1,105 @@
+#include "control/cluster/cluster_threads.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "control/cluster/api_thread.h"
+#include "control/cluster/node_links.h"
+#include "control/cluster/pages_thread.h"
+#include "control/cluster/sqlite_store.h"
+
+namespace flyt::cluster {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(500);
+constexpr std::size_t kWorkers = 32;
+
+// Those who ask nodes, and one that watches the time.
+class Workers {
+ public:
+  explicit Workers(Manager& manager) : manager_(manager) {
+    for (std::size_t i = 0; i < kWorkers; ++i) threads_.emplace_back([this] { work(); });
+    threads_.emplace_back([this] { watch_time(); });
+  }
+  // The manager has been stopped before.
+  ~Workers() {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+ private:
+  void work() {
+    while (!manager_.stopping()) {
+      if (const auto job = manager_.next_job(std::chrono::seconds(1))) manager_.run(*job);
+    }
+  }
+  void watch_time() {
+    while (!manager_.stopping()) {
+      manager_.tick();
+      system_clock().sleep_for(kTick);
+    }
+  }
+
+  Manager& manager_;
+  std::vector<std::thread> threads_;
+};
+
+void wait_readable(int fd) {
+  pollfd entry{fd, POLLIN, 0};
+  while (::poll(&entry, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
+Status make_folder(const std::string& path, unsigned mode) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (::mkdir(path.c_str(), mode) == 0 || errno == EEXIST) return {};
+  return system_error("cannot make " + path, errno);
+}
+
+}  // namespace
+
+Status run_cluster(const Config& config, std::string_view version, int signals) {
+  const Log log("cluster", log_level_of(config.log_level, LogLevel::kInfo));
+  Gate gate(config);
+  if (Status status = gate.check(); !status) return status;
+  const bool others = !config.operators.empty() || !config.viewers.empty();
+  for (const auto& [folder, mode] : {std::pair(config.state_folder, 0700u),
+                                     std::pair(config.run_folder, others ? 0711u : 0700u)}) {
+    if (Status status = make_folder(folder, mode); !status) return status;
+  }
+  const std::string path = config.state_folder + "/cluster.db";
+  auto store = SqliteStore::open(path);
+  if (!store) return std::move(store).error();
+  NodeLinks links(config);
+  Manager manager(config, log, std::move(*store), links, system_clock());
+  if (Status status = manager.start(); !status) {
+    const Error& error = status.error();
+    return error.code == ErrorCode::kInvalid ? unusable_store(path, error.message) : error;
+  }
+  auto api = ApiThread::start(config, manager, gate, log, version);
+  if (!api) return std::move(api).error();
+  std::unique_ptr<PagesThread> pages;
+  if (!config.metrics.empty()) {
+    auto started = PagesThread::start(*control::parse_address(config.metrics), manager);
+    if (!started) return std::move(started).error();
+    pages = std::move(*started);
+  }
+  const Workers workers(manager);
+  log.info("serving", {{"unix", config.api_unix},
+                       {"tcp", config.api_tcp},
+                       {"metrics", config.metrics},
+                       {"nodes", manager.describe().nodes()}});
+  wait_readable(signals);
+  log.info("stopping");
+  manager.stop();
+  return {};
+}
+
+}  // namespace flyt::cluster

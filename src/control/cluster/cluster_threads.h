@@ -1,0 +1,14 @@
+// A cluster manager with all its threads, for as long as the process is wanted.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "control/cluster/config.h"
+
+namespace flyt::cluster {
+
+// Serves until `signals`, a signalfd, can be read. An error only if it cannot start.
+Status run_cluster(const Config& config, std::string_view version, int signals);
+
+}  // namespace flyt::cluster

@@ -1,0 +1,95 @@
+#include "control/cluster/config.h"
+
+#include <unistd.h>
+
+namespace flyt::cluster {
+namespace {
+
+using control::address_setting;
+using control::flag_setting;
+using control::number_setting;
+using control::one_of_setting;
+using control::path_setting;
+using control::seconds_setting;
+using control::texts_setting;
+
+control::SettingSections sections_of(Config& config) {
+  constexpr std::uint32_t kDay = 86400;
+  return {
+      {"cluster",
+       {{"state", path_setting(config.state_folder)},
+        {"run", path_setting(config.run_folder)},
+        {"log_level",
+         one_of_setting(config.log_level, {"debug", "info", "warn", "error", "off"})}}},
+      {"api",
+       {{"unix", path_setting(config.api_unix)},
+        {"tcp", address_setting(config.api_tcp)},
+        {"cert", path_setting(config.cert)},
+        {"key", path_setting(config.key)},
+        {"ca", path_setting(config.ca)},
+        {"crl", path_setting(config.crl)}}},
+      {"access",
+       {{"operators", texts_setting(config.operators)},
+        {"viewers", texts_setting(config.viewers)}}},
+      {"nodes",
+       {{"report_every", seconds_setting(config.report_seconds, 1, 300)},
+        {"lost_after", seconds_setting(config.lost_seconds, 2, kDay)}}},
+      {"vms",
+       {{"grace", seconds_setting(config.grace_seconds, 1, 30 * kDay)},
+        {"free_unused", flag_setting(config.free_unused)},
+        {"keep_wish", seconds_setting(config.keep_seconds, 2, kDay)}}},
+      {"placement", {{"policy", one_of_setting(config.policy, {"host-first", "pack", "spread"})}}},
+      {"metrics", {{"listen", address_setting(config.metrics)}}},
+      {"events",
+       {{"max", number_setting(config.events_max, 10, 1000000)},
+        {"audit_max", number_setting(config.audit_max, 10, 10000000)}}},
+  };
+}
+
+Error invalid(std::string message) { return {ErrorCode::kInvalid, std::move(message)}; }
+
+Status check(const Config& config) {
+  const bool all = !config.cert.empty() && !config.key.empty() && !config.ca.empty();
+  if (!config.api_tcp.empty() && !all) {
+    return invalid(
+        "api.tcp needs api.cert, api.key and api.ca: TCP is served with mutual TLS only");
+  }
+  if (!config.metrics.empty() &&
+      !control::is_loopback(control::parse_address(config.metrics)->host)) {
+    return invalid("metrics.listen must be a loopback address: who asks there is not identified");
+  }
+  if (config.lost_seconds < 2 * config.report_seconds) {
+    return invalid("nodes.lost_after must be at least twice nodes.report_every");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view text, const std::string& file) {
+  Config config;
+  Status status = control::parse_settings(text, file, sections_of(config));
+  if (!status) return status.error();
+  return config;
+}
+
+Result<Config> read_config(const std::string& path) {
+  const auto text = control::read_file(path);
+  if (!text) return text.error();
+  return parse_config(*text, path);
+}
+
+Status finish(Config& config, const std::string& home) {
+  if (config.state_folder.empty()) {
+    config.state_folder =
+        home.empty() ? "/var/lib/flyt/cluster" : home + "/.local/state/flyt/cluster";
+  }
+  if (config.run_folder.empty()) {
+    config.run_folder =
+        home.empty() ? "/run/flyt-cluster" : "/tmp/flyt-cluster-" + std::to_string(::getuid());
+  }
+  if (config.api_unix.empty()) config.api_unix = config.run_folder + "/cluster.sock";
+  return check(config);
+}
+
+}  // namespace flyt::cluster

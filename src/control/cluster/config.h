@@ -1,0 +1,60 @@
+// Config: what a cluster manager's file says.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "control/settings/settings.h"
+
+namespace flyt::cluster {
+
+struct Config {
+  // [cluster]
+  std::string state_folder;  // The database.
+  std::string run_folder;    // The socket.
+  std::string log_level = "info";
+
+  // [api]
+  std::string api_unix;  // A path; cluster.sock in the run folder unless set.
+  std::string api_tcp;   // HOST:PORT; empty: none.
+  std::string cert;
+  std::string key;
+  std::string ca;
+  std::string crl;  // Certificates that were revoked; empty: none is.
+
+  // [access]: users of this machine, by name or number, beside root and the manager's own.
+  std::vector<std::string> operators;
+  std::vector<std::string> viewers;
+
+  // [nodes]
+  std::uint32_t report_seconds = 2;
+  std::uint32_t lost_seconds = 10;  // Without a report.
+
+  // [vms]
+  std::uint32_t grace_seconds = 60;  // Without a program, until a virtual GPU is taken back.
+  bool free_unused = true;
+  std::uint32_t keep_seconds = 30;  // A wish that nobody renews.
+
+  // [placement]
+  std::string policy = "host-first";
+
+  // [metrics]
+  std::string metrics;  // HOST:PORT of the loopback interface; empty: none.
+
+  // [events]
+  std::uint64_t events_max = 10000;
+  std::uint64_t audit_max = 100000;
+};
+
+// Parses and checks. An error says FILE:LINE, the key and what it should be.
+Result<Config> parse_config(std::string_view text, const std::string& file);
+Result<Config> read_config(const std::string& path);
+
+// Fills what was left open and checks what belongs together. `home` is the user's home folder, or
+// empty for root.
+Status finish(Config& config, const std::string& home);
+
+}  // namespace flyt::cluster

@@ -1,0 +1,64 @@
+#include "control/cluster/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace flyt::cluster {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(const char* text) {
+  auto config = parse_config(text, "cluster.toml");
+  if (!config) return config.error().message;
+  const Status status = finish(*config, "");
+  return status ? "" : status.error().message;
+}
+
+TEST(ClusterConfig, TakesWhatIsWrittenAndDefaultsElsewhere) {
+  auto config = parse_config(R"(
+[api]
+unix = "/run/c.sock"
+[nodes]
+report_every = 1
+lost_after = "15s"
+[vms]
+grace = "5m"
+free_unused = false
+[placement]
+policy = "spread"
+[access]
+operators = ["0"]
+)",
+                             "cluster.toml");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  ASSERT_TRUE(finish(*config, "").ok());
+  EXPECT_EQ(config->api_unix, "/run/c.sock");
+  EXPECT_EQ(config->lost_seconds, 15u);
+  EXPECT_EQ(config->grace_seconds, 300u);
+  EXPECT_FALSE(config->free_unused);
+  EXPECT_EQ(config->policy, "spread");
+  EXPECT_EQ(config->operators, std::vector<std::string>{"0"});
+  EXPECT_EQ(config->state_folder, "/var/lib/flyt/cluster");
+}
+
+TEST(ClusterConfig, NamesFileLineAndWhatWasExpected) {
+  EXPECT_THAT(error_of("[api]\n\ncolour = 1\n"),
+              HasSubstr("cluster.toml:3: unknown key api.colour"));
+  EXPECT_THAT(error_of("[etcd]\n"), HasSubstr("cluster.toml:1: unknown section or key etcd"));
+  EXPECT_THAT(error_of("[vms]\ngrace = \"soon\"\n"), HasSubstr("cluster.toml:2: vms.grace"));
+  EXPECT_THAT(error_of("[vms]\nfree_unused = 1\n"), HasSubstr("true or false"));
+  EXPECT_THAT(error_of("[access]\nviewers = \"a\"\n"), HasSubstr("a list of texts"));
+  EXPECT_THAT(error_of("[access]\nviewers = [1]\n"), HasSubstr("a list of texts"));
+  EXPECT_THAT(error_of("[placement]\npolicy = \"best\"\n"), HasSubstr("\"host-first\""));
+  EXPECT_THAT(error_of("[nodes\n"), HasSubstr("cluster.toml:"));
+}
+
+TEST(ClusterConfig, RefusesWhatWouldNotBeSafe) {
+  EXPECT_THAT(error_of("[api]\ntcp = \"0.0.0.0:7700\"\n"), HasSubstr("mutual TLS"));
+  EXPECT_THAT(error_of("[metrics]\nlisten = \"0.0.0.0:1\"\n"), HasSubstr("loopback"));
+  EXPECT_THAT(error_of("[nodes]\nreport_every = 10\nlost_after = 12\n"), HasSubstr("twice"));
+}
+
+}  // namespace
+}  // namespace flyt::cluster

@@ -1,0 +1,99 @@
+#include "control/cluster/gate.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+
+namespace flyt::cluster {
+namespace {
+
+constexpr std::size_t kKnownMax = 4096;
+
+std::optional<std::uint32_t> user_of(const std::string& text) {
+  std::uint32_t user = 0;
+  const char* end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, user).ptr == end && !text.empty()) return user;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> buffer{};
+  if (::getpwnam_r(text.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
+      found == nullptr) {
+    return std::nullopt;
+  }
+  return entry.pw_uid;
+}
+
+}  // namespace
+
+Status Gate::check() {
+  for (const auto* users : {&config_.operators, &config_.viewers}) {
+    for (const std::string& user : *users) {
+      if (user_of(user)) continue;
+      return Error{ErrorCode::kInvalid, "access: there is no user " + user};
+    }
+  }
+  const Lock lock(mutex_);
+  return refresh();
+}
+
+// The list is read again when its file was replaced.
+Status Gate::refresh() {
+  if (config_.crl.empty()) return {};
+  struct stat facts {};
+  if (::stat(config_.crl.c_str(), &facts) != 0) {
+    return system_error("cannot read " + config_.crl, errno);
+  }
+  const std::int64_t changed =
+      std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+  if (revoked_ && changed == list_changed_) return {};
+  const auto text = control::read_file(config_.crl);
+  if (!text) return text.error();
+  const auto ca = control::read_file(config_.ca);
+  if (!ca) return ca.error();
+  auto list = pki::RevocationList::parse(*text, *ca);
+  if (!list) return Error{list.error().code, config_.crl + ": " + list.error().message};
+  revoked_ = std::move(*list);
+  list_changed_ = changed;
+  return {};
+}
+
+Result<Caller> Gate::caller_of(const std::string& certificate_pem, const std::string& peer) {
+  const Lock lock(mutex_);
+  auto known = known_.find(certificate_pem);
+  if (known == known_.end()) {
+    auto facts = pki::facts_of(certificate_pem);
+    if (!facts) return std::move(facts).error();
+    if (known_.size() >= kKnownMax) known_.clear();
+    known = known_.emplace(certificate_pem, std::move(*facts)).first;
+  }
+  const pki::CertificateFacts& facts = known->second;
+  if (Status status = refresh(); !status) {
+    return Error{ErrorCode::kDenied, "nobody is let in: " + status.error().message};
+  }
+  if (revoked_ && revoked_->has(facts.serial)) {
+    return Error{ErrorCode::kDenied, "the certificate of " + facts.name + " was revoked"};
+  }
+  const auto role = role_of(facts.role);
+  if (!role || facts.name.empty()) {
+    return Error{ErrorCode::kDenied, "the certificate of " + facts.name + " has no role: OU is '" +
+                                         facts.role + "', not viewer, operator, admin, node or vm"};
+  }
+  return Caller{facts.name, *role, peer};
+}
+
+std::optional<Role> Gate::role_of_user(const Config& config, std::uint32_t user) {
+  if (user == 0 || user == ::geteuid()) return Role::kAdmin;
+  for (const std::string& name : config.operators) {
+    if (user_of(name) == user) return Role::kOperator;
+  }
+  for (const std::string& name : config.viewers) {
+    if (user_of(name) == user) return Role::kViewer;
+  }
+  return std::nullopt;
+}
+
+}  // namespace flyt::cluster

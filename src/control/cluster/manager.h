@@ -1,0 +1,241 @@
+// Manager: a cluster's nodes, VMs and virtual GPUs: who has what, who waits, what is to be done.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "control/cluster.pb.h"
+#include "control/cluster/config.h"
+#include "control/cluster/ledger.h"
+#include "control/cluster/node_calls.h"
+#include "control/cluster/placement/scheduler.h"
+#include "control/cluster/roles.h"
+#include "control/cluster_state.pb.h"
+
+namespace flyt::cluster {
+
+// Something to ask of a node; whoever runs it may wait for long.
+struct Job {
+  enum class Kind : std::uint8_t {
+    kCreate,  // Make the lease of a grant.
+    kEnd,     // Release the lease of an ending.
+    kCheck,   // Is a grant's lease still there?
+    kRetire,  // Take a grant back if no program uses it.
+  };
+  Kind kind = Kind::kCreate;
+  std::string id;  // The grant's, or the ending's.
+};
+
+// Counts since this process started.
+struct ClusterCounters {
+  std::uint64_t reports = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t placed = 0;
+  std::uint64_t refused = 0;  // By nodes.
+  std::uint64_t released = 0;
+  std::uint64_t freed = 0;  // Unused.
+  std::uint64_t nodes_lost = 0;
+};
+
+// A VM has at most one grant that is its own; a grant that is no longer any VM's is an ending until
+// its node has said that the lease is gone. Both are on disk before a node is asked, so that no
+// crash forgets a lease. Safe from any thread; nodes are asked without the lock.
+class Manager {
+ public:
+  Manager(Config config, const Log& log, std::unique_ptr<Store> store, NodeCalls& calls,
+          const Clock& clock);
+  ~Manager();
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
+
+  // Reads the store. kInvalid: it is damaged.
+  Status start();
+  // What time brings: nodes that are lost, grants that nobody uses, wishes that nobody renews.
+  void tick();
+  // The next thing to do; none within `patience`, or after stop().
+  std::optional<Job> next_job(Duration patience);
+  void run(const Job& job);
+  // Nobody waits from now on.
+  void stop();
+
+  // For nodes.
+  Result<v1::NodeReply> report(const v1::NodeReport& report);
+
+  // For VMs, named by name or address.
+  Result<v1::VirtualGpu> request(const v1::GpuRequest& request);
+  Result<v1::VirtualGpu> gpu_of(const std::string& vm);
+  Result<v1::VirtualGpu> release(const std::string& vm, const std::string& why);
+  // While somebody watches, the VM's wish is kept.
+  Status watch(const std::string& vm, bool begin);
+
+  // For operators. An empty name: all.
+  v1::ClusterDescription describe();
+  Result<v1::ListNodesResponse> nodes(const std::string& node);
+  Result<v1::ListVmsResponse> vms(const std::string& vm);
+  Result<v1::ListClusterLeasesResponse> leases(const std::string& vm, const std::string& node);
+  Result<v1::ListClusterSessionsResponse> sessions(const std::string& vm, const std::string& node);
+  Result<v1::Explanation> explain(const std::string& vm);
+  Result<v1::ListVmsResponse> set_vms(const v1::SetVmsRequest& request);
+  Result<v1::Vm> remove_vm(const std::string& vm, bool force);
+  Result<v1::Vm> resize(const v1::ResizeVmRequest& request);
+  Result<v1::Node> set_node(const v1::SetNodeRequest& request);
+  Result<v1::Node> remove_node(const std::string& node);
+  std::vector<std::string> problems();
+  // The last change could be written.
+  bool writable();
+  std::vector<v1::ClusterEvent> events(std::uint64_t after);
+  std::vector<v1::AuditEntry> audits(std::uint64_t after);
+  Status audit(v1::AuditEntry entry);
+  ClusterCounters counters();
+
+  // Grows with every change of what is listed. Waits, up to `patience`, for one beyond `revision`.
+  std::uint64_t wait_for_change(std::uint64_t revision, Duration patience);
+  bool stopping();
+
+ private:
+  struct Vm {
+    v1::VmSpec spec;
+    std::optional<state::Grant> grant;
+    bool absent = false;  // The grant's node is lost, or does not have the lease any more.
+    Instant made;         // When the node said so.
+    Instant used;         // Last seen in use, or asked for.
+    Instant tried;        // When its node was last asked about it.
+    std::optional<state::Wish> wish;
+    std::string wish_id;  // The grant's that it will become.
+    Instant wish_until;
+    std::uint32_t watchers = 0;
+    std::uint64_t generation = 0;
+    std::string reason;
+    std::map<std::string, Instant> avoid;  // Nodes that have refused, until then.
+  };
+  struct NodeEntry {
+    state::NodeRecord record;
+    v1::NodeReport report;
+    bool heard = false;  // Since this manager started.
+    bool lost = false;
+    Instant last;
+    std::int64_t last_ms = 0;
+    std::set<std::string> foreign;  // Leases that are not the cluster's, as placement calls them.
+  };
+  struct EndingEntry {
+    state::Ending ending;
+    unsigned failures = 0;
+    Instant retry_at;
+  };
+
+  // manager_start.cc
+  Status load_identity() REQUIRES(mutex_);
+  Status load_nodes() REQUIRES(mutex_);
+  Status load_vms() REQUIRES(mutex_);
+  Status load_grants() REQUIRES(mutex_);
+  Status load_wishes() REQUIRES(mutex_);
+  Status load_endings() REQUIRES(mutex_);
+
+  // manager_nodes.cc
+  placement::NodeState placement_state(const NodeEntry& node) const;
+  v1::NodeState state_of(const NodeEntry& node) const;
+  Status take_record(NodeEntry& node, const v1::NodeReport& report) REQUIRES(mutex_);
+  void take_leases(NodeEntry& node) REQUIRES(mutex_);
+  void take_own(NodeEntry& node, const std::string& id, const node::v1::Lease& lease)
+      REQUIRES(mutex_);
+  void take_unknown(NodeEntry& node, const std::string& id, const node::v1::Lease& lease)
+      REQUIRES(mutex_);
+  void take_foreign(NodeEntry& node) REQUIRES(mutex_);
+  void ask_for_missing(NodeEntry& node, const std::set<std::string>& seen) REQUIRES(mutex_);
+  void hold(const Vm& vm) REQUIRES(mutex_);
+  void lose_due() REQUIRES(mutex_);
+  void lose(NodeEntry& node) REQUIRES(mutex_);
+
+  // manager_work.cc
+  struct Planned {
+    Vm* vm = nullptr;
+    state::Grant grant;
+    std::optional<state::Ending> old;  // The grant that it replaces.
+  };
+  void place() REQUIRES(mutex_);
+  Planned plan(const placement::Placement& placed, Batch& batch) REQUIRES(mutex_);
+  void undo(const std::vector<placement::Placement>& placed) REQUIRES(mutex_);
+  Status begin_wish(Vm& vm, std::string reason, Batch batch) REQUIRES(mutex_);
+  Status enter_queue(Vm& vm) REQUIRES(mutex_);
+  void queue_again(Vm& vm) REQUIRES(mutex_);
+  void drop_wish(Vm& vm) REQUIRES(mutex_);
+  state::Ending ending_of(const state::Grant& grant, std::string reason) const;
+  void begin_ending(const state::Ending& ending) REQUIRES(mutex_);
+  void forget_grant(Vm& vm) REQUIRES(mutex_);
+  Status end_grant(Vm& vm, std::string_view kind, const std::string& why, Batch batch)
+      REQUIRES(mutex_);
+  void push(Job job) REQUIRES(mutex_);
+  void create(const std::string& id);
+  void created(const std::string& id, const Result<node::v1::Lease>& lease);
+  void take_made(Vm& vm, const node::v1::Lease& lease) REQUIRES(mutex_);
+  void take_refusal(Vm& vm, const Error& error) REQUIRES(mutex_);
+  void end(const std::string& id);
+  void check(const std::string& id, bool retire);
+  void lose_lease(Vm& vm, const std::string& why) REQUIRES(mutex_);
+  bool unused(const Vm& vm) REQUIRES(mutex_);
+  void grants_due() REQUIRES(mutex_);
+  void wishes_due() REQUIRES(mutex_);
+  void endings_due() REQUIRES(mutex_);
+
+  Vm* find_vm(std::string_view name) REQUIRES(mutex_);
+  Result<Vm*> need_vm(std::string_view name) REQUIRES(mutex_);
+  Vm* vm_of_grant(const std::string& id) REQUIRES(mutex_);
+  NodeEntry* find_node(std::string_view name) REQUIRES(mutex_);
+  const NodeEntry* find_node(std::string_view name) const REQUIRES(mutex_);
+  placement::Request request_for(const Vm& vm) const REQUIRES(mutex_);
+  bool ready(const Vm& vm) const;
+  v1::VirtualGpu view(const Vm& vm) const REQUIRES(mutex_);
+  v1::Vm view_of_vm(const Vm& vm) const REQUIRES(mutex_);
+  v1::Node view_of_node(const NodeEntry& node) const REQUIRES(mutex_);
+  v1::ClusterLease view_of_grant(const Vm& vm) const REQUIRES(mutex_);
+  Result<v1::VmSpec> spec_after(const v1::VmSpec& wanted, const v1::SetVmsRequest& request)
+      REQUIRES(mutex_);
+  void set_spec(const v1::VmSpec& spec) REQUIRES(mutex_);
+  Result<v1::Vm> resize_waiting(Vm& vm, const v1::VmSpec& after) REQUIRES(mutex_);
+  Result<std::string> begin_resize(const std::string& name, const v1::VmSpec& after)
+      REQUIRES(mutex_);
+  Result<v1::Vm> end_resize(const std::string& id, const v1::VmSpec& after,
+                            const Result<node::v1::Lease>& lease);
+  void note(std::string_view kind, std::string_view node, std::string_view vm, std::string text)
+      REQUIRES(mutex_);
+  void changed() REQUIRES(mutex_);
+
+  const Config config_;
+  const Log log_;
+  NodeCalls& calls_;
+  const Clock& clock_;
+
+  Mutex mutex_;
+  Condition changed_;
+  Condition work_;
+  Condition idle_;  // Something is no longer busy.
+  Ledger ledger_ GUARDED_BY(mutex_);
+  placement::Scheduler scheduler_ GUARDED_BY(mutex_);
+  std::map<std::string, Vm, std::less<>> vms_ GUARDED_BY(mutex_);
+  std::map<std::string, std::string, std::less<>> addresses_ GUARDED_BY(mutex_);
+  std::map<std::string, NodeEntry, std::less<>> nodes_ GUARDED_BY(mutex_);
+  std::map<std::string, EndingEntry> endings_ GUARDED_BY(mutex_);
+  std::map<std::string, std::string> vm_of_id_ GUARDED_BY(mutex_);  // Of grants and wishes.
+  std::map<std::string, Instant> ended_ GUARDED_BY(mutex_);         // Not to be taken for new ones.
+  std::set<std::string> busy_ GUARDED_BY(mutex_);  // Grants and endings whose node is being asked.
+  std::deque<Job> jobs_ GUARDED_BY(mutex_);
+  std::string cluster_ GUARDED_BY(mutex_);
+  std::uint64_t next_sequence_ GUARDED_BY(mutex_) = 1;
+  std::uint64_t revision_ GUARDED_BY(mutex_) = 1;
+  bool place_again_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  ClusterCounters counters_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::cluster

@@ -1,0 +1,126 @@
+// What a cluster manager reads when it starts.
+#include "control/cluster/manager.h"
+#include "control/cluster/records.h"
+
+namespace flyt::cluster {
+namespace {
+
+// Keys that begin so, each with a message: `take` says whether it makes sense.
+template <class Message, class Take>
+Status load(Ledger& ledger, std::string_view prefix, Take take) {
+  const auto entries = ledger.load(prefix);
+  if (!entries) return entries.error();
+  for (const StoreEntry& entry : *entries) {
+    Message message;
+    Status status = message.ParseFromString(entry.value)
+                        ? take(entry.key.substr(prefix.size()), std::move(message))
+                        : Status(Error{ErrorCode::kInvalid, "no such message"});
+    if (!status) {
+      return Error{ErrorCode::kInvalid,
+                   "its entry " + entry.key + " is damaged: " + status.error().message};
+    }
+  }
+  return {};
+}
+
+Error unknown(const std::string& what, const std::string& name) {
+  return {ErrorCode::kInvalid, "there is no " + what + " " + name};
+}
+
+}  // namespace
+
+Status Manager::start() {
+  const Lock lock(mutex_);
+  for (const auto part : {&Manager::load_identity, &Manager::load_nodes, &Manager::load_vms,
+                          &Manager::load_grants, &Manager::load_endings, &Manager::load_wishes}) {
+    if (Status status = (this->*part)(); !status) return status;
+  }
+  note("manager-started", "", "",
+       std::to_string(nodes_.size()) + " nodes, " + std::to_string(vms_.size()) + " VMs");
+  return ledger_.problem().empty() ? Status()
+                                   : Status(Error{ErrorCode::kSystem, ledger_.problem()});
+}
+
+Status Manager::load_identity() {
+  if (Status status = ledger_.start(); !status) return status;
+  Status status =
+      load<state::Identity>(ledger_, "identity", [this](const std::string&, state::Identity one) {
+        cluster_ = one.cluster();
+        return check_name("the cluster", cluster_, kTextBytesMax);
+      });
+  if (!status || !cluster_.empty()) return status;
+  state::Identity identity;
+  identity.set_cluster(new_id());
+  Batch batch;
+  batch.put("identity", identity);
+  cluster_ = identity.cluster();
+  return ledger_.commit(std::move(batch));
+}
+
+Status Manager::load_nodes() {
+  return load<state::NodeRecord>(
+      ledger_, "nodes/", [this](const std::string& name, state::NodeRecord record) -> Status {
+        NodeEntry node;
+        node.record = std::move(record);
+        node.last = clock_.now();
+        placement::NodeFacts facts = facts_of(node.record);
+        facts.state = placement_state(node);
+        if (Status status = scheduler_.map().set_node(facts); !status) return status;
+        nodes_.emplace(name, std::move(node));
+        return {};
+      });
+}
+
+Status Manager::load_vms() {
+  Status status = load<v1::VmSpec>(ledger_, "vms/", [this](const std::string&, v1::VmSpec spec) {
+    Status good = check_spec(spec);
+    if (good) set_spec(spec);
+    return good;
+  });
+  if (!status) return status;
+  return load<state::Generation>(ledger_, "generations/",
+                                 [this](const std::string& name, state::Generation generation) {
+                                   if (Vm* vm = find_vm(name)) vm->generation = generation.number();
+                                   return Status();
+                                 });
+}
+
+Status Manager::load_grants() {
+  return load<state::Grant>(ledger_, "grants/",
+                            [this](const std::string& name, state::Grant grant) -> Status {
+                              Vm* vm = find_vm(name);
+                              if (vm == nullptr) return unknown("VM", name);
+                              if (find_node(grant.node()) == nullptr)
+                                return unknown("node", grant.node());
+                              vm->made = vm->used = clock_.now();
+                              vm->generation = grant.generation();
+                              vm_of_id_[grant.id()] = name;
+                              vm->grant = std::move(grant);
+                              hold(*vm);
+                              return {};
+                            });
+}
+
+Status Manager::load_endings() {
+  return load<state::Ending>(
+      ledger_, "endings/", [this](const std::string& id, state::Ending ending) -> Status {
+        if (find_node(ending.node()) == nullptr) return unknown("node", ending.node());
+        endings_[id] = {.ending = std::move(ending), .failures = 0, .retry_at = clock_.now()};
+        return {};
+      });
+}
+
+Status Manager::load_wishes() {
+  return load<state::Wish>(ledger_, "wishes/",
+                           [this](const std::string& name, state::Wish wish) -> Status {
+                             Vm* vm = find_vm(name);
+                             if (vm == nullptr) return unknown("VM", name);
+                             next_sequence_ = std::max(next_sequence_, wish.sequence() + 1);
+                             vm->reason = wish.reason();
+                             vm->wish = std::move(wish);
+                             vm->absent = vm->grant.has_value();
+                             return enter_queue(*vm);
+                           });
+}
+
+}  // namespace flyt::cluster

@@ -1,0 +1,287 @@
+#include "control/cluster/testing/fake_cluster.h"
+
+#include <set>
+
+#include "control/cluster/records.h"
+
+namespace flyt::cluster::testing {
+namespace {
+
+constexpr std::uint32_t kGroupSms = 8;
+
+Error gone() { return {ErrorCode::kLost, "the node does not answer"}; }
+
+}  // namespace
+
+Result<std::vector<StoreEntry>> MemoryStore::list(std::string_view prefix) {
+  std::vector<StoreEntry> found;
+  for (const auto& [key, entry] : entries_) {
+    if (key.starts_with(prefix)) found.push_back(entry);
+  }
+  return found;
+}
+
+Result<std::uint64_t> MemoryStore::commit(std::span<const StoreCondition> conditions,
+                                          std::span<const StoreChange> changes) {
+  if (full_) return Error{ErrorCode::kSystem, "the disk is full"};
+  if (!fuse_.step()) return Error{ErrorCode::kSystem, "dead"};
+  for (const StoreCondition& condition : conditions) {
+    const auto found = entries_.find(condition.key);
+    if ((found == entries_.end() ? 0 : found->second.revision) == condition.revision) continue;
+    return Error{ErrorCode::kDenied, condition.key + " was changed"};
+  }
+  std::uint64_t revision = 1;
+  for (const auto& [key, entry] : entries_) revision = std::max(revision, entry.revision + 1);
+  for (const StoreChange& change : changes) {
+    if (change.value) {
+      entries_[change.key] = {change.key, *change.value, revision};
+    } else {
+      entries_.erase(change.key);
+    }
+  }
+  return revision;
+}
+
+v1::NodeReport FakeNode::report() const {
+  v1::NodeReport report;
+  report.set_name(name);
+  report.set_address("unix:///" + name);
+  report.set_host(name + "-host");
+  report.set_instance("1");
+  node::v1::NodeDescription& said = *report.mutable_description();
+  said.set_name(name);
+  said.set_leases_max(64);
+  for (std::uint32_t index = 0; index < gpus; ++index) {
+    node::v1::Gpu& gpu = *said.add_gpus();
+    gpu.set_index(index);
+    gpu.set_name("Soft GPU");
+    gpu.set_mode(node::v1::MODE_ISOLATED);
+    gpu.set_sms(groups * kGroupSms);
+    gpu.set_memory_bytes(memory);
+    for (std::uint32_t i = 0; i < groups; ++i) gpu.add_groups()->set_sms(kGroupSms);
+  }
+  for (const auto& [key, lease] : leases) *report.add_leases() = lease;
+  return report;
+}
+
+bool FakeNode::fits(std::uint32_t gpu, std::uint32_t sms, std::uint64_t bytes,
+                    const std::string& without) const {
+  std::uint64_t used_sms = 0;
+  std::uint64_t used_bytes = 0;
+  for (const auto& [key, lease] : leases) {
+    if (lease.gpu() != gpu || key == without) continue;
+    used_sms += lease.sms_granted();
+    used_bytes += lease.memory_bytes();
+  }
+  return gpu < gpus && used_sms + sms <= std::uint64_t{groups} * kGroupSms &&
+         used_bytes + bytes <= memory;
+}
+
+FakeNode& FakeNodes::add(const std::string& name) {
+  FakeNode& node = nodes_["unix:///" + name];
+  node.name = name;
+  return node;
+}
+
+Result<FakeNode*> FakeNodes::reach(const std::string& address) {
+  const auto found = nodes_.find(address);
+  if (found == nodes_.end() || !found->second.up || !fuse_.step()) return gone();
+  return &found->second;
+}
+
+// The manager may die between what it asked for and the answer.
+template <class T>
+Result<T> FakeNodes::answer(const FakeNode& node, T value) const {
+  if (!node.answers || fuse_.dead()) return gone();
+  return value;
+}
+
+Result<node::v1::Lease> FakeNodes::create(const std::string& address,
+                                          const node::v1::CreateLeaseRequest& request) {
+  const auto node = reach(address);
+  if (!node) return node.error();
+  FakeNode& there = **node;
+  if (there.leases.contains(request.name())) {
+    return Error{ErrorCode::kDenied, "there is a lease named " + request.name() + " already"};
+  }
+  const std::uint32_t sms = (request.sms() + kGroupSms - 1) / kGroupSms * kGroupSms;
+  if (there.refuses || !there.fits(request.gpu(), sms, request.memory_bytes(), "")) {
+    return Error{ErrorCode::kLimit, "there is no room"};
+  }
+  node::v1::Lease lease;
+  lease.set_id("lease-" + std::to_string(++made_));
+  lease.set_name(request.name());
+  lease.set_gpu(request.gpu());
+  lease.set_sms_asked(request.sms());
+  lease.set_sms_granted(sms);
+  lease.set_memory_bytes(request.memory_bytes());
+  lease.set_state("running");
+  lease.add_urls("unix:///" + lease.id());
+  *lease.mutable_labels() = request.labels();
+  there.leases[request.name()] = lease;
+  return answer(there, lease);
+}
+
+Result<node::v1::Lease> FakeNodes::resize(const std::string& address,
+                                          const node::v1::ResizeLeaseRequest& request) {
+  const auto node = reach(address);
+  if (!node) return node.error();
+  FakeNode& there = **node;
+  const auto found = there.leases.find(request.lease());
+  if (found == there.leases.end()) return Error{ErrorCode::kNotFound, "there is no such lease"};
+  const std::uint32_t sms = (request.sms() + kGroupSms - 1) / kGroupSms * kGroupSms;
+  node::v1::Lease& lease = found->second;
+  if (!there.fits(lease.gpu(), sms, request.memory_bytes(), lease.name())) {
+    return Error{ErrorCode::kLimit, "there is no room"};
+  }
+  lease.set_sms_asked(request.sms());
+  lease.set_sms_granted(sms);
+  lease.set_memory_bytes(request.memory_bytes());
+  return answer(there, lease);
+}
+
+Result<node::v1::Lease> FakeNodes::release(const std::string& address, const std::string& lease) {
+  const auto node = reach(address);
+  if (!node) return node.error();
+  const auto found = (*node)->leases.find(lease);
+  if (found == (*node)->leases.end()) {
+    return Error{ErrorCode::kNotFound, "there is no such lease"};
+  }
+  const node::v1::Lease last = found->second;
+  (*node)->leases.erase(found);
+  return answer(**node, last);
+}
+
+Result<node::v1::Lease> FakeNodes::lease(const std::string& address, const std::string& lease) {
+  const auto node = reach(address);
+  if (!node) return node.error();
+  const auto found = (*node)->leases.find(lease);
+  if (found == (*node)->leases.end()) {
+    return Error{ErrorCode::kNotFound, "there is no such lease"};
+  }
+  return answer(**node, found->second);
+}
+
+Result<node::v1::Token> FakeNodes::token(const std::string& address, const std::string& lease,
+                                         std::uint32_t) {
+  const auto node = reach(address);
+  if (!node) return node.error();
+  if (!(*node)->leases.contains(lease)) {
+    return Error{ErrorCode::kNotFound, "there is no such lease"};
+  }
+  node::v1::Token token;
+  token.set_token("token of " + lease);
+  return answer(**node, token);
+}
+
+Result<node::v1::ListSessionsResponse> FakeNodes::sessions(const std::string& address) {
+  const auto node = reach(address);
+  if (!node) return node.error();
+  return node::v1::ListSessionsResponse();
+}
+
+FakeCluster::FakeCluster(Config config) : config_(std::move(config)) { start(); }
+
+FakeCluster::~FakeCluster() = default;
+
+void FakeCluster::start() {
+  manager_.reset();
+  fuse.replace();
+  manager_ = std::make_unique<Manager>(config_, Log("test", LogLevel::kOff),
+                                       std::make_unique<MemoryStore>(entries, fuse, disk_full),
+                                       nodes, clock);
+  const Status status = manager_->start();
+  FLYT_ASSERT(status.ok() || disk_full);
+}
+
+FakeNode& FakeCluster::add_node(const std::string& name) {
+  FakeNode& node = nodes.add(name);
+  FLYT_ASSERT(manager_->report(node.report()).ok());
+  return node;
+}
+
+void FakeCluster::add_vm(const std::string& name, std::uint32_t sms, std::uint64_t memory) {
+  v1::SetVmsRequest request;
+  v1::VmSpec& spec = *request.add_vms();
+  spec.set_name(name);
+  spec.set_sms(sms);
+  spec.set_memory_bytes(memory);
+  FLYT_ASSERT(manager_->set_vms(request).ok());
+}
+
+void FakeCluster::report() {
+  for (const auto& [address, node] : nodes.all()) {
+    if (node.up) static_cast<void>(manager_->report(node.report()).ok());
+  }
+}
+
+void FakeCluster::work() {
+  while (const auto job = manager_->next_job(Duration(0))) manager_->run(*job);
+}
+
+void FakeCluster::live(std::uint32_t seconds) {
+  for (std::uint32_t i = 0; i < seconds; ++i) {
+    clock.pass(std::chrono::seconds(1));
+    report();
+    manager_->tick();
+    work();
+  }
+}
+
+v1::VirtualGpu FakeCluster::want(const std::string& vm) {
+  v1::GpuRequest request;
+  request.set_vm(vm);
+  static_cast<void>(manager_->request(request).ok());
+  work();
+  return gpu(vm);
+}
+
+v1::VirtualGpu FakeCluster::gpu(const std::string& vm) {
+  const auto gpu = manager_->gpu_of(vm);
+  return gpu ? *gpu : v1::VirtualGpu();
+}
+
+std::string FakeCluster::audit() const {
+  std::set<std::string> known;
+  for (const auto& [key, entry] : entries) {
+    state::Grant grant;
+    if (key.starts_with("grants/") && grant.ParseFromString(entry.value)) known.insert(grant.id());
+    if (key.starts_with("endings/")) known.insert(key.substr(8));
+  }
+  for (const auto& [address, node] : nodes.all()) {
+    for (const auto& [name, lease] : node.leases) {
+      const std::string id = label_of(lease, kGrantLabel);
+      if (!id.empty() && !known.contains(id)) return "the store forgot lease " + name;
+    }
+    for (std::uint32_t gpu = 0; gpu < node.gpus; ++gpu) {
+      if (!node.fits(gpu, 0, 0, "")) return "node " + node.name + " gave out too much";
+    }
+  }
+  return {};
+}
+
+std::string FakeCluster::audit_quiet() {
+  std::map<std::string, std::string> leases;  // Node and name of each VM's lease.
+  for (const auto& [address, node] : nodes.all()) {
+    for (const auto& [name, lease] : node.leases) {
+      const std::string vm = label_of(lease, kVmLabel);
+      if (vm.empty()) continue;
+      if (!leases.emplace(vm, node.name + " " + name).second) return "VM " + vm + " has two leases";
+    }
+  }
+  std::size_t grants = 0;
+  for (const auto& [key, entry] : entries) {
+    if (key.starts_with("endings/")) return "an ending is left: " + key;
+    state::Grant grant;
+    if (!key.starts_with("grants/") || !grant.ParseFromString(entry.value)) continue;
+    ++grants;
+    const std::string wanted = grant.node() + " " + lease_name_of(grant.vm(), grant.id());
+    const auto lease = leases.find(grant.vm());
+    if (lease == leases.end() || lease->second != wanted) return "no lease of grant " + wanted;
+    if (gpu(grant.vm()).phase() != v1::PHASE_READY) return "VM " + grant.vm() + " is not ready";
+  }
+  if (grants != leases.size()) return "there are leases without a grant";
+  return audit();
+}
+
+}  // namespace flyt::cluster::testing
