@@ -56,6 +56,7 @@ class Vms(ClusterTest):
             self.cluster.add_vm(name, SMS)
         tenants = {name: self.cluster.hold(name, 16)[0] for name in names[:2]}
         watcher = self.cluster.watch('c')
+        seen = [json.loads(watcher.stdout.readline())]
         self.cluster.speak('request', 'c')
         self.assertEqual(self.cluster.speak('request', 'd')['ahead'], 1)
         self.assertIn('1 ahead', self.cluster.ctl('explain', 'd'))
@@ -66,8 +67,7 @@ class Vms(ClusterTest):
         tenants['a'].stdin.close()
         self.cluster.want('d')
         tenants['b'].stdin.close()
-        seen = []
-        while not seen or seen[-1]['phase'] != 'ready':
+        while seen[-1]['phase'] != 'ready':
             seen.append(json.loads(watcher.stdout.readline()))
         phases = [gpu['phase'] for gpu in seen]
         self.assertEqual([phase for phase in ('none', 'waiting', 'starting', 'ready')

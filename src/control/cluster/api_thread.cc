@@ -21,6 +21,7 @@ constexpr int kThreadsMax = 640;
 constexpr int kWatchersMax = 512;
 constexpr int kMessageBytesMax = 16 << 20;
 constexpr Duration kWatchStep = std::chrono::milliseconds(500);
+constexpr Duration kWatchRest = std::chrono::milliseconds(200);
 constexpr std::int64_t kShutdownMs = 1000;
 constexpr Duration kDoorRest = std::chrono::milliseconds(10);
 
@@ -283,6 +284,8 @@ class OperatorsService final : public v1::Operators::Service {
       change.set_revision(now);
       if (!out->Write(change)) break;
       told = now;
+      // Whoever lists everything after each change shall not do nothing else.
+      system_clock().sleep_for(kWatchRest);
     }
     return grpc::Status::OK;
   }

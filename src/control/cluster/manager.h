@@ -127,6 +127,8 @@ class Manager {
     Instant last;
     std::int64_t last_ms = 0;
     std::set<std::string> foreign;  // Leases that are not the cluster's, as placement calls them.
+    unsigned calls = 0;             // Under way to it.
+    std::deque<Job> later;          // What is to be asked of it when some have ended.
   };
   struct EndingEntry {
     state::Ending ending;
@@ -176,8 +178,12 @@ class Manager {
   Status end_grant(Vm& vm, std::string_view kind, const std::string& why, Batch batch)
       REQUIRES(mutex_);
   void push(Job job) REQUIRES(mutex_);
+  // Where its node is asked; empty: not now, or not at all.
+  std::string begin_call(const std::string& node, const Job& job) REQUIRES(mutex_);
+  void end_call(const std::string& node, const std::string& id) REQUIRES(mutex_);
   void create(const std::string& id);
-  void created(const std::string& id, const Result<node::v1::Lease>& lease);
+  void created(const std::string& node, const std::string& id,
+               const Result<node::v1::Lease>& lease);
   void take_made(Vm& vm, const node::v1::Lease& lease) REQUIRES(mutex_);
   void take_refusal(Vm& vm, const Error& error) REQUIRES(mutex_);
   void end(const std::string& id);

@@ -44,10 +44,20 @@ Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
   if (node == nullptr && nodes_.size() >= kNodesMax) {
     return Error{ErrorCode::kLimit, "there are " + std::to_string(kNodesMax) + " nodes already"};
   }
+  const bool other = node != nullptr && node->heard && !node->lost &&
+                     report.address() != node->record.address() &&
+                     report.instance() != node->report.instance();
+  if (other) {
+    return Error{ErrorCode::kDenied, "there is a node " + report.name() + " already, at " +
+                                         node->record.address() +
+                                         "; if this is the same one, try again when that is lost"};
+  }
   NodeEntry fresh;
   const bool known = node != nullptr;
   if (!known) node = &fresh;
   const bool back = node->lost;
+  const bool same = known && !back && node->heard &&
+                    report.SerializeAsString() == node->report.SerializeAsString();
   node->heard = true;
   node->lost = false;
   node->last = clock_.now();
@@ -63,7 +73,7 @@ Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
   scheduler_.map().set_state(report.name(), placement_state(*node));
   take_leases(*node);
   place();
-  changed();
+  if (!same) changed();
   v1::NodeReply reply;
   reply.set_cluster(cluster_);
   reply.set_next_report_ms(config_.report_seconds * 1000);

@@ -347,10 +347,51 @@ TEST(ClusterManager, RefusesReportsThatContradictThemselves) {
     *report.mutable_description()->add_gpus() = report.description().gpus(0);
   }));
   EXPECT_TRUE(refused([](auto& report) { report.add_leases(); }));
+  EXPECT_TRUE(refused([](auto& report) { report.add_problems(std::string(2000, 'x')); }));
   EXPECT_TRUE(refused([](auto& report) {
     for (int i = 0; i < 5000; ++i) report.add_leases()->set_id("x");
   }));
   EXPECT_TRUE(cluster.manager().report(node.report()).ok());
+}
+
+TEST(ClusterManager, TwoNodesCannotHaveOneName) {
+  FakeCluster cluster(quick());
+  v1::NodeReport other = cluster.add_node("n1").report();
+  other.set_address("unix:///other");
+  other.set_instance("2");
+  EXPECT_EQ(cluster.manager().report(other).error().code, ErrorCode::kDenied);
+  // The same one at another address, after it was away.
+  cluster.nodes.at("n1").up = false;
+  cluster.live(12);
+  EXPECT_TRUE(cluster.manager().report(other).ok());
+  EXPECT_EQ(cluster.manager().nodes("n1")->nodes(0).address(), "unix:///other");
+}
+
+TEST(ClusterManager, AsksANodeForFewThingsAtOnce) {
+  FakeCluster cluster(quick());
+  cluster.add_node("n1").groups = 32;
+  cluster.report();
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "vm-" + std::to_string(i);
+    cluster.add_vm(name, 8, 64 << 20);
+    v1::GpuRequest request;
+    request.set_vm(name);
+    ASSERT_TRUE(cluster.manager().request(request).ok());
+  }
+  // Each call makes the manager ask for the next thing, from within.
+  std::size_t most = 0;
+  std::size_t now = 0;
+  cluster.nodes.on_create = [&] {
+    most = std::max(most, ++now);
+    if (const auto job = cluster.manager().next_job(Duration(0))) cluster.manager().run(*job);
+    --now;
+  };
+  cluster.work();
+  cluster.nodes.on_create = nullptr;
+  cluster.work();
+  EXPECT_EQ(most, 8u);
+  EXPECT_EQ(cluster.nodes.at("n1").leases.size(), 20u);
+  EXPECT_EQ(cluster.audit_quiet(), "");
 }
 
 TEST(ClusterManager, RefusesVmsThatCannotBe) {

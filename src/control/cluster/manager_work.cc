@@ -13,6 +13,8 @@ constexpr Duration kAvoid = std::chrono::seconds(30);
 constexpr Duration kAskAgain = std::chrono::seconds(5);
 constexpr Duration kForget = std::chrono::seconds(60);
 constexpr unsigned kFailuresCounted = 5;
+// A node that hangs must not take all workers.
+constexpr unsigned kCallsOfNodeMax = 8;
 
 // Errors after which the node has certainly no lease.
 bool is_refusal(ErrorCode code) {
@@ -45,6 +47,29 @@ std::optional<Job> Manager::next_job(Duration patience) {
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
   return job;
+}
+
+std::string Manager::begin_call(const std::string& name, const Job& job) {
+  NodeEntry* node = find_node(name);
+  if (node == nullptr || node->lost || !node->heard || busy_.contains(job.id)) return {};
+  if (node->calls >= kCallsOfNodeMax) {
+    node->later.push_back(job);
+    return {};
+  }
+  ++node->calls;
+  busy_.insert(job.id);
+  return node->record.address();
+}
+
+void Manager::end_call(const std::string& name, const std::string& id) {
+  busy_.erase(id);
+  idle_.notify_all();
+  NodeEntry* node = find_node(name);
+  if (node == nullptr) return;
+  --node->calls;
+  if (node->later.empty()) return;
+  push(std::move(node->later.front()));
+  node->later.pop_front();
 }
 
 void Manager::run(const Job& job) {
@@ -224,13 +249,16 @@ Status Manager::end_grant(Vm& vm, std::string_view kind, const std::string& why,
 void Manager::create(const std::string& id) {
   node::v1::CreateLeaseRequest request;
   std::string address;
+  std::string node;
   {
     const Lock lock(mutex_);
     Vm* vm = vm_of_grant(id);
-    if (vm == nullptr || vm->grant->made() || vm->absent || !busy_.insert(id).second) return;
+    if (vm == nullptr || vm->grant->made() || vm->absent) return;
+    node = vm->grant->node();
+    address = begin_call(node, {Job::Kind::kCreate, id});
+    if (address.empty()) return;
     vm->tried = clock_.now();
     request = create_request_of(vm->spec, *vm->grant, cluster_);
-    address = find_node(vm->grant->node())->record.address();
   }
   auto lease = calls_.create(address, request);
   // Perhaps by ourselves, in an earlier run.
@@ -238,13 +266,13 @@ void Manager::create(const std::string& id) {
     const auto there = calls_.lease(address, request.name());
     if (there && label_of(*there, kGrantLabel) == id) lease = *there;
   }
-  created(id, lease);
+  created(node, id, lease);
 }
 
-void Manager::created(const std::string& id, const Result<node::v1::Lease>& lease) {
+void Manager::created(const std::string& node, const std::string& id,
+                      const Result<node::v1::Lease>& lease) {
   const Lock lock(mutex_);
-  busy_.erase(id);
-  idle_.notify_all();
+  end_call(node, id);
   Vm* vm = vm_of_grant(id);
   if (vm == nullptr) {
     // It was given back meanwhile.
@@ -252,8 +280,7 @@ void Manager::created(const std::string& id, const Result<node::v1::Lease>& leas
     return;
   }
   if (lease) {
-    NodeEntry& node = *find_node(vm->grant->node());
-    show_lease(*lease, true, *node.report.mutable_description());
+    show_lease(*lease, true, *find_node(node)->report.mutable_description());
     take_made(*vm, *lease);
   } else {
     take_refusal(*vm, lease.error());
@@ -304,20 +331,20 @@ void Manager::take_refusal(Vm& vm, const Error& error) {
 void Manager::end(const std::string& id) {
   std::string address;
   std::string lease;
+  std::string name;
   {
     const Lock lock(mutex_);
     const auto entry = endings_.find(id);
     if (entry == endings_.end()) return;
-    const NodeEntry* node = find_node(entry->second.ending.node());
+    name = entry->second.ending.node();
     entry->second.retry_at = clock_.now() + kAskAgain;
-    if (node == nullptr || node->lost || !node->heard || !busy_.insert(id).second) return;
-    address = node->record.address();
+    address = begin_call(name, {Job::Kind::kEnd, id});
+    if (address.empty()) return;
     lease = entry->second.ending.lease_name();
   }
   const auto released = calls_.release(address, lease);
   const Lock lock(mutex_);
-  busy_.erase(id);
-  idle_.notify_all();
+  end_call(name, id);
   const auto entry = endings_.find(id);
   if (entry == endings_.end()) return;
   Status status = released || released.error().code == ErrorCode::kNotFound
@@ -335,7 +362,7 @@ void Manager::end(const std::string& id) {
     entry->second.retry_at = clock_.now() + std::chrono::seconds(1u << failures);
     return;
   }
-  NodeEntry* node = find_node(entry->second.ending.node());
+  NodeEntry* node = find_node(name);
   if (node != nullptr && released) {
     show_lease(*released, false, *node->report.mutable_description());
   }
@@ -350,17 +377,19 @@ void Manager::end(const std::string& id) {
 void Manager::check(const std::string& id, bool retire) {
   std::string address;
   std::string lease;
+  std::string node;
   {
     const Lock lock(mutex_);
     Vm* vm = vm_of_grant(id);
-    if (vm == nullptr || !vm->grant->made() || !busy_.insert(id).second) return;
-    address = find_node(vm->grant->node())->record.address();
+    if (vm == nullptr || !vm->grant->made()) return;
+    node = vm->grant->node();
+    address = begin_call(node, {retire ? Job::Kind::kRetire : Job::Kind::kCheck, id});
+    if (address.empty()) return;
     lease = lease_name_of(vm->grant->vm(), id);
   }
   const auto there = calls_.lease(address, lease);
   const Lock lock(mutex_);
-  busy_.erase(id);
-  idle_.notify_all();
+  end_call(node, id);
   Vm* vm = vm_of_grant(id);
   if (vm == nullptr) {
     if (endings_.contains(id)) push({Job::Kind::kEnd, id});

@@ -135,8 +135,11 @@ Status check_report(const v1::NodeReport& report) {
       !is_printable(report.instance())) {
     return invalid(node + "it needs an address, and texts are printable, at most 256 bytes");
   }
-  if (said.gpus_size() > kReportGpusMax || report.leases_size() > kReportLeasesMax ||
-      report.problems_size() > kReportProblemsMax) {
+  for (const std::string& problem : report.problems()) {
+    if (problem.size() > kProblemBytesMax) return invalid(node + "it reports a novel as a problem");
+  }
+  if (report.ByteSizeLong() > kReportBytesMax || said.gpus_size() > kReportGpusMax ||
+      report.leases_size() > kReportLeasesMax || report.problems_size() > kReportProblemsMax) {
     return invalid(node + "it reports more than a node can have");
   }
   for (const node::v1::Gpu& gpu : said.gpus()) {

@@ -23,6 +23,8 @@ inline constexpr std::uint32_t kVmSmsMax = 4096;
 inline constexpr int kReportGpusMax = 64;
 inline constexpr int kReportLeasesMax = 4096;
 inline constexpr int kReportProblemsMax = 256;
+inline constexpr std::size_t kReportBytesMax = 4 << 20;
+inline constexpr std::size_t kProblemBytesMax = 1024;
 
 // How leases are marked on their nodes.
 inline constexpr const char* kClusterLabel = "flyt/cluster";

@@ -101,6 +101,7 @@ Result<node::v1::Lease> FakeNodes::create(const std::string& address,
   const auto node = reach(address);
   if (!node) return node.error();
   FakeNode& there = **node;
+  if (on_create) on_create();
   if (there.leases.contains(request.name())) {
     return Error{ErrorCode::kDenied, "there is a lease named " + request.name() + " already"};
   }

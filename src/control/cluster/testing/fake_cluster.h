@@ -2,6 +2,7 @@
 // crashes at any moment.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -80,6 +81,7 @@ class FakeNodes final : public NodeCalls {
  public:
   explicit FakeNodes(Fuse& fuse) : fuse_(fuse) {}
   FakeNode& add(const std::string& name);
+  std::function<void()> on_create;  // While a node makes a lease.
   std::map<std::string, FakeNode>& all() { return nodes_; }
   const std::map<std::string, FakeNode>& all() const { return nodes_; }
   FakeNode& at(const std::string& name) { return nodes_.at("unix:///" + name); }
