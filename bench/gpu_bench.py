@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Native against remote on a machine with an NVIDIA GPU: launches, waits, copies and PyTorch.
 
+    bench/gpu_bench.py --elastic ...    what gpu_elastic.py says
     bench/gpu_bench.py [--prefix FOLDER] [--out FOLDER] [--only NAME,...] [--transports WAY,...]
                        [--repeat N] [--quick] [--minutes N] [--driver auto|soft]
 
@@ -472,6 +473,9 @@ def parse(words):
 
 
 def main():
+    if '--elastic' in sys.argv[1:]:
+        import gpu_elastic
+        return gpu_elastic.main([word for word in sys.argv[1:] if word != '--elastic'])
     arguments = parse(sys.argv[1:])
     # Who is told to end still writes what it has.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -228,6 +228,30 @@ class WholeRun(unittest.TestCase):
         self.assertEqual((status, found['different']), (1, ['train (shm)']))
 
 
+class Elastic(unittest.TestCase):
+    def test_measures_leases_over_the_software_gpu(self):
+        if not BUILD:
+            self.skipTest('needs a build folder')
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run(
+                [sys.executable, os.path.join(HERE, 'gpu_bench.py'), '--elastic', '--driver',
+                 'soft', '--prefix', BUILD, '--out', out, '--quick', '--resizes', '20', '--only',
+                 'isolation,resize,train'],
+                env=dict(os.environ, FLYT_SOFTGPU_SMS='32'), capture_output=True, text=True,
+                check=False, timeout=240)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            with open(os.path.join(out, 'gpu-elastic.json'), encoding='utf-8') as file:
+                found = json.load(file)
+        self.assertEqual(found['groups'], 4)
+        self.assertEqual(found['group_sms'], 8)
+        resize = found['resize']
+        self.assertEqual((resize['resizes'], resize['late']), (20, 0))
+        self.assertEqual((resize['kernels_equal'], resize['graphs_equal']), (1, 1))
+        self.assertGreater(resize['effect_median_ms'], 0)
+        self.assertEqual(len(found['isolation']['4_leases']['shares']), 4)
+        self.assertIn('2 leases of 16 multiprocessors', done.stdout)
+
+
 if __name__ == '__main__':
     if len(sys.argv) > 1 and os.path.isdir(sys.argv[1]):
         BUILD = sys.argv.pop(1)

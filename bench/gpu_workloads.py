@@ -2,9 +2,10 @@
 """PyTorch workloads for gpu_bench.py, one process a way of reaching the GPU.
 
 Standard input has a command a line: `hello`, `start`, `prepare NAME`, `round NAME`,
-`waits NAME`, `release NAME`. Each is answered on standard output by lines `figure VALUE`, the value
-as JSON, and then `done 1`, or `error "why"` and `done 0`. Everything is seeded; no file is
-downloaded. What libraries print goes to standard error. The end of the input ends the process.
+`waits NAME`, `release NAME`, `losses STEPS`. Each is answered on standard output by lines
+`figure VALUE`, the value as JSON, and then `done 1`, or `error "why"` and `done 0`. Everything is
+seeded; no file is downloaded. What libraries print goes to standard error. The end of the input
+ends the process.
 
 `waits` needs FLYT_TRACE in the environment and FLYT_BENCH_FLYT, the path of our `flyt`: it counts
 what the client waited for while some units of work ran, without what came before.
@@ -257,6 +258,16 @@ class Worker:
         return {'first_tensor': (first - started) * 1e3,
                 'first_inference': (time.perf_counter() - first) * 1e3}
 
+    def losses(self, steps):
+        """Those of a training from its beginning, to the last bit; each is read."""
+        work = Train(self.torch)
+        work.per_step = 1
+        found = []
+        for _ in range(steps):
+            work.step()
+            found.append(float(work.loss.item()).hex())
+        return found
+
     def answer(self, command, name):
         if command == 'hello':
             return {'torch': self.torch.__version__, 'cuda': self.torch.version.cuda}
@@ -268,6 +279,8 @@ class Worker:
             return {name: self.work(name).round()}
         if command == 'waits':
             return {name: count_waits(self.work(name))}
+        if command == 'losses':
+            return {'losses': self.losses(int(name))}
         if command == 'release':
             self.live.pop(name, None)
             gc.collect()

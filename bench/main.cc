@@ -4,7 +4,8 @@
 //   --delay TIME             the server seems that far away, such as 1ms (?delay= of its URL)
 //   --quick                  fewer repeats, no copies above 16 MiB
 //   --worker WORK --library PATH   one part alone, of one library, as gpu_bench.py needs it:
-//                            probe, start, figures, rounds (worker.h); raw needs no library
+//                            probe, start, figures, rounds (worker.h); raw needs no library;
+//                            elastic (elastic.h), for which --control URL names a server's control
 #include <errno.h>
 #include <stdio.h>
 #include <sys/utsname.h>
@@ -16,6 +17,7 @@
 #include <optional>
 #include <thread>
 
+#include "bench/elastic.h"
 #include "bench/raw_socket.h"
 #include "bench/report.h"
 #include "bench/worker.h"
@@ -174,6 +176,7 @@ int main(int argc, char** argv) {
   flyt::bench::Options options;
   std::string work;
   std::string library;
+  std::string control;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
@@ -189,6 +192,8 @@ int main(int argc, char** argv) {
       work = value();
     } else if (word == "--library") {
       library = value();
+    } else if (word == "--control") {
+      control = value();
     } else {
       std::puts(
           "usage: flyt-bench [--driver auto|soft|PATH] [--json PATH] [--delay TIME] [--quick]");
@@ -196,6 +201,7 @@ int main(int argc, char** argv) {
     }
   }
   if (work.empty()) return flyt::bench::measure(options);
+  if (work == "elastic") return flyt::bench::run_elastic(library, control);
   if (work == "raw") return flyt::bench::measure_raw();
   const Work which = work == "probe"    ? Work::kProbe
                      : work == "start"  ? Work::kStart

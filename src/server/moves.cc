@@ -133,7 +133,9 @@ void Moves::want(std::uint32_t version, const SmGrant& grant) {
     wanted_ = {version, nullptr};
     pending_.store(false, std::memory_order_release);
   }
-  if (present == nullptr || present->grant.groups == grant.groups) return tell_board(version);
+  if (present == nullptr || present->grant.groups == grant.groups) {
+    return session_.on_main([this, version] { tell_board(version); });
+  }
   std::shared_ptr<SmPart> made;
   const Handles::Entry primary = primary_of(session_);
   const CUresult result =

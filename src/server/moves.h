@@ -103,7 +103,7 @@ class Moves {
               std::shared_ptr<Fence> all) EXCLUDES(mutex_);
   std::vector<std::shared_ptr<SmPart>> take_idle() EXCLUDES(mutex_);
   bool nobody_inside();
-  void tell_board(std::uint32_t version);
+  void tell_board(std::uint32_t version);  // Main thread.
 
   Session& session_;
   SmParts parts_;
