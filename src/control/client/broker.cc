@@ -130,7 +130,7 @@ void Broker::tell_all(Now now) {
 
 void Broker::tell(ProgramId id, Entry& entry, Now now) {
   const Token* token = token_of(entry.program.user, now);
-  if (known_ && gpu_.phase == Phase::kReady && token != nullptr) {
+  if (known_ && gpu_.phase == Phase::kReady && token != nullptr && !releasing_) {
     if (const auto where = url()) {
       entry.granted = true;
       sends_.push_back({id, wire::DeskGranted{gpu_.generation, *where, token->text}});
@@ -179,7 +179,7 @@ std::optional<Broker::Ask> Broker::next(Now now) {
   }
   const bool ours = known_ && gpu_.phase != Phase::kNone && gpu_.phase != Phase::kEnding;
   if (programs_.empty() && ours && now.at >= idle_since_ + options_.grace) {
-    asking_ = true;
+    asking_ = releasing_ = true;
     return Ask{Ask::Kind::kRelease, 0};
   }
   return std::nullopt;
@@ -196,7 +196,7 @@ Instant Broker::wake_at(Now now) const {
 }
 
 void Broker::answered(const Ask& ask, const Result<VirtualGpu>& answer, Now now) {
-  asking_ = false;
+  asking_ = releasing_ = false;
   if (!answer) {
     failures_ = std::min(failures_ + 1, 16u);
     const Duration wait = kRetryLeast * (1u << std::min(failures_ - 1, 6u));
@@ -210,6 +210,7 @@ void Broker::answered(const Ask& ask, const Result<VirtualGpu>& answer, Now now)
       gpu_.phase = Phase::kNone;
     }
     if (programs_.empty()) idle_since_ = now.at;
+    tell_all(now);
     return;
   }
   failures_ = 0;

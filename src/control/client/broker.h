@@ -101,7 +101,8 @@ class Broker {
   std::map<std::uint32_t, Token> tokens_;  // By user: a token belongs to who uses it first.
   std::string away_;                       // Why the cluster does not answer; empty: it does.
   bool asking_ = false;
-  unsigned failures_ = 0;  // In a row.
+  bool releasing_ = false;  // It is being given back: nobody is granted it meanwhile.
+  unsigned failures_ = 0;   // In a row.
   Instant retry_at_;
   Instant idle_since_;  // While there is no program.
   std::vector<Send> sends_;

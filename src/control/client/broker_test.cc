@@ -61,6 +61,26 @@ class BrokerTest : public ::testing::Test {
   Duration passed_ = std::chrono::hours(1);
 };
 
+// What is on its way back is nobody's: a program that got it would meet a server that ends.
+TEST_F(BrokerTest, WhoComesWhileItIsGivenBackGetsANewOne) {
+  broker_.arrive(1, program(), now());
+  answer(ready());
+  broker_.leave(1, now());
+  pass(std::chrono::hours(1));
+  const auto release = broker_.next(now());
+  ASSERT_TRUE(release && release->kind == Ask::Kind::kRelease);
+  broker_.take_sends();
+  broker_.arrive(2, program(), now());
+  broker_.heard(gpu(Phase::kReady), now());
+  EXPECT_FALSE(told<wire::DeskGranted>(2));
+  broker_.answered(*release, gpu(Phase::kNone), now());
+  EXPECT_FALSE(told<wire::DeskGranted>(2));
+  answer(ready(300, 2));
+  const auto granted = told<wire::DeskGranted>(2);
+  ASSERT_TRUE(granted);
+  EXPECT_EQ(granted->generation, 2u);
+}
+
 TEST_F(BrokerTest, AsksForAGpuWhenAProgramWantsOne) {
   EXPECT_FALSE(broker_.next(now()));
   broker_.arrive(1, program(), now());
