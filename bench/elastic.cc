@@ -343,13 +343,14 @@ void must_set(control::ControlClient& client, const Groups& groups, Duration pat
 
 // From the command to its answer, which comes when all sessions have moved, and to the end of the
 // first kernel that began after it and ran nowhere but in the new groups.
-void measure_resizes(const Gpu& gpu, control::ControlClient& client, unsigned count) {
+void measure_resizes(const Gpu& gpu, control::ControlClient& client, unsigned count,
+                     std::uint32_t groups) {
   constexpr Duration kPatience = std::chrono::seconds(10);
   constexpr double kEffectMsMax = 10000;
   const auto state = client.describe();
   if (!state) throw std::runtime_error(state.error().message);
-  if (state->group_sms == 0) throw std::runtime_error("the GPU cannot be divided");
-  std::vector<Shape> shapes = shapes_of(state->gpu_sms / state->group_sms);
+  if (groups < 2) throw std::runtime_error("the GPU cannot be divided");
+  std::vector<Shape> shapes = shapes_of(groups);
   Probe probe(gpu, state->gpu_sms);
   Duration took{0};
   std::uint32_t behind = 0;
@@ -435,7 +436,8 @@ class Worker {
     if (what == "arithmetic") return measure_arithmetic(gpu(), std::strtod(first.c_str(), nullptr));
     if (what == "resize") {
       return measure_resizes(gpu(), client(),
-                             static_cast<unsigned>(std::strtoul(first.c_str(), nullptr, 10)));
+                             static_cast<unsigned>(std::strtoul(first.c_str(), nullptr, 10)),
+                             static_cast<std::uint32_t>(number));
     }
     if (what == "groups") {
       Duration took{0};

@@ -204,7 +204,7 @@ class Elastic:
 
     def resize(self):
         lease = Lease(self, 'resize', [])
-        found = self.figures['resize'] = lease.ask(f'resize {self.resizes}')
+        found = self.figures['resize'] = lease.ask(f'resize {self.resizes} {self.groups}')
         lease.close()
         count = int(found['resizes'])
         for name, what in (('answer', 'to its answer'), ('effect', 'to the first kernel there')):
@@ -227,6 +227,7 @@ class Elastic:
         log = os.path.join(self.out, 'train-{}.log')
         native = gpu_bench.Worker('native', workloads, log.format('native'), dict(os.environ))
         self.stack.callback(native.close)
+        native.ask('losses 2', ASK_SECONDS)
         wanted = native.ask(f'losses {steps}', ASK_SECONDS)['losses']
         native.close()
         lease = Lease(self, 'train', [])
@@ -234,6 +235,8 @@ class Elastic:
         remote = gpu_bench.Worker('remote', [flyt, 'run', '--server', lease.server.url, '--',
                                              *workloads], log.format('remote'), dict(os.environ))
         self.stack.callback(remote.close)
+        # Libraries choose their kernels by what they see first: the whole GPU, as natively.
+        remote.ask('losses 2', ASK_SECONDS)
         half = self.groups // 2
         shapes = [range(half), range(half, 2 * half), range(self.groups), range(1)]
         times = []

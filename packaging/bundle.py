@@ -32,7 +32,8 @@ SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
            ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
            ('tests/gpu/*.cu', 'tests/gpu'), ('tests/gpu/*.py', 'tests/gpu'),
-           ('bench/gpu_bench.py', 'bench'), ('bench/gpu_report.py', 'bench'),
+           ('bench/gpu_bench.py', 'bench'), ('bench/gpu_elastic.py', 'bench'),
+           ('bench/gpu_report.py', 'bench'),
            ('bench/gpu_workloads.py', 'bench'),
            ('tests/conformance/compare_transcripts.py', 'tests/conformance'), ('docs/*.md', 'docs')]
 FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists')]

@@ -90,6 +90,7 @@ void Moves::begin(std::uint32_t context, std::shared_ptr<SmPart> part) {
   const Lock lock(mutex_);
   context_ = context;
   made_.push_back(part);
+  keep(part);
   part_ = std::move(part);
 }
 
@@ -108,6 +109,7 @@ void Moves::end() {
     }
     if (wanted_.part != nullptr) gone.push_back(std::move(wanted_.part));
     made_.clear();
+    kept_.clear();
     earlier_.clear();
     idle_.clear();
     ended_.clear();
@@ -129,28 +131,69 @@ void Moves::want(std::uint32_t version, const SmGrant& grant) {
     const Lock lock(mutex_);
     grant_ = grant;
     present = part_;
-    if (wanted_.part != nullptr) idle_.push_back(std::move(wanted_.part));
+    let_go(std::move(wanted_.part));
     wanted_ = {version, nullptr};
     pending_.store(false, std::memory_order_release);
   }
   if (present == nullptr || present->grant.groups == grant.groups) {
     return session_.on_main([this, version] { tell_board(version); });
   }
-  std::shared_ptr<SmPart> made;
   const Handles::Entry primary = primary_of(session_);
-  const CUresult result =
-      primary ? parts_.make(0, ContextSubjects::keeper(primary), grant, made) : CUDA_SUCCESS;
+  if (!primary) return session_.on_main([this, version] { tell_board(version); });
+  const std::shared_ptr<SmPart> part = find_or_make(ContextSubjects::keeper(primary), grant);
+  if (part == nullptr) return;
+  const Lock lock(mutex_);
+  wanted_.part = part;
+  pending_.store(true, std::memory_order_release);
+  session_.endpoint().wake();
+}
+
+// Null where the driver makes none; the log tells.
+std::shared_ptr<SmPart> Moves::find_or_make(CUcontext primary, const SmGrant& grant) {
+  {
+    const Lock lock(mutex_);
+    if (auto kept = find_kept(grant)) return kept;
+  }
+  std::shared_ptr<SmPart> made;
+  const CUresult result = parts_.make(0, primary, grant, made);
   if (result != CUDA_SUCCESS) {
     session_.log().warn("the session stays in its multiprocessors",
                         {{"result", static_cast<int>(result)}});
-    return;
+    return nullptr;
   }
   const Lock lock(mutex_);
   made_.push_back(made);
   std::erase_if(made_, [](const auto& each) { return each.expired(); });
-  wanted_.part = std::move(made);
-  pending_.store(true, std::memory_order_release);
-  session_.endpoint().wake();
+  keep(made);
+  return made;
+}
+
+std::shared_ptr<SmPart> Moves::find_kept(const SmGrant& grant) {
+  const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& part) {
+    return part->grant.groups == grant.groups;
+  });
+  if (found == kept_.end()) return nullptr;
+  std::rotate(found, found + 1, kept_.end());
+  return kept_.back();
+}
+
+void Moves::keep(const std::shared_ptr<SmPart>& part) {
+  kept_.push_back(part);
+  if (kept_.size() <= kKeptMax) return;
+  const auto oldest =
+      std::find_if(kept_.begin(), kept_.end(), [this](const auto& each) { return each != part_; });
+  std::shared_ptr<SmPart> gone = std::move(*oldest);
+  kept_.erase(oldest);
+  let_go(std::move(gone));
+}
+
+// It ends as soon as nobody has it; not if it is kept.
+void Moves::let_go(std::shared_ptr<SmPart> part) {
+  const auto has = [&part](const auto& parts) {
+    return std::find(parts.begin(), parts.end(), part) != parts.end();
+  };
+  if (part == nullptr || has(kept_) || has(idle_)) return;
+  idle_.push_back(std::move(part));
 }
 
 void Moves::poll() {
@@ -172,7 +215,7 @@ void Moves::attempt() {
   {
     const Lock lock(mutex_);
     if (moved) part_ = wanted.part;
-    if (!moved && wanted.part != nullptr) idle_.push_back(wanted.part);
+    if (!moved) let_go(wanted.part);
     wanted_.part = nullptr;
     pending_.store(false, std::memory_order_release);
   }
@@ -332,7 +375,7 @@ std::vector<std::shared_ptr<SmPart>> Moves::take_idle() {
     if (earlier_.empty() && idle_.empty()) return {};
     if (session_.enter(context_) != CUDA_SUCCESS) return {};
     for (Earlier& earlier : earlier_) {
-      if (is_over(earlier)) idle_.push_back(std::move(earlier.part));
+      if (is_over(earlier)) let_go(std::exchange(earlier.part, nullptr));
     }
     std::erase_if(earlier_, [](const Earlier& earlier) { return earlier.part == nullptr; });
     // The others are graphs' that were made in them.

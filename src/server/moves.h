@@ -26,6 +26,10 @@ class StreamOwner;
 // code are the primary context's and stay. docs/leases.md tells what programs see of it.
 class Moves {
  public:
+  // To make a part, and to end one, may wait for all that the GPU has to do; groups that a lease
+  // had before are there at once.
+  static constexpr std::size_t kKeptMax = 8;
+
   explicit Moves(Session& session);
   ~Moves();
   Moves(const Moves&) = delete;
@@ -101,6 +105,11 @@ class Moves {
                  std::vector<Twin>& twins);
   void retire(const std::shared_ptr<SmPart>& old, const std::vector<Twin>& twins,
               std::shared_ptr<Fence> all) EXCLUDES(mutex_);
+  std::shared_ptr<SmPart> find_or_make(CUcontext primary, const SmGrant& grant) EXCLUDES(mutex_);
+  // One that was used before, of the same groups; null if there is none.
+  std::shared_ptr<SmPart> find_kept(const SmGrant& grant) REQUIRES(mutex_);
+  void keep(const std::shared_ptr<SmPart>& part) REQUIRES(mutex_);
+  void let_go(std::shared_ptr<SmPart> part) REQUIRES(mutex_);
   std::vector<std::shared_ptr<SmPart>> take_idle() EXCLUDES(mutex_);
   bool nobody_inside();
   void tell_board(std::uint32_t version);  // Main thread.
@@ -117,7 +126,8 @@ class Moves {
   Wanted wanted_ GUARDED_BY(mutex_);
   std::uint32_t context_ GUARDED_BY(mutex_) = 0;  // The primary context's handle index.
   std::shared_ptr<SmPart> part_ GUARDED_BY(mutex_);
-  std::vector<std::weak_ptr<SmPart>> made_ GUARDED_BY(mutex_);  // In that context.
+  std::vector<std::weak_ptr<SmPart>> made_ GUARDED_BY(mutex_);    // In that context.
+  std::vector<std::shared_ptr<SmPart>> kept_ GUARDED_BY(mutex_);  // Used last at the end.
   std::vector<Earlier> earlier_ GUARDED_BY(mutex_);
   // Parts of which nothing runs any more, or never did.
   std::vector<std::shared_ptr<SmPart>> idle_ GUARDED_BY(mutex_);

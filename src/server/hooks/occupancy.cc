@@ -1,9 +1,28 @@
 // How many blocks and clusters fit.
 #include "server/hooks_occupancy.h"
 
+#include <algorithm>
+#include <span>
+
 #include "server/launch_attributes.h"
+#include "server/session.h"
 
 namespace flyt::server::hooks {
+namespace {
+
+// What fits into any group of multiprocessors: an H200 takes no more in a part of them.
+constexpr unsigned kClusterBlocksMax = 8;
+
+unsigned cluster_blocks(const CUlaunchConfig& config) {
+  for (const CUlaunchAttribute& each : std::span(config.attrs, config.numAttrs)) {
+    if (each.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    const auto& size = each.value.clusterDim;
+    return size.x * size.y * size.z;
+  }
+  return 1;
+}
+
+}  // namespace
 
 CUresult occupancy_blocks(Request& request, const commands::OccupancyBlocks& command,
                           commands::OccupancyBlocks::Reply& reply) {
@@ -43,9 +62,17 @@ CUresult occupancy_clusters(Request& request, const commands::OccupancyClusters&
   }
   const CUlaunchConfig config = attributes.config(command, nullptr);
   const driver::Table& driver = request.driver();
-  return command.which == 0
-             ? driver.cuOccupancyMaxPotentialClusterSize(&reply.count, function, &config)
-             : driver.cuOccupancyMaxActiveClusters(&reply.count, function, &config);
+  const CUresult result =
+      command.which == 0
+          ? driver.cuOccupancyMaxPotentialClusterSize(&reply.count, function, &config)
+          : driver.cuOccupancyMaxActiveClusters(&reply.count, function, &config);
+  // Libraries choose by this once, and the multiprocessors may be others later.
+  if (request.session().movable()) {
+    const bool larger = cluster_blocks(config) > kClusterBlocksMax;
+    if (command.which == 0) reply.count = std::min<int>(reply.count, kClusterBlocksMax);
+    if (command.which != 0 && larger) reply.count = 0;
+  }
+  return result;
 }
 
 }  // namespace flyt::server::hooks
