@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kClusterSocket = "unix:///run/flyt-cluster/cluster.sock";
 constexpr const char* kNodeSocket = "unix:///run/flyt/node.sock";
 
-constexpr std::array kNodeOnly = {"create", "token", "undrain"};
+constexpr std::array kNodeOnly = {"create", "token", "undrain", "defrag"};
 constexpr std::array kEither = {"describe", "leases", "resize", "release", "sessions",
                                 "drain",    "events", "top",    "health"};
 
@@ -116,6 +116,7 @@ Status run_node(const std::string& command, const Options& options) {
   if (command == "leases") return cli::ctl_leases(node);
   if (command == "create") return cli::ctl_create(node);
   if (command == "resize") return cli::ctl_resize(node);
+  if (command == "defrag") return cli::ctl_defrag(node);
   if (command == "release") return cli::ctl_release(node);
   if (command == "sessions") return cli::ctl_sessions(node);
   if (command == "token") return cli::ctl_token(node);
@@ -160,6 +161,9 @@ Status run_cluster(const std::string& command, const Options& options) {
   if (command == "vms") return cli::cluster_vms(cluster);
   if (command == "leases") return cli::cluster_leases(cluster);
   if (command == "sessions") return cli::cluster_sessions(cluster);
+  if (command == "resize" && options.node.when_free) {
+    return Error{ErrorCode::kInvalid, "--when-free is for leases of a node: name it with --node"};
+  }
   if (command == "resize") return cli::cluster_resize(cluster);
   if (command == "release") return cli::cluster_release(cluster);
   if (command == "explain") return cli::cluster_explain(cluster);

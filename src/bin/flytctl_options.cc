@@ -116,9 +116,12 @@ void add_node_commands(CLI::App& app, Options& options) {
     command->add_flag("--watch", options.cluster.watch, "Again after each change");
   }
   add_create(app, node);
-  add_sizes(
-      *add_named(app, node.lease, "resize", "Change a virtual GPU while it runs", "NAME", true),
-      node, false);
+  CLI::App* resize = add_named(app, node.lease, "resize",
+                               "Change a virtual GPU while its programs run", "NAME", true);
+  add_sizes(*resize, node, false);
+  resize->add_flag("--when-free", node.when_free,
+                   "Of a node: less memory than is used holds when that much is free");
+  app.add_subcommand("defrag", "Of a node: move leases whose groups lie apart side by side");
   add_named(app, node.lease, "release", "End a virtual GPU, its sessions and its server", "NAME",
             true);
   CLI::App* token =

@@ -77,7 +77,7 @@ TEST_F(Resize, TellsTheAttributeOfTheBeginning) {
 }
 
 TEST_F(Resize, FiveHundredTimesUnderLoadChangesNoResult) {
-  start({"--sm-groups", "0,1"});
+  start({"--sm-groups", "4"});
   const auto client = control();
   const auto a = mover();
   const auto b = mover();

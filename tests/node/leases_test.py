@@ -80,14 +80,57 @@ class Leases(NodeTest):
         self.node.ctl('resize', 'a', '--memory', '900M', status=5)
         self.node.ctl('resize', 'a', '--memory', '230M')
         self.assertEqual(self.node.poke(tenant)['total'], 230 << 20)
+        # The program gives its multiprocessors up, so that others can have them.
+        shrunk = self.node.ask('resize', 'a', '--sms', '1')
+        self.assertEqual((shrunk['sms_granted'], len(shrunk['groups'])), (GROUP, 1))
         if grown['confined']:
-            # The program keeps its multiprocessors, so that nobody else may have them.
-            self.assertIn('1 programs run', self.node.ctl('resize', 'a', '--sms', '1', status=5))
-            self.assertEqual(self.node.leases()['a']['groups'], grown['groups'])
+            self.assertEqual((shrunk['moves'], shrunk['sessions_behind']), (2, 0))
+            self.assertGreater(shrunk['last_move_microseconds'], 0)
+            self.assertIn('the last in', self.node.ctl('describe', 'a'))
+        self.assertIn('kept', self.node.poke(tenant))
         tenant.stdin.close()
         tenant.wait(30)
         self.node.wait_for(lambda: not self.node.ask('sessions', 'a')['sessions'])
         self.assertEqual(self.node.ask('resize', 'a', '--sms', '1')['sms_granted'], GROUP)
+
+    def test_memory_shrinks_when_it_is_free(self):
+        self.node.create('a', GROUP, '600M')
+        tenant, _ = self.node.hold('a', 400)
+        self.node.ctl('resize', 'a', '--memory', '200M', status=5)
+        self.node.ctl('resize', 'a', '--memory', '200M', '--sms', '1', '--when-free', status=2)
+        waits = self.node.ask('resize', 'a', '--memory', '200M', '--when-free')
+        self.assertEqual((waits['memory_bytes'], waits['memory_pending_bytes']),
+                         (600 << 20, 200 << 20))
+        self.assertIn('shrinks to 200', self.node.ctl('describe', 'a'))
+        # Nobody gets what is used, and the lease gets no more either.
+        self.node.ctl('create', 'b', '--gpu', '0', '--sms', '1', '--memory', '500M', status=5)
+        self.assertIn('full', self.node.hold('a', 16)[1])
+        self.assertIn('kept', self.node.poke(tenant))
+        # A change of something else does not forget it.
+        self.node.ask('resize', 'a', '--sms', str(GROUP * 2))
+        self.assertEqual(self.node.leases()['a']['memory_pending_bytes'], 200 << 20)
+        tenant.stdin.close()
+        tenant.wait(30)
+        self.node.wait_for(lambda: self.node.leases()['a']['memory_bytes'] == 200 << 20)
+        self.assertEqual(self.node.leases()['a']['memory_pending_bytes'], 0)
+        self.node.create('b', 1, '500M')
+        kinds = [event['kind'] for event in self.node.events()]
+        self.assertIn('lease-shrinking', kinds)
+
+    def test_leases_are_moved_together_while_programs_run(self):
+        for name in 'abc':
+            self.node.ctl('create', name, '--gpu', '0', '--sms', '1', '--memory', '64M')
+        self.assertEqual(self.node.ask('resize', 'a', '--sms', str(GROUP * 2))['groups'], [0, 3])
+        self.assertIn('nothing to move', self.node.ctl('defrag'))
+        self.node.ctl('release', 'b')
+        tenant, _ = self.node.hold('a', 16)
+        moved = self.node.ask('defrag')['leases']
+        self.assertEqual([(lease['name'], lease['groups']) for lease in moved], [('a', [0, 1])])
+        self.assertEqual(self.node.leases()['c']['groups'], [2])
+        self.assertIn('kept', self.node.poke(tenant))
+        self.assertIn('lease-moved', self.node.kinds(moved[0]))
+        self.assertIn('nothing to move', self.node.ctl('defrag'))
+        tenant.stdin.close()
 
     def test_a_released_lease_ends_its_programs(self):
         self.node.create('a')

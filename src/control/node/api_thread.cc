@@ -84,6 +84,11 @@ class Service final : public v1::Node::Service {
                            v1::Lease* reply) override {
     return answer(manager_.resize(request->lease(), request_of(*request)), reply);
   }
+  grpc::Status Defragment(grpc::ServerContext*, const v1::DefragmentRequest*,
+                          v1::ListLeasesResponse* reply) override {
+    for (const LeaseView& view : manager_.defragment()) *reply->add_leases() = message_of(view);
+    return grpc::Status::OK;
+  }
   grpc::Status ReleaseLease(grpc::ServerContext*, const v1::ReleaseLeaseRequest* request,
                             v1::Lease* reply) override {
     return answer(manager_.release(request->lease()), reply);

@@ -66,20 +66,19 @@ Result<std::vector<control::SessionState>> ControlLink::sessions() {
   return client_->sessions();
 }
 
-Status ControlLink::set_memory(std::uint64_t bytes) {
+Result<control::MemoryState> ControlLink::set_memory(std::uint64_t bytes, control::Shrink shrink) {
   const ControlWatchdog::Guard guard(watchdog_, *client_, kChangePatience);
-  const auto state = client_->set_memory(bytes);
-  return state ? Status() : Status(state.error());
+  return client_->set_memory(bytes, shrink);
 }
 
 Result<control::SmState> ControlLink::set_sms(std::uint32_t sms) {
   const ControlWatchdog::Guard guard(watchdog_, *client_, kChangePatience);
-  return client_->set_sms(sms);
+  return client_->set_sms(sms, kMovePatience);
 }
 
 Result<control::SmState> ControlLink::set_groups(const std::vector<std::uint32_t>& groups) {
   const ControlWatchdog::Guard guard(watchdog_, *client_, kChangePatience);
-  return client_->set_groups(groups);
+  return client_->set_groups(groups, kMovePatience);
 }
 
 Result<std::string> ControlLink::new_token(std::uint32_t seconds, std::uint32_t sessions) {

@@ -56,8 +56,9 @@ class ControlWatchdog {
 class ControlLink {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(5);
-  // Changes wait for what runs on the GPU.
+  // Changes wait for what runs on the GPU, and that long for programs to move.
   static constexpr Duration kChangePatience = std::chrono::seconds(30);
+  static constexpr Duration kMovePatience = std::chrono::seconds(5);
 
   static Result<std::shared_ptr<ControlLink>> connect(ControlWatchdog& watchdog,
                                                       const std::string& url);
@@ -66,7 +67,8 @@ class ControlLink {
 
   Result<control::LeaseState> describe();
   Result<std::vector<control::SessionState>> sessions();
-  Status set_memory(std::uint64_t bytes);
+  Result<control::MemoryState> set_memory(std::uint64_t bytes,
+                                          control::Shrink shrink = control::Shrink::kRefuse);
   Result<control::SmState> set_sms(std::uint32_t sms);
   Result<control::SmState> set_groups(const std::vector<std::uint32_t>& groups);
   Result<std::string> new_token(std::uint32_t seconds, std::uint32_t sessions);

@@ -64,6 +64,7 @@ struct LeaseRequest {
 struct ResizeRequest {
   std::optional<std::uint32_t> sms;
   std::optional<std::uint64_t> memory_bytes;
+  bool when_free = false;  // Less memory than is used holds once that much is free.
 };
 
 // What a lease holds of a GPU.
@@ -92,6 +93,8 @@ struct Lease {
   LeaseState state = LeaseState::kStarting;  // Not kept on disk, nor what follows.
   std::string state_reason;
   bool confined = false;  // Its programs run on its groups alone.
+  // Its quota as soon as no more is used; until then nobody else gets what it gives up. 0: none.
+  std::uint64_t memory_pending = 0;
 };
 
 }  // namespace flyt::node

@@ -36,6 +36,12 @@ std::string grant_text(const Lease& lease) {
          size_text(lease.grant.memory_bytes);
 }
 
+std::string milliseconds_text(Duration took) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(took).count() /
+                        1000) +
+         " ms";
+}
+
 }  // namespace
 
 Manager::Manager(Config config, const Log& log)
@@ -228,37 +234,40 @@ Result<LeaseView> Manager::release(std::string_view name) {
   return last;
 }
 
-// Whatever covers the whole GPU is unconfined; anything else is exactly these groups. False: its
-// driver or its server cannot confine programs, so that multiprocessors are counted and no more.
-Result<bool> Manager::apply(ControlLink& link, const Grant& grant) const {
-  if (Status status = link.set_memory(grant.memory_bytes); !status) return status.error();
+// Whatever covers the whole GPU is unconfined; anything else is exactly these groups. Not confined:
+// its driver or its server cannot do that, so that multiprocessors are counted and no more.
+Result<Manager::Applied> Manager::apply(ControlLink& link, const Grant& grant) const {
+  const auto memory = link.set_memory(grant.memory_bytes);
+  if (!memory) return memory.error();
   const Gpu* gpu = planner_->find(grant.gpu);
   const bool whole = gpu == nullptr || grant.groups.size() == gpu->groups.size();
   const auto set = whole ? link.set_sms(0) : link.set_groups(grant.groups);
-  if (set) return true;
-  if (set.error().code == ErrorCode::kUnsupported) return false;
+  if (set) return Applied{true, set->behind, set->took};
+  if (set.error().code == ErrorCode::kUnsupported) return Applied{};
   return set.error();
 }
 
-// Programs that run keep the groups that they began with, so these cannot be given to others.
-Status Manager::move(ControlLink& link, const Grant& from, const Grant& to) const {
-  const auto confined = apply(link, to);
-  if (!confined) return confined.error();
+// Programs move to the new groups. What does not move keeps groups that cannot be given to others.
+Result<Manager::Applied> Manager::move(ControlLink& link, const Grant& from,
+                                       const Grant& to) const {
+  const auto applied = apply(link, to);
+  if (!applied) return applied.error();
   const bool keeps_all =
       std::includes(to.groups.begin(), to.groups.end(), from.groups.begin(), from.groups.end());
-  if (!*confined || keeps_all) return {};
-  const auto sessions = link.sessions();
-  if (!sessions) return sessions.error();
-  const auto running = std::count_if(sessions->begin(), sessions->end(),
-                                     [](const auto& session) { return !session.monitor; });
-  if (running == 0) return {};
-  return Error{ErrorCode::kLimit, std::to_string(running) +
-                                      " programs run on multiprocessors that would be given up,"
-                                      " and keep them until they end"};
+  if (!applied->confined || keeps_all) return applied;
+  const auto state = link.describe();
+  if (!state) return state.error();
+  if (state->behind == 0 && state->fixed == 0) return applied;
+  const std::string why =
+      state->behind != 0
+          ? std::to_string(state->behind) + " programs have not moved: they capture, or wait"
+          : std::to_string(state->fixed) + " contexts or graphs of programs cannot move";
+  return Error{ErrorCode::kLimit, why + "; the multiprocessors that would be given up are in use"};
 }
 
 // While it changes, a lease holds what it had and what it shall have.
-Status Manager::change(const std::string& id, const ResizeRequest& request) {
+Status Manager::change(const std::string& id, std::string_view kind, const Wanted& want,
+                       std::uint32_t sms_asked) {
   Lease before;
   Grant wanted;
   std::shared_ptr<ControlLink> link;
@@ -266,9 +275,9 @@ Status Manager::change(const std::string& id, const ResizeRequest& request) {
     const Lock lock(mutex_);
     Held& held = held_.at(id);
     before = held.lease;
-    auto grant = planner_->resize(before, request, snapshot());
+    auto grant = want(before, snapshot());
     if (!grant) {
-      ++counters_.refused;
+      if (kind == "lease-resized") ++counters_.refused;
       return std::move(grant).error();
     }
     wanted = std::move(*grant);
@@ -278,7 +287,8 @@ Status Manager::change(const std::string& id, const ResizeRequest& request) {
     held.lease.grant.memory_bytes = std::max(before.grant.memory_bytes, wanted.memory_bytes);
     link = held.link;
   }
-  Status status = link ? move(*link, before.grant, wanted) : Status();
+  const Result<Applied> moved = link ? move(*link, before.grant, wanted) : Result(Applied{});
+  Status status = moved ? Status() : Status(moved.error());
   {
     const Lock lock(mutex_);
     Held& held = held_.at(id);
@@ -286,34 +296,118 @@ Status Manager::change(const std::string& id, const ResizeRequest& request) {
     if (status) {
       Lease after = held.lease;
       after.grant = wanted;
-      after.sms_asked = request.sms.value_or(before.sms_asked);
-      const Event resized = event("lease-resized", &after, grant_text(after));
-      status = checked(state_->update(after, resized));
+      if (after.grant.memory_bytes != before.grant.memory_bytes) after.memory_pending = 0;
+      after.sms_asked = sms_asked != 0 ? sms_asked : before.sms_asked;
+      const Event changed =
+          event(kind, &after, grant_text(after) + ", in " + milliseconds_text(moved->took));
+      status = checked(state_->update(after, changed));
       if (status) {
         held.lease = after;
-        publish(resized);
-        ++counters_.resized;
+        publish(changed);
+        ++(kind == "lease-moved" ? counters_.moved : counters_.resized);
       }
     }
   }
   if (!status && link) static_cast<void>(apply(*link, before.grant).ok());
+  const bool waits =
+      before.memory_pending != 0 && (!status || wanted.memory_bytes == before.grant.memory_bytes);
+  if (waits && link) {
+    static_cast<void>(link->set_memory(before.memory_pending, control::Shrink::kWhenFree).ok());
+  }
   return status;
+}
+
+// The server refuses what is beyond the smaller quota from now on; the node gives what the lease
+// gives up to nobody before it is free.
+Status Manager::shrink_later(const std::string& id, std::uint64_t bytes) {
+  std::shared_ptr<ControlLink> link;
+  {
+    const Lock lock(mutex_);
+    link = held_.at(id).link;
+  }
+  if (link == nullptr) return Error{ErrorCode::kLost, "its server does not answer"};
+  const auto set = link->set_memory(bytes, control::Shrink::kWhenFree);
+  if (!set) return set.error();
+  const Lock lock(mutex_);
+  Held& held = held_.at(id);
+  held.lease.memory_pending = bytes;
+  note("lease-shrinking", &held.lease,
+       "to " + size_text(bytes) + " once it is free; used: " + size_text(set->used));
+  return {};
+}
+
+// Leases that use no more than the quota that waits for that.
+void Manager::shrink_due() {
+  std::vector<std::pair<std::string, std::shared_ptr<ControlLink>>> waiting;
+  {
+    const Lock lock(mutex_);
+    for (const auto& [id, held] : held_) {
+      if (held.lease.memory_pending != 0 && !held.busy && held.link != nullptr) {
+        waiting.emplace_back(id, held.link);
+      }
+    }
+  }
+  for (const auto& [id, link] : waiting) {
+    const Lock lock(mutex_);
+    const auto found = held_.find(id);
+    if (found == held_.end() || found->second.busy) continue;
+    Lease after = found->second.lease;
+    // Refused while more is used.
+    if (after.memory_pending == 0 || !link->set_memory(after.memory_pending)) continue;
+    after.grant.memory_bytes = std::exchange(after.memory_pending, 0);
+    const Event resized = event("lease-resized", &after, grant_text(after));
+    if (!checked(state_->update(after, resized))) continue;
+    found->second.lease = after;
+    publish(resized);
+    ++counters_.resized;
+  }
 }
 
 Result<LeaseView> Manager::resize(std::string_view name, const ResizeRequest& request) {
   const auto id = take(name);
   if (!id) return id.error();
-  const Status status = change(*id, request);
+  const auto wanted = [&](const Lease& lease, std::span<const Lease> leases) {
+    return planner_->resize(lease, request, leases);
+  };
+  Status status = change(*id, "lease-resized", wanted, request.sms.value_or(0));
+  if (!status && status.error().code == ErrorCode::kLimit && request.when_free &&
+      request.memory_bytes && !request.sms) {
+    status = shrink_later(*id, *request.memory_bytes);
+  }
   drop(*id);
   if (!status) return status.error();
   return lease(*id);
+}
+
+std::vector<LeaseView> Manager::defragment() {
+  constexpr int kPassesMax = 4;
+  std::set<std::string> moved;
+  for (int pass = 0; pass < kPassesMax; ++pass) {
+    const std::size_t before = moved.size();
+    for (const LeaseView& view : leases()) {
+      const auto id = take(view.lease.id);
+      if (!id) continue;
+      const auto together = [&](const Lease& lease, std::span<const Lease> leases) {
+        return planner_->gather(lease, leases);
+      };
+      if (change(*id, "lease-moved", together, 0)) moved.insert(*id);
+      drop(*id);
+    }
+    if (moved.size() == before) break;
+  }
+  std::vector<LeaseView> views;
+  for (const std::string& id : moved) {
+    if (auto view = lease(id)) views.push_back(std::move(*view));
+  }
+  return views;
 }
 
 LeaseView Manager::view(const Lease& lease, const std::shared_ptr<ControlLink>& link) const {
   LeaseView view{lease, urls_of(config_, lease), std::nullopt};
   if (link == nullptr) return view;
   if (const auto state = link->describe()) {
-    view.use = LeaseUse{state->memory_used, state->sessions};
+    view.use = LeaseUse{state->memory_used, state->sessions, state->behind,
+                        state->fixed,       state->moves,    state->last_move};
   }
   return view;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +32,10 @@ namespace flyt::node {
 struct LeaseUse {
   std::uint64_t memory_bytes = 0;
   std::uint32_t sessions = 0;
+  std::uint32_t behind = 0;  // Sessions that do not run in the groups yet,
+  std::uint32_t fixed = 0;   // and contexts and graphs that never will.
+  std::uint64_t moves = 0;   // Since its server started.
+  Duration last_move{0};
 };
 
 struct LeaseView {
@@ -76,6 +82,7 @@ struct Counters {
   std::uint64_t created = 0;
   std::uint64_t refused = 0;
   std::uint64_t resized = 0;
+  std::uint64_t moved = 0;
   std::uint64_t released = 0;
   std::uint64_t expired = 0;
   std::uint64_t server_deaths = 0;
@@ -107,6 +114,9 @@ class Manager {
   Result<LeaseView> lease(std::string_view name);
   Result<LeaseView> create(const LeaseRequest& request);
   Result<LeaseView> resize(std::string_view name, const ResizeRequest& request);
+  // Moves leases whose groups lie apart to groups side by side, as far as there are some free. The
+  // leases that have moved.
+  std::vector<LeaseView> defragment();
   Result<LeaseView> release(std::string_view name);
   // An empty name: of all leases.
   Result<std::vector<SessionView>> sessions(std::string_view name);
@@ -152,10 +162,20 @@ class Manager {
   Result<Lease> begin(const LeaseRequest& request);
   Status commit_new(const std::string& id);
   Status run_server(const std::string& id);
-  Result<bool> apply(ControlLink& link, const Grant& grant) const;
-  Status move(ControlLink& link, const Grant& from, const Grant& to) const;
+  struct Applied {
+    bool confined = false;
+    std::uint32_t behind = 0;  // Sessions that have not moved.
+    Duration took{0};
+  };
+  Result<Applied> apply(ControlLink& link, const Grant& grant) const;
+  Result<Applied> move(ControlLink& link, const Grant& from, const Grant& to) const;
   Status end_lease(const std::string& id, std::string_view kind, std::string text);
-  Status change(const std::string& id, const ResizeRequest& request);
+  // What a lease is to be, by what others have; what a change is called.
+  using Wanted = std::function<Result<Grant>(const Lease&, std::span<const Lease>)>;
+  Status change(const std::string& id, std::string_view kind, const Wanted& wanted,
+                std::uint32_t sms_asked);
+  Status shrink_later(const std::string& id, std::uint64_t bytes);
+  void shrink_due();
   LeaseView view(const Lease& lease, const std::shared_ptr<ControlLink>& link) const;
 
   Status open_state();

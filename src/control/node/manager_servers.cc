@@ -10,6 +10,7 @@
 namespace flyt::node {
 namespace {
 
+constexpr Duration kShrinkLooks = std::chrono::milliseconds(200);
 constexpr Duration kStartTime = std::chrono::seconds(60);
 constexpr Duration kBackoffFirst = std::chrono::milliseconds(100);
 constexpr unsigned kBackoffDoublings = 8;  // At most 25.6 s.
@@ -43,7 +44,7 @@ Status Manager::run_server(const std::string& id) {
     return error;
   }
   auto link = ControlLink::connect(watchdog_, files.control_url());
-  const Result<bool> confined = link ? apply(**link, lease.grant) : link.error();
+  const Result<Applied> confined = link ? apply(**link, lease.grant) : link.error();
   if (!confined) {
     process->end(SIGKILL, Duration(0));
     return confined.error();
@@ -54,7 +55,7 @@ Status Manager::run_server(const std::string& id) {
   held.process.emplace(std::move(*process));
   held.link = std::move(*link);
   held.lease.state = LeaseState::kRunning;
-  held.lease.confined = *confined;
+  held.lease.confined = confined->confined;
   held.lease.state_reason.clear();
   held.started = system_clock().now();
   return {};
@@ -69,6 +70,7 @@ Instant Manager::next_deadline(Instant now, Duration patience) {
     if (state == LeaseState::kRestarting || state == LeaseState::kEnding) {
       next = std::min(next, held.restart_at);
     }
+    if (held.lease.memory_pending != 0) next = std::min(next, now + kShrinkLooks);
     if (held.lease.expires_at != 0) {
       const std::int64_t left = std::max<std::int64_t>(held.lease.expires_at * 1000 - now_ms, 0);
       next = std::min(next, now + std::chrono::milliseconds(std::min<std::int64_t>(left, 60'000)));
@@ -104,6 +106,7 @@ void Manager::tick(Duration patience) {
   wait_for_something(patience);
   take_deaths();
   release_due();
+  shrink_due();
   restart_due();
   connect_again();
   watch_mps();

@@ -178,7 +178,7 @@ bool Manager::adopt(Held& held, ProcessId id) {
     } else if (state->lease != held.lease.id) {
       status = Error{ErrorCode::kInvalid, "it serves lease " + state->lease};
     } else if (const auto confined = apply(**link, held.lease.grant)) {
-      held.lease.confined = *confined;
+      held.lease.confined = confined->confined;
     } else {
       status = confined.error();
     }

@@ -68,9 +68,15 @@ v1::Lease message_of(const LeaseView& view) {
   message.set_server_pid(static_cast<std::uint32_t>(lease.server.pid));
   message.set_restarts(lease.restarts);
   message.set_confined(lease.confined);
+  message.set_memory_pending_bytes(lease.memory_pending);
   if (view.use) {
     message.set_memory_used_bytes(view.use->memory_bytes);
     message.set_sessions(view.use->sessions);
+    message.set_sessions_behind(view.use->behind);
+    message.set_fixed(view.use->fixed);
+    message.set_moves(view.use->moves);
+    message.set_last_move_microseconds(static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(view.use->last_move).count()));
   }
   return message;
 }
@@ -137,6 +143,7 @@ ResizeRequest request_of(const v1::ResizeLeaseRequest& message) {
   ResizeRequest request;
   if (message.has_sms()) request.sms = message.sms();
   if (message.has_memory_bytes()) request.memory_bytes = message.memory_bytes();
+  request.when_free = message.when_free();
   return request;
 }
 

@@ -86,6 +86,17 @@ void add_leases(const std::vector<LeaseView>& leases, Page& page) {
        [](const LeaseView& view) { return view.use ? view.use->memory_bytes : 0; });
   each("flyt_lease_sessions", "gauge", "Client processes.",
        [](const LeaseView& view) { return view.use ? view.use->sessions : 0; });
+  each("flyt_lease_sessions_behind", "gauge", "Client processes that have not moved to the groups.",
+       [](const LeaseView& view) { return view.use ? view.use->behind : 0; });
+  each("flyt_lease_moves_total", "counter", "Changes of the groups under running programs.",
+       [](const LeaseView& view) { return view.use ? view.use->moves : 0; });
+  each("flyt_lease_last_move_microseconds", "gauge", "How long the last of these took.",
+       [](const LeaseView& view) {
+         return view.use
+                    ? std::chrono::duration_cast<std::chrono::microseconds>(view.use->last_move)
+                          .count()
+                    : 0;
+       });
   each("flyt_lease_server_restarts_total", "counter", "Servers that died and were replaced.",
        [](const LeaseView& view) { return view.lease.restarts; });
 }
@@ -130,6 +141,7 @@ std::string metrics_text(const NodeView& node, const std::vector<LeaseView>& lea
   counter("flyt_node_leases_created_total", "Leases made.", counters.created);
   counter("flyt_node_leases_refused_total", "Requests that did not fit.", counters.refused);
   counter("flyt_node_leases_resized_total", "Leases resized.", counters.resized);
+  counter("flyt_node_leases_moved_total", "Leases moved to groups side by side.", counters.moved);
   counter("flyt_node_leases_released_total", "Leases released.", counters.released);
   counter("flyt_node_leases_expired_total", "Leases that expired.", counters.expired);
   counter("flyt_node_server_deaths_total", "Servers of leases that died.", counters.server_deaths);

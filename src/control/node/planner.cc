@@ -194,4 +194,20 @@ Result<Grant> Planner::resize(const Lease& lease, const ResizeRequest& request,
   return grant;
 }
 
+Result<Grant> Planner::gather(const Lease& lease, std::span<const Lease> leases) const {
+  const auto apart = [](const std::vector<std::uint32_t>& groups) {
+    std::size_t gaps = 0;
+    for (std::size_t i = 1; i < groups.size(); ++i) gaps += groups[i] != groups[i - 1] + 1 ? 1 : 0;
+    return gaps;
+  };
+  const Gpu* gpu = find(lease.grant.gpu);
+  if (gpu == nullptr) return full("the lease's GPU is not there");
+  const auto groups = map_of(*gpu, leases, &lease).choose(lease.grant.sms);
+  if (!groups || apart(*groups) >= apart(lease.grant.groups))
+    return full("there is no better place");
+  Grant grant = lease.grant;
+  grant.groups = *groups;
+  return grant;
+}
+
 }  // namespace flyt::node

@@ -35,6 +35,9 @@ class Planner {
   Result<Grant> resize(const Lease& lease, const ResizeRequest& request,
                        std::span<const Lease> leases) const;
 
+  // The same, in groups side by side; kLimit where they are already, or there are none free.
+  Result<Grant> gather(const Lease& lease, std::span<const Lease> leases) const;
+
   const std::vector<Gpu>& gpus() const { return gpus_; }
   const Gpu* find(std::uint32_t index) const;
   const PlannerLimits& limits() const { return limits_; }

@@ -112,8 +112,21 @@ Status ctl_resize(const CtlOptions& options) {
   }
   if (!options.sms && options.memory.empty())
     return invalid("resize takes --sms, --memory or both");
+  if (options.when_free && (options.sms || options.memory.empty())) {
+    return invalid("--when-free is for --memory alone");
+  }
+  request.set_when_free(options.when_free);
   return print(
       options, [&](NodeClient& node) { return node.resize(request); }, lease_text);
+}
+
+Status ctl_defrag(const CtlOptions& options) {
+  return print(
+      options, [](NodeClient& node) { return node.defragment(); },
+      [](const v1::ListLeasesResponse& leases) {
+        return leases.leases_size() == 0 ? std::string("nothing to move\n")
+                                         : table_of(leases, unix_seconds());
+      });
 }
 
 Status ctl_release(const CtlOptions& options) {

@@ -27,6 +27,7 @@ struct CtlOptions {
   std::string lease;
   std::optional<std::uint32_t> sms;
   std::string memory;
+  bool when_free = false;  // Less than is used holds later.
   std::optional<std::uint32_t> gpu;
   std::string mode;
   std::int32_t priority = 0;
@@ -45,6 +46,7 @@ Status ctl_describe(const CtlOptions& options);
 Status ctl_leases(const CtlOptions& options);
 Status ctl_create(const CtlOptions& options);
 Status ctl_resize(const CtlOptions& options);
+Status ctl_defrag(const CtlOptions& options);
 Status ctl_release(const CtlOptions& options);
 Status ctl_sessions(const CtlOptions& options);
 Status ctl_token(const CtlOptions& options);

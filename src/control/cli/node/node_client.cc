@@ -74,6 +74,10 @@ class Client final : public NodeClient {
   Result<v1::Lease> resize(const v1::ResizeLeaseRequest& request) override {
     return ask<v1::Lease>(&v1::Node::Stub::ResizeLease, request, kChangeTime);
   }
+  Result<v1::ListLeasesResponse> defragment() override {
+    return ask<v1::ListLeasesResponse>(&v1::Node::Stub::Defragment, v1::DefragmentRequest(),
+                                       kChangeTime);
+  }
   Result<v1::Lease> release(const std::string& name) override {
     v1::ReleaseLeaseRequest request;
     request.set_lease(name);

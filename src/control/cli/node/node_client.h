@@ -30,6 +30,7 @@ class NodeClient {
   virtual Result<node::v1::Lease> lease(const std::string& name) = 0;
   virtual Result<node::v1::Lease> create(const node::v1::CreateLeaseRequest& request) = 0;
   virtual Result<node::v1::Lease> resize(const node::v1::ResizeLeaseRequest& request) = 0;
+  virtual Result<node::v1::ListLeasesResponse> defragment() = 0;
   virtual Result<node::v1::Lease> release(const std::string& name) = 0;
   virtual Result<node::v1::ListSessionsResponse> sessions(const std::string& lease) = 0;
   virtual Result<node::v1::Token> token(const std::string& lease, std::uint32_t seconds) = 0;

@@ -101,6 +101,29 @@ std::string table_of(const v1::ListSessionsResponse& sessions) {
   return table.text();
 }
 
+namespace {
+
+std::string pending_text(const v1::Lease& lease) {
+  if (lease.memory_pending_bytes() == 0) return "";
+  return "; shrinks to " + size_text(lease.memory_pending_bytes()) + " when it is free";
+}
+
+std::string moves_text(const v1::Lease& lease) {
+  std::string text = std::to_string(lease.moves());
+  if (lease.moves() != 0) {
+    const std::uint64_t us = lease.last_move_microseconds();
+    text += ", the last in " + std::to_string(us / 1000) + "." + std::to_string(us % 1000 / 100) +
+            " ms";
+  }
+  if (lease.sessions_behind() != 0) {
+    text += "; " + std::to_string(lease.sessions_behind()) + " sessions have not moved";
+  }
+  if (lease.fixed() != 0) text += "; " + std::to_string(lease.fixed()) + " contexts or graphs stay";
+  return text;
+}
+
+}  // namespace
+
 std::string details_of(const v1::Lease& lease, std::int64_t now) {
   std::string out = "name      " + clean(lease.name()) + "\nid        " + lease.id() +
                     "\nstate     " + clean(lease.state());
@@ -110,7 +133,8 @@ std::string details_of(const v1::Lease& lease, std::int64_t now) {
          std::to_string(lease.sms_asked()) + " asked" +
          (lease.confined() ? "" : ", not confined to them") + "\ngroups    " + groups_text(lease) +
          "\nmemory    " + memory_text(lease) + ", and " + size_text(lease.overhead_bytes()) +
-         " for contexts\npriority  " + std::to_string(lease.priority()) + "\nexpires   " +
+         " for contexts" + pending_text(lease) + "\nmoves     " + moves_text(lease) +
+         "\npriority  " + std::to_string(lease.priority()) + "\nexpires   " +
          expiry(lease.expires_at(), now) + "\nsessions  " + std::to_string(lease.sessions()) +
          "\nserver    pid " + std::to_string(lease.server_pid()) + ", started again " +
          std::to_string(lease.restarts()) + " times\n";

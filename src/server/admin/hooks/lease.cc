@@ -120,8 +120,9 @@ void lease_set_sms(Request request, const commands::LeaseSetSms& command) {
   const Instant begun = system_clock().now();
   const auto wanted = grant_sms(parts.fleet.sms, command.sms, command.groups.to_vector());
   if (wanted) {
+    const bool others = parts.board.grant().groups != wanted->groups;
     const std::uint32_t version = parts.board.set_grant(*wanted);
-    const bool anybody = parts.board.moving().sessions != 0;
+    const bool anybody = others && parts.board.moving().sessions != 0;
     parts.board.await_moves(version,
                             std::chrono::milliseconds(std::min(command.wait_ms, kWaitMsMax)));
     const Duration took = system_clock().now() - begun;
