@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster_process import GROUP, QUICK, Cluster, main  # noqa: E402
+from cluster_process import GROUP, QUICK, Cluster, Node, main  # noqa: E402
 from cluster_process import ClusterTest as Base  # noqa: E402
 
 
@@ -121,6 +121,16 @@ class Roles(unittest.TestCase):
                                    key, '--ca', ca, 'leases'], capture_output=True, text=True,
                                   check=False, timeout=60)
             self.assertEqual(done.returncode, status, done.stderr)
+
+    def test_a_node_from_afar_cannot_mean_a_socket_of_this_machine(self):
+        node = Node(Base.build, 1, self.tls('cluster', 'n2', f'address = "{self.tcp}"\n'
+                                            'advertise = "unix:///run/flyt/node.sock"\n'), 'n2')
+        try:
+            node.start()
+            node.wait_for(lambda: 'set cluster.advertise' in node.log())
+            self.assertEqual(len(self.cluster.list('nodes')), 1)
+        finally:
+            node.remove()
 
     def test_a_revoked_certificate_is_nobodys(self):
         self.assertIn('revoked', self.ctl('left', 'nodes', status=6))

@@ -159,6 +159,10 @@ class NodesService final : public v1::Nodes::Service {
                       v1::NodeReply* reply) override {
     const auto name = desk_.self(*context, Role::kNode, request->name());
     if (!name) return denial(name.error());
+    if (!desk_.everybody && request->address().starts_with("unix:")) {
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              "a node that reports over TCP is reached at HOST:PORT: set cluster.advertise"};
+    }
     v1::NodeReport report = *request;
     report.set_name(*name);
     return answer(desk_.manager.report(report), reply);

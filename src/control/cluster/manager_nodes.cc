@@ -56,6 +56,7 @@ Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
   const bool known = node != nullptr;
   if (!known) node = &fresh;
   const bool back = node->lost;
+  const placement::NodeState before = placement_state(*node);
   const bool same = known && !back && node->heard &&
                     report.SerializeAsString() == node->report.SerializeAsString();
   node->heard = true;
@@ -70,7 +71,10 @@ Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
   node->report = report;
   ++counters_.reports;
   if (back) note("node-back", report.name(), "", "it reports again");
-  scheduler_.map().set_state(report.name(), placement_state(*node));
+  // Whoever waits is tried again where a node's state has changed; so it is not set in vain.
+  if (placement_state(*node) != before) {
+    scheduler_.map().set_state(report.name(), placement_state(*node));
+  }
   take_leases(*node);
   place();
   if (!same) changed();

@@ -333,6 +333,7 @@ TEST(ClusterManager, RefusesReportsThatContradictThemselves) {
   EXPECT_TRUE(refused([](auto& report) { report.set_name("../n1"); }));
   EXPECT_TRUE(refused([](auto& report) { report.set_name(std::string(65, 'n')); }));
   EXPECT_TRUE(refused([](auto& report) { report.clear_address(); }));
+  EXPECT_TRUE(refused([](auto& report) { report.set_address("file:///etc/passwd"); }));
   EXPECT_TRUE(refused([](auto& report) { report.set_host("a\nb"); }));
   EXPECT_TRUE(
       refused([](auto& report) { report.mutable_description()->mutable_gpus(0)->set_sms(1000); }));

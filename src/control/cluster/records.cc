@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "control/settings/settings.h"
 
 namespace flyt::cluster {
 namespace {
@@ -131,9 +132,12 @@ Status check_report(const v1::NodeReport& report) {
   }
   const std::string node = "node " + report.name() + ": ";
   const node::v1::NodeDescription& said = report.description();
-  if (report.address().empty() || !is_printable(report.address()) || !is_printable(report.host()) ||
+  if (!is_printable(report.address()) || !is_printable(report.host()) ||
       !is_printable(report.instance())) {
-    return invalid(node + "it needs an address, and texts are printable, at most 256 bytes");
+    return invalid(node + "its texts are printable, at most 256 bytes");
+  }
+  if (!report.address().starts_with("unix:///") && !control::parse_address(report.address())) {
+    return invalid(node + "its address is unix:///PATH or HOST:PORT");
   }
   for (const std::string& problem : report.problems()) {
     if (problem.size() > kProblemBytesMax) return invalid(node + "it reports a novel as a problem");
