@@ -132,6 +132,34 @@ class Roles(unittest.TestCase):
         finally:
             node.remove()
 
+    @unittest.skipIf(os.geteuid() != 0, 'only root can become somebody else')
+    def test_users_of_the_machine_have_their_roles(self):
+        folder = tempfile.mkdtemp(prefix='flyt-open-')
+        os.chmod(folder, 0o755)
+        cluster = Cluster(Base.build, (), 1, f'[api]\nunix = "{folder}/cluster.sock"\n'
+                          '[access]\noperators = ["65533"]\nviewers = ["65534"]\n')
+
+        def status(user, *words):
+            return subprocess.run(
+                [self.flytctl, '--cluster', f'unix://{folder}/cluster.sock', *words],
+                capture_output=True, check=False, user=user, group=user, timeout=60,
+                env={'HOME': folder}).returncode
+        try:
+            cluster.start()
+            if status(65534, '--version') != 0:
+                self.skipTest('another user cannot run the build')
+            words = ('vm', 'set', 'x', '--sms', '8', '--memory', '256M')
+            self.assertEqual([status(user, 'vms') for user in (0, 65533, 65534, 65532)],
+                             [0, 0, 0, 3])
+            self.assertEqual([status(user, *words) for user in (65534, 65533, 65532)], [6, 0, 3])
+            self.assertEqual([status(user, 'audit') for user in (0, 65533)], [0, 6])
+            self.assertIn('a user without a role', cluster.log())
+        finally:
+            cluster.remove()
+            if os.path.exists(f'{folder}/cluster.sock'):
+                os.unlink(f'{folder}/cluster.sock')
+            os.rmdir(folder)
+
     def test_a_revoked_certificate_is_nobodys(self):
         self.assertIn('revoked', self.ctl('left', 'nodes', status=6))
         self.authority('issue', 'late', '--role', 'admin')

@@ -9,8 +9,8 @@ namespace {
 
 using testing::FakeCluster;
 
-constexpr std::uint64_t kSeeds = 300;
-constexpr int kSteps = 150;
+constexpr std::uint64_t kSeeds = 200;
+constexpr int kSteps = 120;
 constexpr std::uint64_t kNodes = 3;
 constexpr std::uint64_t kVms = 8;
 
