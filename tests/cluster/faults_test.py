@@ -189,6 +189,9 @@ class Faults(ClusterTest):
             self.cluster.wait_for(lambda: self.cluster.phase('a') in ('waiting', 'ready') and
                                   self.cluster.vm('a')['gpu']['node'] != 'n1', 20)
             self.assertEqual(self.cluster.want('b')['node'], 'n2')
+            # Nor does it keep the manager from stopping.
+            self.assertEqual(self.cluster.stop(), 0)
+            self.cluster.start()
         finally:
             os.kill(stuck, signal.SIGCONT)
         self.cluster.settle()

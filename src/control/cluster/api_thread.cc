@@ -23,6 +23,8 @@ constexpr int kMessageBytesMax = 16 << 20;
 constexpr Duration kWatchStep = std::chrono::milliseconds(500);
 constexpr Duration kWatchRest = std::chrono::milliseconds(200);
 constexpr std::int64_t kShutdownMs = 1000;
+constexpr int kAliveMs = 15'000;
+constexpr int kPingMsMin = 5'000;
 constexpr Duration kDoorRest = std::chrono::milliseconds(10);
 
 grpc::StatusCode code_of(ErrorCode code) {
@@ -388,6 +390,11 @@ class Counter {
     builder.SetResourceQuota(quota);
     builder.SetMaxReceiveMessageSize(kMessageBytesMax);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // Who watches and is cut off would be waited for for ever.
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveMs);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingMsMin);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     builder.RegisterService(&nodes_);
     builder.RegisterService(&vms_);
     builder.RegisterService(&people_);

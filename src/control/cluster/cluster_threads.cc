@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "base/annotations.h"
 #include "control/cluster/api_thread.h"
 #include "control/cluster/node_links.h"
 #include "control/cluster/pages_thread.h"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(500);
 constexpr std::size_t kWorkers = 32;
+constexpr Duration kEndTime = std::chrono::seconds(5);
 
 // Those who ask nodes, and one that watches the time.
 class Workers {
@@ -50,6 +53,41 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
+// Calls to nodes that hang cannot be ended; after a while the process ends without them. All that
+// it knows is on disk: the next manager finds out what has become of them.
+class LastResort {
+ public:
+  explicit LastResort(const Log& log) : log_(log) {}
+  ~LastResort() {
+    {
+      const Lock lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  LastResort(const LastResort&) = delete;
+  LastResort& operator=(const LastResort&) = delete;
+
+  void arm() {
+    thread_ = std::thread([this] { wait(); });
+  }
+
+ private:
+  void wait() {
+    std::unique_lock<Mutex> lock(mutex_);
+    if (changed_.wait_for(lock, kEndTime, [this] { return done_; })) return;
+    log_.warn("a node does not answer; what it was asked for is found out at the next start");
+    std::_Exit(EXIT_SUCCESS);
+  }
+
+  const Log log_;
+  Mutex mutex_;
+  Condition changed_;
+  bool done_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
 void wait_readable(int fd) {
   pollfd entry{fd, POLLIN, 0};
   while (::poll(&entry, 1, -1) < 0 && errno == EINTR) {
@@ -77,6 +115,7 @@ Status run_cluster(const Config& config, std::string_view version, int signals) 
   const std::string path = config.state_folder + "/cluster.db";
   auto store = SqliteStore::open(path);
   if (!store) return std::move(store).error();
+  LastResort last_resort(log);
   NodeLinks links(config);
   Manager manager(config, log, std::move(*store), links, system_clock());
   if (Status status = manager.start(); !status) {
@@ -99,6 +138,7 @@ Status run_cluster(const Config& config, std::string_view version, int signals) 
   wait_readable(signals);
   log.info("stopping");
   manager.stop();
+  last_resort.arm();
   return {};
 }
 

@@ -19,6 +19,7 @@ constexpr auto kChangeTime = std::chrono::seconds(150);
 constexpr auto kMachineTime = std::chrono::seconds(10);
 constexpr int kMessageBytesMax = 256 << 20;
 constexpr int kReconnectMs = 1000;
+constexpr int kAliveMs = 15'000;
 constexpr std::string_view kUnix = "unix://";
 
 ErrorCode code_of(grpc::StatusCode code) {
@@ -232,6 +233,10 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddre
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
+  // Who watches a manager that is cut off shall notice.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   const std::string target =
       local ? "unix:" + address.cluster.substr(kUnix.size()) : "dns:///" + address.cluster;
   auto channel = grpc::CreateCustomChannel(target, *credentials, arguments);
