@@ -50,6 +50,25 @@ class Vms(ClusterTest):
             self.cluster.ctl(*words, status=2)
         self.cluster.ctl('nodes', address=f'unix://{self.cluster.folder}/nobody', status=3)
 
+    def test_lists_and_events_can_be_watched(self):
+        def watch(*words):
+            watcher = subprocess.Popen(
+                [self.cluster.program('flytctl'), '--cluster', self.cluster.address, '--json',
+                 *words], stdout=subprocess.PIPE, text=True)
+            self.cluster.watchers.append(watcher)
+            return watcher.stdout
+        vms = watch('vms', '--watch')
+        self.assertEqual(json.loads(vms.readline())['vms'], [])
+        last = max(event['number'] for event in self.cluster.events())
+        events = watch('events', '--follow', '--after', str(last))
+        self.cluster.add_vm('a')
+        while not json.loads(vms.readline())['vms']:
+            pass
+        self.assertEqual(json.loads(events.readline())['kind'], 'vm-added')
+        self.cluster.want('a')
+        kinds = [json.loads(events.readline())['kind'] for _ in range(2)]
+        self.assertEqual(kinds, ['gpu-placed', 'gpu-ready'])
+
     def test_a_full_cluster_lets_vms_wait_in_turn(self):
         names = ['a', 'b', 'c', 'd']
         for name in names:
