@@ -2,9 +2,7 @@
 #include "server/exchange.h"
 
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>  // lint: allow(sockets): files go from process to process
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "server/fd_line.h"
 
 namespace flyt::server {
 namespace {
@@ -31,87 +30,24 @@ struct Message {
 };
 static_assert(sizeof(Message) == 128);
 
-// An exchange that does not listen or answer for so long is gone.
-constexpr timeval kPatience{5, 0};
 constexpr std::size_t kFilesKept = 32;  // Of this process, beside what is shared.
 // A session has one, and for a moment a second one.
 constexpr std::ptrdiff_t kLinesOfOneMax = 16;
 
-// `flags`: MSG_DONTWAIT for who must not wait.
-bool send_message(int socket, const Message& message, int file, int flags) {
-  iovec part{const_cast<Message*>(&message), sizeof message};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (file >= 0) {
-    header.msg_control = space.data();
-    header.msg_controllen = space.size();
-    cmsghdr* control = CMSG_FIRSTHDR(&header);
-    control->cmsg_level = SOL_SOCKET;
-    control->cmsg_type = SCM_RIGHTS;
-    control->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(control), &file, sizeof file);
-  }
-  ssize_t sent = 0;
-  do {
-    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | flags);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(sizeof message);
+bool send(int socket, const Message& message, int file, int flags) {
+  return send_message(socket, bytes_at(&message, sizeof message), file, flags);
 }
-
-// False at the end of the connection, and for anything that is no whole message: that is gone then.
-bool receive_message(int socket, Message& message, Fd& file, int flags) {
-  iovec part{&message, sizeof message};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = space.data();
-  // Of a second file, for which alignment leaves room, nobody would ever know.
-  header.msg_controllen = CMSG_LEN(sizeof(int));
-  ssize_t got = 0;
-  do {
-    got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | flags);
-  } while (got < 0 && errno == EINTR);
-  for (cmsghdr* control = got < 0 ? nullptr : CMSG_FIRSTHDR(&header); control != nullptr;
-       control = CMSG_NXTHDR(&header, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    int received = -1;
-    std::memcpy(&received, CMSG_DATA(control), sizeof received);
-    file = Fd(received);
-  }
-  return got == static_cast<ssize_t>(sizeof message) &&
-         (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-}
-
-Result<std::pair<Fd, Fd>> socket_pair() {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return system_error("socketpair", errno);
-  }
-  return std::pair(Fd(ends[0]), Fd(ends[1]));
-}
-
-// The process that made a pair of sockets; 0 for anything else.
-pid_t maker_of(int socket) {
-  ucred maker{};
-  socklen_t size = sizeof maker;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) == 0 ? maker.pid : 0;
+bool receive(int socket, Message& message, Fd& file, int flags) {
+  return receive_message(socket, mutable_bytes_at(&message, sizeof message), file, flags);
 }
 
 // The process that keeps things. One thread.
-class Keeper {
+class Shelf {
  public:
-  explicit Keeper(Fd door) : door_(std::move(door)) {}
+  explicit Shelf(Fd door) : door_(std::move(door)) {}
 
   void run() {
-    rlimit files{};
-    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-      files.rlim_cur = files.rlim_max;
-      static_cast<void>(::setrlimit(RLIMIT_NOFILE, &files));
-      files_max_ = files.rlim_cur;
-    }
+    files_max_ = allow_most_files();
     while (door_.valid()) turn();
   }
 
@@ -148,7 +84,7 @@ class Keeper {
   void admit(short events) {
     Message message;
     Fd socket;
-    if (!receive_message(door_.get(), message, socket, MSG_DONTWAIT)) {
+    if (!receive(door_.get(), message, socket, MSG_DONTWAIT)) {
       if ((events & POLLHUP) != 0) door_.close();
       return;
     }
@@ -171,8 +107,7 @@ class Keeper {
     Line& line = lines_.at(number);
     Message message;
     Fd file;
-    if (!receive_message(number, message, file, MSG_DONTWAIT) ||
-        !answer(line, message, std::move(file))) {
+    if (!receive(number, message, file, MSG_DONTWAIT) || !answer(line, message, std::move(file))) {
       std::erase_if(kept_, [number](const auto& entry) { return entry.second.line == number; });
       lines_.erase(number);
     }
@@ -216,7 +151,7 @@ class Keeper {
       case Ask::kAnswer:
         return false;
     }
-    return send_message(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
+    return send(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
   }
 
   bool keep(Line& line, const Message& message, Fd file, Token& token) {
@@ -240,34 +175,31 @@ class Keeper {
 }  // namespace
 
 Result<Door> make_door() {
-  auto ends = socket_pair();
+  auto ends = make_line();
   if (!ends) return std::move(ends).error();
   // Of all who have it.
-  static_cast<void>(
-      ::setsockopt(ends->second.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience));
+  limit_patience(ends->second.get(), SO_SNDTIMEO);
   return Door{std::move(ends->first), std::move(ends->second)};
 }
 
-void run_exchange(Fd inside) { Keeper(std::move(inside)).run(); }
+void run_exchange(Fd inside) { Shelf(std::move(inside)).run(); }
 
 Status Exchange::connect() {
   if (line_.valid()) return {};
   if (door_ < 0) return Error{ErrorCode::kUnsupported, "nothing is shared here"};
-  auto ends = socket_pair();
+  auto ends = make_line();
   if (!ends) return std::move(ends).error();
-  for (const int direction : {SO_RCVTIMEO, SO_SNDTIMEO}) {
-    static_cast<void>(
-        ::setsockopt(ends->first.get(), SOL_SOCKET, direction, &kPatience, sizeof kPatience));
-  }
+  limit_patience(ends->first.get(), SO_RCVTIMEO);
+  limit_patience(ends->first.get(), SO_SNDTIMEO);
   Message hello{.ask = Ask::kHello, .user = user_};
   Message reply;
   Fd file;
-  if (!send_message(door_, hello, ends->second.get(), 0)) {
+  if (!send(door_, hello, ends->second.get(), 0)) {
     return system_error("sendmsg to the exchange", errno);
   }
   ends->second.close();
-  if (!send_message(ends->first.get(), hello, -1, 0) ||
-      !receive_message(ends->first.get(), reply, file, 0) || reply.ok == 0) {
+  if (!send(ends->first.get(), hello, -1, 0) || !receive(ends->first.get(), reply, file, 0) ||
+      reply.ok == 0) {
     return Error{ErrorCode::kLost, "the exchange does not answer"};
   }
   line_ = std::move(ends->first);
@@ -280,8 +212,8 @@ Result<Token> Exchange::share(const SharedObject& object) {
   Message message{.ask = Ask::kShare, .kind = object.kind, .facts = object.facts};
   Message reply;
   Fd file;
-  if (!send_message(line_.get(), message, object.file.valid() ? object.file.get() : -1, 0) ||
-      !receive_message(line_.get(), reply, file, 0)) {
+  if (!send(line_.get(), message, object.file.valid() ? object.file.get() : -1, 0) ||
+      !receive(line_.get(), reply, file, 0)) {
     line_.close();
     return Error{ErrorCode::kLost, "the exchange does not answer"};
   }
@@ -295,7 +227,7 @@ Result<SharedObject> Exchange::find(const Token& token, SharedKind kind) {
   Message message{.ask = Ask::kFind, .kind = kind, .token = token};
   Message reply;
   Fd file;
-  if (!send_message(line_.get(), message, -1, 0) || !receive_message(line_.get(), reply, file, 0)) {
+  if (!send(line_.get(), message, -1, 0) || !receive(line_.get(), reply, file, 0)) {
     line_.close();
     return Error{ErrorCode::kLost, "the exchange does not answer"};
   }
@@ -309,7 +241,7 @@ void Exchange::withdraw(const Token& token) {
   Message message{.ask = Ask::kWithdraw, .token = token};
   Message reply;
   Fd file;
-  if (!send_message(line_.get(), message, -1, 0) || !receive_message(line_.get(), reply, file, 0)) {
+  if (!send(line_.get(), message, -1, 0) || !receive(line_.get(), reply, file, 0)) {
     line_.close();
   }
 }
