@@ -2,6 +2,7 @@
 //   --driver auto|soft|PATH  what the server uses and what native is (auto: a real GPU if any)
 //   --json PATH              also writes the figures there
 //   --delay TIME             the server seems that far away, such as 1ms (?delay= of its URL)
+//   --recovery [--mib N] [--rounds N]   how long a killed session takes to go on, alone
 //   --quick                  fewer repeats, no copies above 16 MiB
 //   --worker WORK --library PATH   one part alone, of one library, as gpu_bench.py needs it:
 //                            probe, start, figures, rounds (worker.h); raw needs no library;
@@ -11,6 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -19,6 +21,7 @@
 
 #include "bench/elastic.h"
 #include "bench/raw_socket.h"
+#include "bench/recovery.h"
 #include "bench/report.h"
 #include "bench/worker.h"
 #include "tests/support/server_process.h"
@@ -177,6 +180,11 @@ int main(int argc, char** argv) {
   std::string work;
   std::string library;
   std::string control;
+  flyt::bench::RecoveryOptions recovery;
+  bool recovers = false;
+  if (argc == 4 && std::string(argv[1]) == "--client") {
+    return flyt::bench::run_recovery_client(std::strtoull(argv[3], nullptr, 10));
+  }
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
@@ -188,6 +196,12 @@ int main(int argc, char** argv) {
       options.json = value();
     } else if (word == "--delay") {
       options.delay = value();
+    } else if (word == "--recovery") {
+      recovers = true;
+    } else if (word == "--mib") {
+      recovery.mebibytes = std::max(4ULL, std::strtoull(value().c_str(), nullptr, 10));
+    } else if (word == "--rounds") {
+      recovery.rounds = std::max(1, std::atoi(value().c_str()));
     } else if (word == "--worker") {
       work = value();
     } else if (word == "--library") {
@@ -196,9 +210,14 @@ int main(int argc, char** argv) {
       control = value();
     } else {
       std::puts(
-          "usage: flyt-bench [--driver auto|soft|PATH] [--json PATH] [--delay TIME] [--quick]");
+          "usage: flyt-bench [--driver auto|soft|PATH] [--json PATH] [--delay TIME] [--quick]\n"
+          "       flyt-bench --recovery [--driver auto|soft|PATH] [--mib N] [--rounds N]");
       return word == "--help" ? 0 : 2;
     }
+  }
+  if (recovers) {
+    recovery.driver = options.driver;
+    return flyt::bench::measure_recovery(recovery);
   }
   if (work.empty()) return flyt::bench::measure(options);
   if (work == "elastic") return flyt::bench::run_elastic(library, control);

@@ -89,6 +89,10 @@ int main(int argc, char** argv) {
                  "How much of it, for each user or address that clients come from")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("BYTES[K|M|G]");
+  app.add_option("--recover", options.recover_seconds,
+                 "Seconds for which the memory of a session whose process was killed is kept, so"
+                 " that the client can go on in another one; 0: not at all")
+      ->check(CLI::Range(0, 3600));
   app.add_option("--drain-seconds", options.drain_seconds,
                  "How long sessions may go on after SIGTERM")
       ->check(CLI::Range(0, 86400));

@@ -23,7 +23,7 @@ ContextState* ContextOfStream::context_of(CUstream stream) {
 
 CUresult enter(Needs needs) {
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
-  const Session* session = current_session();
+  Session* session = current_session();
   if (session == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const ThreadState& thread = thread_state();
   const bool permitted = thread.host_call == HostCall::kNone ||

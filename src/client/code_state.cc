@@ -1,6 +1,7 @@
 #include "client/code_state.h"
 
 #include "client/context.h"
+#include "client/recovery.h"
 
 namespace flyt::client {
 
@@ -14,6 +15,11 @@ void CodeState::forget_module(std::uint64_t handle) {
     module->globals.clear();
   }
   modules.drop(handle);
+  forget_code(handle);
+}
+
+void CodeState::forget_code(std::uint64_t handle) const {
+  if (recovery != nullptr) recovery->drop_code(handle);
 }
 
 void CodeState::on_context_destroyed(const ContextState& context) {

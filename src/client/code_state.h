@@ -25,6 +25,7 @@
 namespace flyt::client {
 
 struct ContextState;
+class Recovery;  // How the session goes on elsewhere: client/recovery.h.
 
 // How code travels, as the URL has it.
 struct CodeSending {
@@ -230,6 +231,8 @@ struct CodeState {
   // How code travels: set when the session opens; names_code ends when the server keeps none.
   CodeSending sending;
   std::atomic<bool> names_code{false};
+  // Keeps what was loaded; null where nobody does. Set when the session opens.
+  Recovery* recovery = nullptr;
   // Held before `mutex`, and while the server answers.
   Lookups lookups;
   std::mutex mutex;
@@ -248,6 +251,8 @@ struct CodeState {
 
   // Drops what lives in a context: its modules and functions.
   void on_context_destroyed(const ContextState& context);
+  // Code that is loaded no more.
+  void forget_code(std::uint64_t handle) const;
   // Drops a module, its functions and what it noted of globals.
   void forget_module(std::uint64_t handle);
 };

@@ -37,6 +37,7 @@ struct ContextState {
   std::atomic<std::uint32_t> api_version{0};
   std::atomic<std::uint32_t> flags{0};
   std::atomic<int> cache_config{0};
+  std::atomic<std::uint32_t> affinity{0};  // Multiprocessors asked for by exec affinity; 0: all.
   std::atomic<int> least_priority{0};
   std::atomic<int> greatest_priority{0};
   // cuCtxGetLimit, by CUlimit; kUnknownLimit where the driver knows none.

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "client/context.h"
@@ -83,6 +84,7 @@ class Fences {
   // there are no fences, or all are in use.
   std::optional<SharedSlots::Slot> result(ContextState& context, std::uint64_t bytes);
 
+  std::vector<SharedSlots::Shared> shared_areas() { return slots_.shared(); }
   void on_context_destroyed(std::uint64_t context) { slots_.on_context_destroyed(context); }
 
  private:

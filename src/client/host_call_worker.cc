@@ -18,20 +18,35 @@ HostCallWorker::~HostCallWorker() {
 }
 
 CUresult HostCallWorker::add(CUstream stream, std::uint32_t kind, Body body) {
+  CUresult result = CUDA_SUCCESS;
+  const auto attempt = [&] { return try_to_add(stream, kind, body, result); };
+  const CUresult lost = attempt() ? CUDA_SUCCESS : session_.again(attempt);
+  return lost == CUDA_SUCCESS ? result : lost;
+}
+
+bool HostCallWorker::try_to_add(CUstream stream, std::uint32_t kind, const Body& body,
+                                CUresult& result) {
+  // What is lost with one connection is not added to another one.
+  const auto steady = session_.steady();
   commands::HostCall command{.stream = stream, .kind = kind};
+  result = CUDA_ERROR_OUT_OF_MEMORY;
   {
     const Lock lock(mutex_);
-    if (!start()) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!start()) return true;
     command.token = next_token_++;
-    waiting_.emplace(command.token, std::move(body));
+    waiting_.emplace(command.token, body);
   }
   in_flight_.fetch_add(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(1);
-  const CUresult result = session_.post(command);
-  if (result == CUDA_SUCCESS) return result;
+  // While streams are captured it is heard, and capturing sessions do not go on elsewhere.
+  const bool heard = session_.captures().any();
+  result = heard ? session_.post(command) : CUDA_SUCCESS;
+  const bool sent = heard || session_.post_once(command);
+  if (sent && result == CUDA_SUCCESS) return true;
+  session_.channel().expect_pushes(-1);
   const Lock lock(mutex_);
   if (waiting_.erase(command.token) != 0) in_flight_.fetch_sub(1, std::memory_order_acq_rel);
-  return result;
+  return sent;
 }
 
 bool HostCallWorker::start() {

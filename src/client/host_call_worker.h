@@ -58,6 +58,9 @@ class HostCallWorker {
   void finish(const Ready& ready, Body body);
   Body take(const Ready& ready) REQUIRES(mutex_);
   bool start() REQUIRES(mutex_);
+  // False: the session was lost meanwhile.
+  bool try_to_add(CUstream stream, std::uint32_t kind, const Body& body, CUresult& result)
+      EXCLUDES(mutex_);
 
   Session& session_;
   std::atomic<std::uint64_t> in_flight_{0};

@@ -11,6 +11,7 @@
 #include "client/call.h"
 #include "client/code_state.h"
 #include "client/hooks_link.h"
+#include "client/recovery.h"
 #include "commands/module.h"
 #include "cuda/code_packing.h"
 #include "cuda/fatbin.h"
@@ -75,6 +76,11 @@ CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload&
   return upload(out.kept, out);
 }
 
+unsigned times_recovered() {
+  Recovery* const recovery = session().recovery();
+  return recovery == nullptr ? 0 : recovery->times();
+}
+
 // In pieces, each of which waits for credits only.
 CUresult send_pieces(std::uint64_t handle, Bytes data) {
   std::size_t offset = 0;
@@ -107,8 +113,17 @@ CUresult send_code(const Upload& upload, bool packed_wished) {
 
 }  // namespace
 
+bool sent_elsewhere(const Upload& upload) { return upload.times != times_recovered(); }
+
+CUresult send_again(Upload& upload) {
+  upload.times = times_recovered();
+  upload.named = false;
+  return send_code(upload, session().code().sending.packed);
+}
+
 CUresult upload(Bytes data, Upload& out) {
   CodeState& code = session().code();
+  out.times = times_recovered();
   out.handle = code.next_upload();
   out.data = data;
   out.named = code.names_code.load(std::memory_order_relaxed) && data.size() >= kNamedBytesMin;
@@ -142,6 +157,11 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
   if (!out.kept.empty()) return upload(out.kept, out);
   return found->linked.empty() ? CUDA_ERROR_NO_BINARY_FOR_GPU
                                : upload_linked(found->linked, device, out);
+}
+
+void keep_code(std::uint64_t handle, const Upload& upload, const JitOptions& jit) {
+  Recovery* const recovery = session().recovery();
+  if (recovery != nullptr) recovery->keep_code(handle, upload.data, jit.options(), jit.values());
 }
 
 CUdevice code_device() {

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "client/call.h"
+#include "client/jit_options.h"
 #include "cuda/types.h"
 #include "wire/code.h"
 
@@ -18,6 +19,7 @@ struct Upload {
   Bytes data;                   // What it is; the caller keeps it until the command was answered.
   std::vector<std::byte> kept;  // Its bytes where nobody else keeps them.
   bool named = false;           // Only its hash was sent.
+  unsigned times = 0;           // That the session had gone on elsewhere before.
 };
 
 // Posts `data`: in pieces, or its hash where the server may have it. CUDA_ERROR_DEVICE_UNAVAILABLE
@@ -26,6 +28,11 @@ CUresult upload(Bytes data, Upload& out);
 
 // The server does not have what was named, and has said so after `waited`: posts it in pieces.
 CUresult send_named(Upload& upload, CUresult answer, Duration waited);
+
+// Whether it was sent to a process that is gone, and sending it to the one there is.
+inline constexpr int kUploadTriesMax = 4;
+bool sent_elsewhere(const Upload& upload);
+CUresult send_again(Upload& upload);
 
 inline bool wants_code(CUresult answer) {
   const auto code = static_cast<std::uint32_t>(answer);
@@ -37,7 +44,13 @@ template <class Command>
 CUresult ask_with(Upload& upload, const Command& command, typename Command::Reply& reply,
                   rpc::Reply& answer) {
   const Instant start = system_clock().now();
-  const CUresult first = ask(command, reply, answer);
+  CUresult first = ask(command, reply, answer);
+  // A session that went on in another process meanwhile has sent it to nobody.
+  for (int tries = 0; tries < kUploadTriesMax && sent_elsewhere(upload); ++tries) {
+    const CUresult sent = send_again(upload);
+    if (sent != CUDA_SUCCESS) return sent;
+    first = ask(command, reply, answer);
+  }
   if (!wants_code(first)) return first;
   const CUresult sent = send_named(upload, first, system_clock().now() - start);
   if (sent != CUDA_SUCCESS) return sent;
@@ -48,6 +61,9 @@ CUresult ask_with(Upload& upload, const Command& command, typename Command::Repl
 // Finds out what image a module call points at and sends of it what the device can use.
 // CUDA_ERROR_INVALID_IMAGE, or CUDA_ERROR_NO_BINARY_FOR_GPU where a fat binary has nothing for it.
 CUresult upload_image(const void* image, CUdevice device, Upload& out);
+
+// Code that was loaded under a handle, for a session that goes on elsewhere.
+void keep_code(std::uint64_t handle, const Upload& upload, const JitOptions& jit);
 
 // The device whose code is wanted: the current context's, or the first where there is none.
 CUdevice code_device();

@@ -47,7 +47,20 @@ void MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
   host_calls_.reached(token, result, name);
 }
 
+void MemoryState::on_recovered() {
+  host_work_lost_.store(false);
+  transfers_.on_recovered();
+  watches_.forget_all();
+}
+
+std::vector<SharedSlots::Shared> MemoryState::shared_areas() {
+  std::vector<SharedSlots::Shared> areas = fences_.shared_areas();
+  for (const SharedSlots::Shared& area : transfers_.shared_areas()) areas.push_back(area);
+  return areas;
+}
+
 void MemoryState::on_lost() {
+  if (transfers_.host_writes_pending()) host_work_lost_.store(true);
   transfers_.on_lost();
   host_calls_.on_lost();
 }

@@ -112,6 +112,12 @@ class MemoryState {
   void on_host_call(std::uint64_t token, Bytes payload);
   void on_delivered(std::uint64_t delivery, bool dropped) { transfers_.on_delivered(delivery); }
   void on_lost();
+  // Once lost: whether anything of the GPU's was still to reach the host.
+  bool host_work_lost() const { return host_work_lost_.load(); }
+  // The session is about to go on in another process; nothing of before is expected any more.
+  void on_recovered();
+  // What streams and waits share with the server beside the program's memory.
+  std::vector<SharedSlots::Shared> shared_areas();
   // Forgets everything that died with a context.
   void on_context_destroyed(ContextState& context);
   // Only default streams die with a green context; others are the program's to destroy.
@@ -178,6 +184,7 @@ class MemoryState {
   Transfers transfers_;
   std::unique_ptr<AddressSpace> reservable_;
   std::atomic<std::uint64_t> next_stream_id_{1};
+  std::atomic<bool> host_work_lost_{false};
   std::vector<CUmemoryPool> default_pools_;
   Mutex variables_mutex_;
   FixedPages variable_pages_ GUARDED_BY(variables_mutex_);

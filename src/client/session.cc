@@ -8,6 +8,7 @@
 #include "client/code_state.h"
 #include "client/graphs.h"
 #include "client/memory_state.h"
+#include "client/recovery.h"
 #include "commands/graph.h"
 #include "commands/module.h"
 #include "commands/ops.h"
@@ -20,8 +21,9 @@ namespace {
 // The program's name, as the server's log shows it.
 std::string program_name() { return ::program_invocation_short_name; }
 
-wire::ClientHello hello(bool shared_memory, std::string credential) {
+wire::ClientHello hello(bool shared_memory, bool recoverable, std::string credential) {
   wire::ClientHello hello;
+  hello.recoverable = recoverable;
   hello.credential = std::move(credential);
   hello.name = program_name();
   hello.process_id = static_cast<std::uint32_t>(::getpid());
@@ -100,6 +102,8 @@ bool is_sticky(CUresult result) {
 class Session::Pushes final : public rpc::PushHandler {
  public:
   explicit Pushes(const Log& log) : log_(log) {}
+  // The session may go on: who finds that out tells the log.
+  void set_quiet(bool quiet) { quiet_.store(quiet); }
   void set_memory(MemoryState* memory) { memory_.store(memory, std::memory_order_release); }
 
   void on_host_call(std::uint64_t, std::uint64_t token, Bytes payload) override {
@@ -128,13 +132,14 @@ class Session::Pushes final : public rpc::PushHandler {
   }
   void on_lost(const Error& error) override {
     if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
-      log_.warn("the GPU server is lost", {{"why", error.message}});
+      if (!quiet_.load()) log_.warn("the GPU server is lost", {{"why", error.message}});
       memory->on_lost();
     }
   }
 
  private:
   Log log_;
+  std::atomic<bool> quiet_{false};
   std::atomic<MemoryState*> memory_{nullptr};
 };
 
@@ -155,6 +160,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   SessionOptions own = options;
   own.code = sending_of(*url);
   own.channel.lanes = lanes_of(*url, options.connect_timeout);
+  own.recoverable = url->recover != transport::RecoverOption::kOff;
   std::unique_ptr<Session> session(new Session(own));
   const bool share =
       url->kind != transport::Kind::kTcp && !url->socket_only && url->delay.count() == 0;
@@ -181,9 +187,9 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
   auto credential =
       options.credential.empty() ? rpc::own_credential() : Result<std::string>(options.credential);
   if (!credential) return std::move(credential).error();
-  auto channel =
-      rpc::Channel::open(std::move(connection), hello(share, std::move(credential).value()),
-                         deadline, *pushes_, options.channel);
+  auto channel = rpc::Channel::open(
+      std::move(connection), hello(share, options.recoverable, std::move(credential).value()),
+      deadline, *pushes_, options.channel);
   if (!channel) return std::move(channel).error();
   channel_ = std::move(channel).value();
   auto devices = DeviceCache::fetch(*channel_);
@@ -201,6 +207,11 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
   mirror_ = &memory_->mirror();
   pushes_->set_memory(memory_.get());
   if (memory_->reservable() == nullptr) devices_.deny_virtual_memory();
+  if (Recovery::possible(*channel_)) {
+    recovery_ = std::make_unique<Recovery>(*this, *pushes_, options, share);
+    pushes_->set_quiet(true);
+    code_->recovery = recovery_.get();
+  }
   log_.debug("session open", {{"server", channel_->welcome().name},
                               {"driver", channel_->welcome().driver},
                               {"devices", devices_.count()}});
@@ -210,11 +221,24 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
 CUresult Session::hear(std::uint64_t sequence) {
   commands::HearPosts::Reply reply;
   rpc::Reply answer;
-  if (!exchange(*channel_, context_index(), commands::HearPosts{}, reply, answer)) return health();
+  if (!exchange(*channel_, context_index(), commands::HearPosts{}, reply, answer)) {
+    const CUresult lost = after_loss();
+    // What became of the command nobody can tell any more.
+    return lost == CUDA_SUCCESS ? CUDA_ERROR_LAUNCH_FAILED : lost;
+  }
   if (answer.posted_error() != 0 && answer.posted_error_sequence() == sequence) {
     return static_cast<CUresult>(answer.posted_error());
   }
   return settle(answer);
+}
+
+bool Session::recover() { return recovery_ != nullptr && recovery_->run(); }
+
+CUresult Session::after_loss() {
+  if (const CUresult lost = health(); lost != CUDA_SUCCESS) return lost;
+  const ContextState* context = thread_state().current_state;
+  if (context == nullptr) return CUDA_SUCCESS;
+  return static_cast<CUresult>(context->home->sticky.load(std::memory_order_relaxed));
 }
 
 CUresult Session::settle(const rpc::Reply& answer) {

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <shared_mutex>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,16 +26,24 @@ namespace flyt::client {
 
 class MemoryState;  // Memory, streams, events, pools, host functions: client/memory_state.h.
 class Graphs;       // Graphs, and what of the program they use: client/graphs.h.
+class Recovery;     // How the session goes on when its process was killed: client/recovery.h.
 
 struct SessionOptions {
   std::string url;             // As FLYT_SERVER.
   std::string credential;      // What the server is shown; empty: as the environment says.
   Duration connect_timeout{};  // Covers connecting and the hello.
   LogLevel log_level = LogLevel::kWarn;
-  CodeSending code;           // open() of a URL sets it as the URL says.
+  CodeSending code;           // open() of a URL sets it as the URL says, and the next one.
+  bool recoverable = false;   // The session goes on when its process was killed.
   Duration fence_patience{};  // As of Fences: how long a wait looks at a word of its own.
   rpc::ChannelOptions channel;
 };
+
+// What a command names that ends something: a session that goes on elsewhere has it no more.
+constexpr bool ends_something(std::string_view name) {
+  return name.ends_with("_destroy") || name.starts_with("destroy_") || name.ends_with("_free") ||
+         name == "drop_upload" || name == "host_call_done" || name == "unshare";
+}
 
 // How long a wait looks before it sleeps where the program wants its threads to sleep: it would
 // take longer to put one to sleep and wake it again.
@@ -63,10 +73,18 @@ class Session {
   rpc::Channel& channel() { return *channel_; }
   const Log& log() const { return log_; }
 
-  // CUDA_ERROR_DEVICE_UNAVAILABLE once the server is lost, for ever. One load while it is there.
-  CUresult health() const {
-    return channel_->lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+  // CUDA_ERROR_DEVICE_UNAVAILABLE once the server is lost, for ever. One load while it is there. A
+  // session that can goes on in another process of the server first.
+  CUresult health() {
+    if (!channel_->lost()) [[likely]]
+      return CUDA_SUCCESS;
+    return recover() ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
+  // After a command met the loss: CUDA_SUCCESS if the session goes on and the command is to be sent
+  // again; else what the call returns.
+  CUresult after_loss();
+  // How the session goes on; null if it ends with its process.
+  Recovery* recovery() { return recovery_.get(); }
 
   const DeviceCache& devices() const { return devices_; }
   Contexts& contexts() { return *contexts_; }
@@ -85,7 +103,36 @@ class Session {
       if (captures_.any()) return post_and_hear(command);
     }
     if (mirror_ != nullptr) mirror_->before(Command::kOp);
-    return send(*channel_, context_index(), command) ? CUDA_SUCCESS : health();
+    if (send(*channel_, context_index(), command)) [[likely]]
+      return CUDA_SUCCESS;
+    if constexpr (ends_something(Command::kName)) return after_loss();
+    return again([&] { return send(*channel_, context_index(), command); });
+  }
+
+  // One try of the same, for what belongs to one connection: a delivery, a block of a lane. False:
+  // after_loss() says how to go on, without the lock of steady() held.
+  template <class Command>
+  bool post_once(const Command& command) {
+    if (mirror_ != nullptr) mirror_->before(Command::kOp);
+    return send(*channel_, context_index(), command);
+  }
+  template <class Command>
+  bool ask_once(const Command& command, typename Command::Reply& reply, rpc::Reply& answer) {
+    if (mirror_ != nullptr) mirror_->before(Command::kOp);
+    return exchange(*channel_, context_index(), command, reply, answer);
+  }
+  // While it is held the session does not go on over another connection.
+  std::shared_lock<std::shared_mutex> steady() { return std::shared_lock(steady_); }
+  std::shared_mutex& steady_mutex() { return steady_; }
+
+  // Sends again what met the loss, if the session goes on: `attempt` returns whether it was sent.
+  template <class Attempt>
+  CUresult again(Attempt&& attempt) {
+    for (int tries = 0; tries < kAttemptsMax; ++tries) {
+      if (const CUresult lost = after_loss(); lost != CUDA_SUCCESS) return lost;
+      if (attempt()) return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
 
   // The same, and waits until it was executed: its own error, or that of the lost session.
@@ -93,7 +140,9 @@ class Session {
   CUresult post_and_hear(const Command& command) {
     if (mirror_ != nullptr) mirror_->before(Command::kOp);
     std::uint64_t sequence = 0;
-    return send(*channel_, context_index(), command, &sequence) ? hear(sequence) : health();
+    const auto attempt = [&] { return send(*channel_, context_index(), command, &sequence); };
+    const CUresult lost = attempt() ? CUDA_SUCCESS : again(attempt);
+    return lost == CUDA_SUCCESS ? hear(sequence) : lost;
   }
 
   // Sends a command in the calling thread's current context and waits for the answer; never
@@ -102,7 +151,11 @@ class Session {
   template <class Command>
   CUresult ask(const Command& command, typename Command::Reply& reply, rpc::Reply& answer) {
     if (mirror_ != nullptr) mirror_->before(Command::kOp);
-    if (!exchange(*channel_, context_index(), command, reply, answer)) return health();
+    if (!exchange(*channel_, context_index(), command, reply, answer)) [[unlikely]] {
+      const CUresult lost =
+          again([&] { return exchange(*channel_, context_index(), command, reply, answer); });
+      if (lost != CUDA_SUCCESS) return lost;
+    }
     return settle(answer);
   }
 
@@ -128,6 +181,7 @@ class Session {
 
  private:
   class Pushes;
+  static constexpr int kAttemptsMax = 8;
 
   Session(const SessionOptions& options);
   // `share`: go on in shared memory if the server offers it.
@@ -135,6 +189,7 @@ class Session {
                const SessionOptions& options, Instant deadline);
 
   CUresult hear(std::uint64_t sequence);
+  bool recover();
 
   Log log_;
   std::atomic<bool> waits_sleep_{false};
@@ -149,6 +204,8 @@ class Session {
   Captures captures_{*this};
   std::unique_ptr<Graphs> graphs_;
   HostMirror* mirror_ = nullptr;  // memory_'s.
+  std::unique_ptr<Recovery> recovery_;
+  std::shared_mutex steady_;
   std::atomic<int> posted_error_{0};
   std::unique_ptr<transport::Connection> desk_;
 };

@@ -28,14 +28,23 @@ SharedSlots::Area* SharedSlots::make() {
   return all_.back().get();
 }
 
-CUresult SharedSlots::share(Area& area) {
+std::vector<SharedSlots::Shared> SharedSlots::shared() {
+  const Lock lock(shared_mutex_);
+  return shared_;
+}
+
+CUresult SharedSlots::share(Area& area, std::uint64_t context) {
   commands::ShareHost::Reply reply;
   rpc::Reply answer;
   const std::uint64_t offset = session_.memory().pinned().offset_of(area.base);
-  return session_.ask(
+  const CUresult result = session_.ask(
       commands::ShareHost{
           .address = area.base, .bytes = area_bytes(), .offset = offset, .flags = 0},
       reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  const Lock lock(shared_mutex_);
+  shared_.push_back({area.base, area_bytes(), context});
+  return result;
 }
 
 SharedSlots::Area* SharedSlots::area_of(ContextState& context) {
@@ -46,7 +55,8 @@ SharedSlots::Area* SharedSlots::area_of(ContextState& context) {
   if (place.never || !place.attempts.due()) return nullptr;
   Area* area = spare_.empty() ? make() : spare_.back();
   if (spare_.empty() && area != nullptr) spare_.push_back(area);
-  const CUresult shared = area == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : share(*area);
+  const CUresult shared =
+      area == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : share(*area, context.home->handle);
   if (shared != CUDA_SUCCESS) {
     place.never = shared == CUDA_ERROR_NOT_SUPPORTED;
     place.attempts.failed();
@@ -80,6 +90,10 @@ CUresult SharedSlots::Slot::mark(Session& session, CUstream stream) {
 
 // The server has let its side go with the context, and nothing of it runs any more.
 void SharedSlots::on_context_destroyed(std::uint64_t context) {
+  {
+    const Lock lock(shared_mutex_);
+    std::erase_if(shared_, [&](const Shared& area) { return area.context == context; });
+  }
   const Lock lock(mutex_);
   const auto found = places_.find(context);
   if (found == places_.end()) return;

@@ -84,6 +84,14 @@ class SharedSlots {
     std::uint64_t address_ = 0;
   };
 
+  // An area that the server has mapped.
+  struct Shared {
+    std::uint64_t base = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t context = 0;  // Handle.
+  };
+  std::vector<Shared> shared() EXCLUDES(shared_mutex_);
+
   // None where nothing is shared, or all are in use.
   std::optional<Slot> take(ContextState& context) EXCLUDES(mutex_);
 
@@ -101,7 +109,7 @@ class SharedSlots {
 
   Area* make() REQUIRES(mutex_);
   // CUDA_ERROR_NOT_SUPPORTED: nor will it ever be.
-  CUresult share(Area& area) REQUIRES(mutex_);
+  CUresult share(Area& area, std::uint64_t context) REQUIRES(mutex_) EXCLUDES(shared_mutex_);
   std::uint64_t area_bytes() const;
 
   Session& session_;
@@ -114,6 +122,9 @@ class SharedSlots {
   std::map<std::uint64_t, Place> places_ GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Area>> all_ GUARDED_BY(mutex_);
   std::vector<Area*> spare_ GUARDED_BY(mutex_);
+  // Never held while the server answers.
+  Mutex shared_mutex_;
+  std::vector<Shared> shared_ GUARDED_BY(shared_mutex_);
 };
 
 }  // namespace flyt::client

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "client/copy_crew.h"
@@ -34,6 +35,7 @@ class Staging {
   std::uint64_t to_host(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream,
                         CUresult& result);
 
+  std::vector<SharedSlots::Shared> shared_areas() { return slots_.shared(); }
   void on_context_destroyed(std::uint64_t context) { slots_.on_context_destroyed(context); }
 
  private:

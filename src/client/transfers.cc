@@ -53,10 +53,11 @@ CUresult post_with_data(Session& session, Command command, Bytes data) {
     return session.post(command);
   }
   Fields fields;
-  const auto sent =
-      session.channel().post_bulk(Command::kOp, Session::context_index(),
-                                  encode_without_data(command, data.size(), fields), data);
-  return sent ? CUDA_SUCCESS : session.health();
+  const Bytes encoded = encode_without_data(command, data.size(), fields);
+  const auto attempt = [&] {
+    return session.channel().post_bulk(Command::kOp, Session::context_index(), encoded, data).ok();
+  };
+  return attempt() ? CUDA_SUCCESS : session.again(attempt);
 }
 
 // The same for a command that is waited for and whose answer has no fields.
@@ -69,10 +70,15 @@ CUresult ask_with_data(Session& session, Command command, Bytes data) {
     return session.ask(command, reply, answer);
   }
   Fields fields;
-  const Status told = session.channel().call_bulk(Command::kOp, Session::context_index(),
-                                                  encode_without_data(command, data.size(), fields),
-                                                  std::span<const Bytes>(&data, 1), answer);
-  return told ? session.settle(answer) : session.health();
+  const Bytes encoded = encode_without_data(command, data.size(), fields);
+  const auto attempt = [&] {
+    return session.channel()
+        .call_bulk(Command::kOp, Session::context_index(), encoded,
+                   std::span<const Bytes>(&data, 1), answer)
+        .ok();
+  };
+  const CUresult lost = attempt() ? CUDA_SUCCESS : session.again(attempt);
+  return lost == CUDA_SUCCESS ? session.settle(answer) : lost;
 }
 
 std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
@@ -334,19 +340,27 @@ bool Transfers::may_use_lanes(std::uint64_t bytes) {
 bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               CUstream stream, CUresult& result) {
   if (!may_use_lanes(bytes)) return false;
-  const rpc::LaneSend sent = session_.channel().send_by_lanes(
-      bytes_at(pointer_at(from), bytes), [&](const rpc::SentBlock& block) {
-        // After an error, too: each block that was sent has to be named.
-        const CUresult posted =
-            session_.post(commands::CopyBlockToDevice{.stream = stream,
-                                                      .address = to + block.offset,
-                                                      .block = block.number,
-                                                      .lane = block.lane,
-                                                      .bytes = block.bytes});
-        if (result == CUDA_SUCCESS) result = posted;
-      });
-  if (sent == rpc::LaneSend::kLost) result = session_.health();
-  return sent != rpc::LaneSend::kNone;
+  rpc::LaneSend sent = rpc::LaneSend::kNone;
+  bool cut = false;
+  {
+    // Blocks are of one connection.
+    const auto steady = session_.steady();
+    sent = session_.channel().send_by_lanes(
+        bytes_at(pointer_at(from), bytes), [&](const rpc::SentBlock& block) {
+          // After an error, too: each block that was sent has to be named.
+          const bool posted =
+              session_.post_once(commands::CopyBlockToDevice{.stream = stream,
+                                                             .address = to + block.offset,
+                                                             .block = block.number,
+                                                             .lane = block.lane,
+                                                             .bytes = block.bytes});
+          cut = cut || !posted;
+        });
+  }
+  if (!cut && sent != rpc::LaneSend::kLost) return sent != rpc::LaneSend::kNone;
+  result = session_.after_loss();
+  // Where it goes on, all of it is sent again, otherwise.
+  return result != CUDA_SUCCESS;
 }
 
 CUresult Transfers::send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
@@ -450,25 +464,46 @@ CUresult Transfers::capture_later(const BoxCopy& copy, CUstream stream) {
 }
 
 CUresult Transfers::post_to_host(const BoxCopy& copy, CUstream stream) {
-  rpc::Channel& channel = session_.channel();
   static_cast<void>(may_use_lanes(copy.width * copy.rows * copy.slices));
+  if (session_.captures().any()) {
+    // What is refused is refused at once.
+    const std::uint64_t delivery = expect_posted(copy);
+    const CUresult result =
+        is_array(copy.from)
+            ? session_.post(array_to_host<commands::PostArrayToHost>(copy, stream, delivery))
+            : session_.post(memory_to_host<commands::PostToHost>(copy, stream, delivery));
+    if (result != CUDA_SUCCESS) give_up(delivery);
+    return result;
+  }
+  const auto attempt = [&] { return try_to_post(copy, stream); };
+  return attempt() ? CUDA_SUCCESS : session_.again(attempt);
+}
+
+std::uint64_t Transfers::expect_posted(const BoxCopy& copy) {
   const rpc::Destination destination{
       pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch, copy.slices,
       copy.to.slice_pitch};
-  const std::uint64_t delivery = channel.expect_detached(destination);
-  {
-    const Lock lock(mutex_);
-    arriving_.emplace(delivery, Range{copy.to.address, extent(copy, copy.to)});
-  }
-  const CUresult result =
+  const std::uint64_t delivery = session_.channel().expect_detached(destination);
+  const Lock lock(mutex_);
+  arriving_.emplace(delivery, Range{copy.to.address, extent(copy, copy.to)});
+  return delivery;
+}
+
+void Transfers::give_up(std::uint64_t delivery) {
+  session_.channel().forget(delivery);
+  on_delivered(delivery);
+}
+
+bool Transfers::try_to_post(const BoxCopy& copy, CUstream stream) {
+  // Deliveries are of one connection.
+  const auto steady = session_.steady();
+  const std::uint64_t delivery = expect_posted(copy);
+  const bool sent =
       is_array(copy.from)
-          ? session_.post(array_to_host<commands::PostArrayToHost>(copy, stream, delivery))
-          : session_.post(memory_to_host<commands::PostToHost>(copy, stream, delivery));
-  if (result != CUDA_SUCCESS) {
-    channel.forget(delivery);
-    on_delivered(delivery);
-  }
-  return result;
+          ? session_.post_once(array_to_host<commands::PostArrayToHost>(copy, stream, delivery))
+          : session_.post_once(memory_to_host<commands::PostToHost>(copy, stream, delivery));
+  if (!sent) give_up(delivery);
+  return sent;
 }
 
 // A small result comes by way of shared memory: the GPU writes it there, and nobody is woken.
@@ -506,26 +541,39 @@ CUresult Transfers::wait_to_host(const BoxCopy& copy, CUstream stream) {
 
 CUresult Transfers::deliver_to_host(const BoxCopy& copy, CUstream stream) {
   static_cast<void>(may_use_lanes(copy.width * copy.rows * copy.slices));
+  CUresult result = CUDA_SUCCESS;
+  const auto attempt = [&] { return try_to_deliver(copy, stream, result); };
+  const CUresult lost = attempt() ? CUDA_SUCCESS : session_.again(attempt);
+  return lost == CUDA_SUCCESS ? result : lost;
+}
+
+bool Transfers::try_to_deliver(const BoxCopy& copy, CUstream stream, CUresult& result) {
+  // A delivery is of one connection.
+  const auto steady = session_.steady();
   const rpc::Delivery delivery =
       session_.channel().expect({pointer_at(copy.to.address), copy.width, copy.rows, copy.to.pitch,
                                  copy.slices, copy.to.slice_pitch});
   const auto ask = [&](const auto& command) {
     typename std::decay_t<decltype(command)>::Reply reply;
     rpc::Reply answer;
-    return session_.ask(command, reply, answer);
+    if (!session_.ask_once(command, reply, answer)) return false;
+    result = session_.settle(answer);
+    return true;
   };
   const StreamSeenDone seen(session_, stream);
-  const CUresult result =
+  const bool answered =
       is_array(copy.from)
           ? ask(array_to_host<commands::CopyArrayToHost>(copy, stream, delivery.id()))
           : ask(memory_to_host<commands::CopyToHost>(copy, stream, delivery.id()));
-  if (result != CUDA_SUCCESS) return result;
+  if (!answered) return false;
+  if (result != CUDA_SUCCESS) return true;
   seen.note();
   if (!delivery.complete()) {
     session_.channel().shut_down("a copy to the host was answered before its bytes came");
-    return session_.health();
+    return false;
   }
-  return session_.take_posted_error();
+  result = session_.take_posted_error();
+  return true;
 }
 
 void Transfers::on_delivered(std::uint64_t delivery) {
@@ -545,6 +593,11 @@ void Transfers::on_context_destroyed(std::uint64_t context) {
   staging_.on_context_destroyed(context);
   const Lock lock(later_mutex_);
   later_streams_.erase(context);
+}
+
+void Transfers::on_recovered() {
+  const Lock lock(mutex_);
+  lost_ = false;
 }
 
 std::vector<std::uint64_t> Transfers::arrivals(std::uint64_t base, std::uint64_t bytes) const {

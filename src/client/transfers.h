@@ -40,6 +40,9 @@ class Transfers {
   // A posted copy has arrived, or never will.
   void on_delivered(std::uint64_t delivery) EXCLUDES(mutex_);
   void on_lost() EXCLUDES(mutex_);
+  // Other copies may arrive again.
+  void on_recovered() EXCLUDES(mutex_);
+  std::vector<SharedSlots::Shared> shared_areas() { return staging_.shared_areas(); }
   void on_context_destroyed(std::uint64_t context) EXCLUDES(later_mutex_);
   // Whether a posted copy may still write to [base, base + bytes).
   bool arriving(std::uint64_t base, std::uint64_t bytes) const EXCLUDES(mutex_);
@@ -90,6 +93,11 @@ class Transfers {
   bool result_to_host(const BoxCopy& copy, CUstream stream, CUresult& result);
   CUresult wait_to_host(const BoxCopy& copy, CUstream stream);
   CUresult deliver_to_host(const BoxCopy& copy, CUstream stream);
+  // One try; false: the session was lost meanwhile.
+  bool try_to_deliver(const BoxCopy& copy, CUstream stream, CUresult& result);
+  bool try_to_post(const BoxCopy& copy, CUstream stream) EXCLUDES(mutex_);
+  std::uint64_t expect_posted(const BoxCopy& copy) EXCLUDES(mutex_);
+  void give_up(std::uint64_t delivery) EXCLUDES(mutex_);
 
   Session& session_;
   HostCallWorker& host_calls_;

@@ -46,6 +46,12 @@ Watches::Known Watches::look(std::uint64_t token, std::uint64_t subject, std::ui
   return same && watch.done ? Known::kDone : Known::kNothing;
 }
 
+void Watches::forget_all() {
+  note_revelation();
+  const Lock lock(mutex_);
+  watches_.clear();
+}
+
 void Watches::on_completed(std::uint64_t token, std::uint64_t result) {
   // First: who learns this must not be told that what came before it is unfinished.
   note_revelation();

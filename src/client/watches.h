@@ -36,6 +36,9 @@ class Watches {
   // What the frames that were read so far mean. A watch that is not of this position says nothing.
   Known look(std::uint64_t token, std::uint64_t subject, std::uint64_t position) EXCLUDES(mutex_);
 
+  // The session goes on in another process, which watches nothing yet.
+  void forget_all() EXCLUDES(mutex_);
+
   // From the thread that reads. A token that no watch has means nothing.
   void on_completed(std::uint64_t token, std::uint64_t result) EXCLUDES(mutex_);
 

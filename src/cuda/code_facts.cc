@@ -17,6 +17,7 @@ constexpr std::size_t kElfHeaderBytes = 64;
 constexpr std::size_t kSectionsAt = 40;
 constexpr std::size_t kSectionCountAt = 60;
 constexpr std::size_t kSectionBytes = 64;
+constexpr std::size_t kSectionOffsetAt = 24;
 constexpr std::size_t kSectionSizeAt = 32;
 constexpr std::uint32_t kSectionNoBits = 8;
 
@@ -191,6 +192,56 @@ std::uint64_t file_bytes(Bytes file) {
   return elf ? elf_bytes(file) : plus(file.size(), variables_bytes(text_of(file)));
 }
 
+// The name that stands at an offset of a section of names.
+std::string_view name_at(Bytes elf, std::uint64_t names, std::uint32_t offset) {
+  if (names > elf.size() || offset >= elf.size() - names) return {};
+  const std::string_view rest = text_of(elf).substr(names + offset);
+  return rest.substr(0, rest.find('\0'));
+}
+
+bool elf_may_remember(Bytes elf) {
+  using namespace std::string_view_literals;
+  if (elf.size() < kElfHeaderBytes || text_of(elf).find("\0malloc\0"sv) != std::string_view::npos) {
+    return true;
+  }
+  const auto first = load<std::uint64_t>(elf, kSectionsAt);
+  const auto count = load<std::uint16_t>(elf, kSectionCountAt);
+  const auto naming = load<std::uint16_t>(elf, kSectionCountAt + 2);
+  if (first > elf.size() || (elf.size() - first) / kSectionBytes < count || naming >= count) {
+    return true;
+  }
+  const auto section = [&](std::size_t i) {
+    return static_cast<std::size_t>(first) + i * kSectionBytes;
+  };
+  const auto names = load<std::uint64_t>(elf, section(naming) + kSectionOffsetAt);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto name = name_at(elf, names, load<std::uint32_t>(elf, section(i)));
+    const bool some = load<std::uint64_t>(elf, section(i) + kSectionSizeAt) != 0;
+    if (some && name.starts_with(".nv.global")) return true;
+  }
+  return false;
+}
+
+bool text_may_remember(std::string_view text) {
+  Words words(text);
+  for (auto word = words.next(); !word.empty(); word = words.next()) {
+    if (word == "malloc") return true;
+    if (word[0] != '.') continue;
+    // The directives of one word: .visible.global.v4
+    for (std::size_t at = 0; at < word.size();) {
+      const std::size_t end = std::min(word.find('.', at + 1), word.size());
+      if (word.substr(at, end - at) == ".global") return true;
+      at = end;
+    }
+  }
+  return false;
+}
+
+bool file_may_remember(Bytes file) {
+  const bool elf = file.size() >= sizeof kElfMagic && load<std::uint32_t>(file, 0) == kElfMagic;
+  return elf ? elf_may_remember(file) : text_may_remember(text_of(file));
+}
+
 // Code that prints names the function that does it.
 bool names_printing(Bytes code) {
   constexpr std::string_view kName = "vprintf";
@@ -200,12 +251,13 @@ bool names_printing(Bytes code) {
 void add_file(CodeFacts& facts, Bytes file) {
   facts.loaded_bytes = std::max(facts.loaded_bytes, file_bytes(file));
   facts.may_print = facts.may_print || names_printing(file);
+  facts.may_remember = facts.may_remember || file_may_remember(file);
 }
 
 }  // namespace
 
 CodeFacts code_facts(Bytes image) {
-  CodeFacts facts{.loaded_bytes = 0, .may_print = false};
+  CodeFacts facts{.loaded_bytes = 0, .may_print = false, .may_remember = false};
   const auto fatbin = Fatbin::parse(image);
   if (!fatbin) {
     add_file(facts, image);
@@ -217,7 +269,7 @@ CodeFacts code_facts(Bytes image) {
     } else if (const auto unpacked = unpack(file)) {
       add_file(facts, *unpacked);
     } else {
-      facts.may_print = true;
+      facts.may_print = facts.may_remember = true;
     }
   }
   return facts;

@@ -18,6 +18,9 @@ struct CodeFacts {
   std::uint64_t loaded_bytes = kCodeBytesUnknown;
   // It names the function that prints, or cannot be looked into.
   bool may_print = true;
+  // It may leave something in memory of its own that a later kernel finds: it has `.global`
+  // variables, or allocates on the device; or it cannot be looked into.
+  bool may_remember = true;
 
   bool operator==(const CodeFacts&) const = default;
 };

@@ -32,6 +32,35 @@ std::vector<std::byte> elf_with(std::uint64_t nobits, std::uint16_t sections = 1
   return elf;
 }
 
+// An ELF with one section of that name and size, whose names stand behind it.
+std::vector<std::byte> elf_named(const std::string& name, std::uint64_t size) {
+  std::vector<std::byte> elf = elf_with(size);
+  const std::uint64_t names = elf.size();
+  std::memcpy(elf.data() + 64 + 24, &names, sizeof names);
+  const Bytes text = bytes_of(name);
+  elf.insert(elf.end(), text.begin(), text.end());
+  elf.push_back(std::byte{0});
+  return elf;
+}
+
+TEST(CodeFactsTest, SeesWhetherCodeMayRemember) {
+  const auto remembers = [](const std::string& text) {
+    return code_facts(bytes_of(text)).may_remember;
+  };
+  EXPECT_FALSE(
+      remembers(".version 8.0\n.visible .entry f(.param .u64 a)\n{ ld.global.u32 %r1, [%rd1]; }"));
+  EXPECT_FALSE(remembers("// .global .u32 a;\n.const .u32 b = 1;"));
+  EXPECT_TRUE(remembers(".visible .global .align 4 .u32 a;"));
+  EXPECT_TRUE(remembers(".visible.global.u32 a;"));
+  EXPECT_TRUE(remembers(".extern .func (.param .b64 r) malloc (.param .b64 n);"));
+  EXPECT_FALSE(code_facts(elf_named(".nv.shared.f", 64)).may_remember);
+  EXPECT_FALSE(code_facts(elf_named(".nv.global", 0)).may_remember);
+  EXPECT_TRUE(code_facts(elf_named(".nv.global", 4)).may_remember);
+  EXPECT_TRUE(code_facts(elf_named(".nv.global.init", 4)).may_remember);
+  // An ELF whose sections cannot be told.
+  EXPECT_TRUE(code_facts(elf_with(0, 9)).may_remember);
+}
+
 TEST(CodeFactsTest, CountsVariablesOfPtx) {
   EXPECT_EQ(variables(".version 8.0\n.target sm_90\n"), 0U);
   EXPECT_EQ(variables(".global .align 4 .b8 a[1024];"), 1024U);

@@ -31,6 +31,9 @@ class BackgroundReader {
   // that cannot be started loses the session.
   void expect(std::int64_t change);
 
+  // How many there are.
+  std::int64_t expected() const { return expected_.load(); }
+
   void stop();
 
  private:

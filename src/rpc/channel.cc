@@ -175,37 +175,63 @@ Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connec
   return std::unique_ptr<Channel>(std::make_unique<Channel>(Private{}, std::move(core)));
 }
 
-Channel::Channel(Private, std::unique_ptr<ChannelCore> core) : core_(std::move(core)) {}
+Channel::Channel(Private, std::unique_ptr<ChannelCore> core)
+    : owned_(std::move(core)), core_(owned_.get()) {}
 
 Channel::~Channel() {
+  if (owned_ == nullptr) return;  // Another channel goes on with it.
   shut_down("the channel was closed");
-  core_->outbox_.stop();
-  core_->background_.stop();
-  core_->lanes_.stop();
+  owned_->end();
 }
 
-const wire::Welcome& Channel::welcome() const { return core_->welcome_; }
+void ChannelCore::end() {
+  outbox_.stop();
+  background_.stop();
+  lanes_.stop();
+}
+
+void Channel::go_on_with(std::unique_ptr<Channel> other) {
+  FLYT_ASSERT(lost());
+  const Lock lock(expect_mutex_);
+  ChannelCore& before = core();
+  before.end();
+  before.outbox_.release_memory();
+  before.connection_->release_memory();
+  const std::int64_t expected = before.background_.expected();
+  if (expected != 0) other->core().background_.expect(expected);
+  retired_.push_back(std::move(owned_));
+  owned_ = std::move(other->owned_);
+  core_.store(owned_.get(), std::memory_order_release);
+}
+
+bool Channel::cut() const { return core().loss_.cut(); }
+
+std::vector<std::uint64_t> Channel::unanswered() { return core().inbox_.unanswered(); }
+
+const wire::Welcome& Channel::welcome() const { return core().welcome_; }
 
 Post Channel::begin(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,
                     Answer answer) {
   Post post;
-  core_->begin(op, payload_bytes, context, answer, post);
+  core().begin(op, payload_bytes, context, answer, post);
   return post;
 }
 
 Status Channel::call(Post post, Reply& reply) {
-  if (!post) return core_->loss_.error();
+  if (!post) return core().loss_.error();
   FLYT_ASSERT(post.answer_ == Answer::kReply);
-  return core_->call(post, reply);
+  // The one that it was begun with: the session may go on with another one meanwhile.
+  return post.core_->call(post, reply);
 }
 
 Result<std::uint64_t> Channel::post_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
                                          std::span<const Bytes> data) {
   std::uint64_t sequence = 0;
-  if (core_->send_bulk({op, context, Answer::kNone}, fields, data, nullptr, sequence)) {
+  ChannelCore& at = core();
+  if (at.send_bulk({op, context, Answer::kNone}, fields, data, nullptr, sequence)) {
     return sequence;
   }
-  return core_->loss_.error();
+  return at.loss_.error();
 }
 
 Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
@@ -215,57 +241,61 @@ Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
   std::uint64_t sequence = 0;
   const CommandKey key{op, context, Answer::kReply};
   // Once enrolled the waiter has to be waited for, sent or not: the reader knows its address.
-  const bool sent = core_->send_bulk(key, fields, data, &waiter, sequence);
-  if (!sent && !waiter.enrolled) return core_->loss_.error();
-  return core_->wait_for_reply(waiter, op);
+  ChannelCore& at = core();
+  const bool sent = at.send_bulk(key, fields, data, &waiter, sequence);
+  if (!sent && !waiter.enrolled) return at.loss_.error();
+  return at.wait_for_reply(waiter, op);
 }
 
-bool Channel::open_lanes() { return !lost() && core_->lanes_.open(); }
+bool Channel::open_lanes() { return !lost() && core().lanes_.open(); }
 
 LaneSend Channel::send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent) {
-  CommandObserver* const observer = core_->observer_;
-  if (observer == nullptr) return core_->lanes_.send(data, on_sent);
-  return core_->lanes_.send(data, [&](const SentBlock& block) {
+  CommandObserver* const observer = core().observer_;
+  if (observer == nullptr) return core().lanes_.send(data, on_sent);
+  return core().lanes_.send(data, [&](const SentBlock& block) {
     observer->on_lane(block.bytes);
     on_sent(block);
   });
 }
 
 Delivery Channel::expect(const Destination& destination) {
-  if (core_->observer_ != nullptr) core_->observer_->on_expected(destination.bytes());
-  return Delivery(core_.get(), core_->deliveries_.expect(destination, false));
+  if (core().observer_ != nullptr) core().observer_->on_expected(destination.bytes());
+  return Delivery(&core(), core().deliveries_.expect(destination, false));
 }
 
 std::uint64_t Channel::expect_detached(const Destination& destination) {
-  if (core_->observer_ != nullptr) core_->observer_->on_expected(destination.bytes());
-  const std::uint64_t id = core_->deliveries_.expect(destination, true);
-  if (!lost()) core_->background_.expect(0);
+  if (core().observer_ != nullptr) core().observer_->on_expected(destination.bytes());
+  ChannelCore& at = core();
+  const std::uint64_t id = at.deliveries_.expect(destination, true);
+  if (!at.loss_.lost()) at.background_.expect(0);
   return id;
 }
 
 void Channel::forget(std::uint64_t delivery) {
-  if (!core_->loss_.abandoned()) core_->deliveries_.forget(delivery);
+  if (!core().loss_.abandoned()) core().deliveries_.forget(delivery);
 }
 
 void Channel::expect_pushes(std::int64_t change) {
-  if (!core_->loss_.abandoned()) core_->background_.expect(change);
+  if (core().loss_.abandoned()) return;
+  const Lock lock(expect_mutex_);
+  core().background_.expect(change);
 }
 
 void Channel::take_in() {
-  if (!lost()) core_->inbox_.read_if_nobody_does();
+  if (!lost()) core().inbox_.read_if_nobody_does();
 }
 
 Status Channel::close(Instant deadline) {
   Post goodbye = begin(static_cast<std::uint16_t>(wire::ProtocolOp::kGoodbye), 0, 0);
-  if (!goodbye) return core_->loss_.error();
+  if (!goodbye) return core().loss_.error();
   goodbye.commit();
-  bool told = core_->outbox_.drain(deadline);
+  bool told = core().outbox_.drain(deadline);
   // The server closes when it has read everything. Until then what it still sends is read: a
   // socket closed with unread bytes in it may take the last commands with it.
   while (told && !lost()) {
-    if (core_->clock_.now() >= deadline) told = false;
-    core_->connection_->wait(transport::kReadable, deadline, nullptr);
-    core_->inbox_.read_if_nobody_does();
+    if (core().clock_.now() >= deadline) told = false;
+    core().connection_->wait(transport::kReadable, deadline, nullptr);
+    core().inbox_.read_if_nobody_does();
   }
   shut_down("the channel was closed");
   if (told) return {};
@@ -273,39 +303,43 @@ Status Channel::close(Instant deadline) {
 }
 
 void Channel::shut_down(std::string_view reason) {
-  if (core_->loss_.abandoned()) return;
-  core_->loss_.declare(Error{ErrorCode::kLost, std::string(reason)});
-  core_->inbox_.read_if_nobody_does();
+  ChannelCore& at = core();
+  if (at.loss_.abandoned()) return;
+  at.loss_.declare(Error{ErrorCode::kLost, std::string(reason)});
+  at.inbox_.read_if_nobody_does();
 }
 
 void Channel::abandon_after_fork() {
-  core_->loss_.abandon();
-  core_->connection_->abandon();
-  core_->lanes_.abandon();
+  core().loss_.abandon();
+  core().connection_->abandon();
+  core().lanes_.abandon();
 }
 
-bool Channel::noticed() const { return lost() || core_->connection_->notice(); }
+bool Channel::noticed() const {
+  const ChannelCore& at = core();
+  return at.loss_.lost() || at.connection_->notice();
+}
 
-void Channel::limit_reply_spin(Duration most) { core_->inbox_.limit_spin(most); }
+void Channel::limit_reply_spin(Duration most) { core().inbox_.limit_spin(most); }
 
-void Channel::count_wait() { core_->calls_.fetch_add(1, std::memory_order_relaxed); }
+void Channel::count_wait() { core().calls_.fetch_add(1, std::memory_order_relaxed); }
 
-int Channel::shared_file() const { return core_->connection_->shared_file(); }
+int Channel::shared_file() const { return core().connection_->shared_file(); }
 
-bool Channel::lost() const { return core_->loss_.lost(); }
+bool Channel::lost() const { return core().loss_.lost(); }
 
-Error Channel::error() const { return core_->loss_.error(); }
+Error Channel::error() const { return core().loss_.error(); }
 
 std::uint64_t Channel::newest() const {
-  return core_->ledger_.posted_sequence.load(std::memory_order_acquire);
+  return core().ledger_.posted_sequence.load(std::memory_order_acquire);
 }
 
 ChannelCounters Channel::counters() const {
   return {.commands = newest(),
-          .calls = core_->calls_.load(std::memory_order_relaxed),
-          .bytes_sent = core_->outbox_.bytes_sent() + core_->lanes_.bytes_sent(),
-          .bytes_received = core_->inbox_.bytes_received() + core_->lanes_.bytes_received(),
-          .credit_waits = core_->outbox_.credit_waits()};
+          .calls = core().calls_.load(std::memory_order_relaxed),
+          .bytes_sent = core().outbox_.bytes_sent() + core().lanes_.bytes_sent(),
+          .bytes_received = core().inbox_.bytes_received() + core().lanes_.bytes_received(),
+          .credit_waits = core().outbox_.credit_waits()};
 }
 
 }  // namespace flyt::rpc

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/annotations.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
@@ -273,7 +275,7 @@ class Channel {
 
   // While the count is above zero a background thread reads the socket if nobody else does, so
   // that host calls and output arrive. One more / one less frame or period expected.
-  void expect_pushes(std::int64_t change);
+  void expect_pushes(std::int64_t change) EXCLUDES(expect_mutex_);
 
   // Takes in what the server has sent so far, unless another thread is reading. Never waits.
   void take_in();
@@ -301,6 +303,15 @@ class Channel {
   // transport::Connection::shared_file().
   int shared_file() const;
 
+  // The lost session goes on in another process of the server, over the connection of `other`,
+  // which is nobody else's: what is begun from now on goes there, and is numbered on from what was
+  // begun there. What was begun before and not answered stays lost.
+  void go_on_with(std::unique_ptr<Channel> other) EXCLUDES(expect_mutex_);
+  // Once lost(): the connection broke, and nobody meant to end the session.
+  bool cut() const;
+  // Once lost(): the numbers of the calls that got no answer.
+  std::vector<std::uint64_t> unanswered();
+
   bool lost() const;
   // Why the session was lost; only meaningful if lost().
   Error error() const;
@@ -317,7 +328,13 @@ class Channel {
   Channel(Private, std::unique_ptr<ChannelCore> core);
 
  private:
-  std::unique_ptr<ChannelCore> core_;
+  ChannelCore& core() const { return *core_.load(std::memory_order_acquire); }
+
+  std::unique_ptr<ChannelCore> owned_;
+  std::atomic<ChannelCore*> core_;  // owned_'s.
+  // Threads that are late may still be inside those of before.
+  std::vector<std::unique_ptr<ChannelCore>> retired_;
+  Mutex expect_mutex_;
 };
 
 }  // namespace flyt::rpc

@@ -25,6 +25,8 @@ class ChannelCore {
              Post& post) NO_THREAD_SAFETY_ANALYSIS;
   void commit(Post& post) NO_THREAD_SAFETY_ANALYSIS;
   void cancel(Post& post) NO_THREAD_SAFETY_ANALYSIS;
+  // After the loss: its threads end.
+  void end();
   Status call(Post& post, Reply& reply) NO_THREAD_SAFETY_ANALYSIS;
   Status wait_for_reply(Waiter& waiter, std::uint16_t op);
   bool send_bulk(const CommandKey& key, Bytes fields, std::span<const Bytes> data, Waiter* waiter,

@@ -14,6 +14,8 @@ using transport::Patience;
 // Rows of a strided destination that one read fills at most.
 constexpr std::size_t kPiecesPerRead = transport::kPiecesMax - 1;
 
+constexpr Duration kLeavePause = std::chrono::microseconds(50);
+
 bool settled(const Waiter& waiter) {
   const std::uint32_t state = waiter.state.load(std::memory_order_acquire);
   return state == Waiter::kDone || state == Waiter::kLost;
@@ -152,8 +154,20 @@ void Inbox::release_all() {
   while (first_ != nullptr) {
     Waiter& waiter = *first_;
     remove(waiter);
+    if (waiter.reply != nullptr) unanswered_.push_back(waiter.sequence);
     settle(waiter, Waiter::kLost);
   }
+}
+
+std::vector<std::uint64_t> Inbox::unanswered() {
+  release_all();
+  // Its connection is shut down: whoever reads it finds that out.
+  while (has_reader()) {
+    clock_.sleep_for(kLeavePause);
+    release_all();
+  }
+  const Lock lock(mutex_);
+  return unanswered_;
 }
 
 Waiter* Inbox::claim(std::uint64_t sequence) {
@@ -237,6 +251,10 @@ bool Inbox::on_reply(const wire::FrameHeader& header) {
   if (complete) {
     Reader reader(prefix);
     reply.prefix_ = wire::decode_reply_prefix(reader);
+  }
+  if (!complete) {
+    const Lock lock(mutex_);
+    unanswered_.push_back(waiter->sequence);
   }
   settle(*waiter, complete ? Waiter::kDone : Waiter::kLost);
   return complete;

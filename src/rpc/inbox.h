@@ -61,6 +61,10 @@ class Inbox {
   // From the next wait on no waiter looks for longer than that before it sleeps.
   void limit_spin(Duration most);
 
+  // The session is lost: waits until nobody waits or reads any more, and tells the numbers of the
+  // calls that got no answer.
+  std::vector<std::uint64_t> unanswered();
+
   bool has_reader() const { return reader_present_.load(std::memory_order_relaxed); }
 
   std::uint64_t bytes_received() const { return bytes_received_.load(std::memory_order_relaxed); }
@@ -105,6 +109,7 @@ class Inbox {
   std::atomic<bool> reader_present_{false};  // Changed under mutex_.
   std::array<Waiter*, kBuckets> buckets_ GUARDED_BY(mutex_){};
   Waiter* first_ GUARDED_BY(mutex_) = nullptr;  // All enrolled waiters that were not claimed.
+  std::vector<std::uint64_t> unanswered_ GUARDED_BY(mutex_);
 
   // The reader only: bytes [begin_, end_) were received and not yet used.
   std::array<std::byte, kBufferBytes> buffer_;

@@ -4,11 +4,12 @@
 
 namespace flyt::rpc {
 
-void Loss::declare(Error error) {
+void Loss::declare_as(Error error, bool cut) {
   {
     const Lock lock(mutex_);
     if (declared_) return;
     declared_ = true;
+    cut_.store(cut, std::memory_order_release);
     error_ = error;
   }
   pushes_.on_lost(error);
@@ -30,7 +31,8 @@ void Loss::declare_end(Error error) {
     const Lock lock(mutex_);
     if (suspected_) error = *suspected_;
   }
-  declare(std::move(error));
+  const bool cut = error.code == ErrorCode::kLost;
+  declare_as(std::move(error), cut);
 }
 
 Error Loss::error() const {

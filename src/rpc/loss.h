@@ -23,6 +23,9 @@ class Loss {
   // What else is to be ended, with no lock held. Before threads share this.
   void on_loss(std::function<void()> end) { end_ = std::move(end); }
 
+  // It was lost because the connection ended, not because anybody meant to end it. Once lost().
+  bool cut() const { return cut_.load(std::memory_order_acquire); }
+
   bool lost() const { return (state_.load(std::memory_order_acquire) & kLost) != 0; }
 
   // The session is lost, or somebody watches what is sent: one load and one test for posting, which
@@ -32,7 +35,7 @@ class Loss {
 
   // The first reason stays. Tells the handler, then shuts the connection down, which wakes
   // whoever reads, writes or waits there; the reader in turn wakes those that wait for it.
-  void declare(Error error);
+  void declare(Error error) { declare_as(std::move(error), false); }
 
   // The connection fails to send. It is shut down, and `error` becomes the reason unless whoever
   // reads what has already arrived finds a better one there: the server's own.
@@ -50,6 +53,8 @@ class Loss {
   Error error() const;
 
  private:
+  void declare_as(Error error, bool cut);
+
   transport::Connection& connection_;
   PushHandler& pushes_;
   std::function<void()> end_;
@@ -57,6 +62,7 @@ class Loss {
   static constexpr std::uint8_t kWatched = 2;
   std::atomic<std::uint8_t> state_{0};
   std::atomic<bool> abandoned_{false};
+  std::atomic<bool> cut_{false};
   mutable Mutex mutex_;
   bool declared_ GUARDED_BY(mutex_) = false;
   std::optional<Error> suspected_ GUARDED_BY(mutex_);

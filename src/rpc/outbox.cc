@@ -1,5 +1,6 @@
 #include "rpc/outbox.h"
 
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -54,6 +55,15 @@ void Outbox::stop() {
   stopping_.store(true);
   sender_wakeup_.signal();
   sender_.join();
+}
+
+// The addresses stay: a thread that is late may still write there.
+void Outbox::release_memory() {
+  constexpr std::uintptr_t kPage = 4096;
+  const std::uint64_t base = address_of(ring_.get());
+  const std::uint64_t first = (base + kPage - 1) / kPage * kPage;
+  const std::uint64_t end = (base + ring_bytes_ + kSlack) / kPage * kPage;
+  if (first < end) ::madvise(pointer_at(first), end - first, MADV_DONTNEED);
 }
 
 bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
@@ -221,7 +231,7 @@ void Outbox::lose(Error error, Patience patience) {
   while (!loss_.lost() && inbox_.has_reader() && clock_.now() < deadline) {
     clock_.sleep_for(kReasonPatience / 100);
   }
-  loss_.declare(std::move(error));
+  loss_.declare_end(std::move(error));
 }
 
 bool Outbox::write_all(std::span<Bytes> pieces) {

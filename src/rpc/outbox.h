@@ -61,6 +61,9 @@ class Outbox {
   // Everything published has been written to the socket, or the deadline has passed (false).
   bool drain(Instant deadline);
 
+  // Nobody sends any more: the memory of what was not sent goes.
+  void release_memory();
+
   std::uint64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
   std::uint64_t credit_waits() const { return credit_waits_.load(std::memory_order_relaxed); }
 

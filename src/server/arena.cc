@@ -53,7 +53,7 @@ CUresult Arena::allocate(const Wanted& wanted, Allocation& out) {
   // The rounding below must not wrap.
   if (wanted.bytes > ~std::uint64_t{0} - kBlockBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   BlockState state;
-  state.slab = wanted.bytes < kSlabAllocationBytesMax;
+  state.block.slab = wanted.bytes < kSlabAllocationBytesMax;
   state.block.device = wanted.device;
   state.block.home = home(wanted);
   state.block.bytes = round_up(wanted.bytes, kBlockBytes);
@@ -76,11 +76,12 @@ CUresult Arena::allocate(const Wanted& wanted, Allocation& out) {
   }
   const std::uint64_t address = state.block.address;
   state.id = next_block_id_++;
-  if (state.slab) state.holes.emplace(address, state.block.bytes);
+  if (state.block.slab) state.holes.emplace(address, state.block.bytes);
   regions_.add({address, state.block.bytes, Regions::Kind::kDevice});
   const auto [at, inserted] = blocks_.emplace(address, std::move(state));
   FLYT_ASSERT(inserted);
-  out = at->second.slab ? *take_from_slab(at->second, wanted) : note(at->second, address, wanted);
+  out = at->second.block.slab ? *take_from_slab(at->second, wanted)
+                              : note(at->second, address, wanted);
   return CUDA_SUCCESS;
 }
 
@@ -88,7 +89,7 @@ std::optional<Arena::Allocation> Arena::take_locked(const Wanted& wanted) {
   if (wanted.bytes == 0) return std::nullopt;
   const bool slab = wanted.bytes < kSlabAllocationBytesMax;
   for (auto& [address, state] : blocks_) {
-    if (state.block.device != wanted.device || state.slab != slab ||
+    if (state.block.device != wanted.device || state.block.slab != slab ||
         state.block.home != home(wanted)) {
       continue;
     }
@@ -124,6 +125,43 @@ Arena::Allocation Arena::note(BlockState& block, std::uint64_t address, const Wa
   return allocation;
 }
 
+bool Arena::adopt(const Block& block) {
+  const Lock lock(mutex_);
+  if (!take_addresses_at(block.address, block.bytes)) return false;
+  BlockState state;
+  state.block = block;
+  state.id = next_block_id_++;
+  if (block.slab) state.holes.emplace(block.address, block.bytes);
+  regions_.add({block.address, block.bytes, Regions::Kind::kDevice});
+  blocks_.emplace(block.address, std::move(state));
+  return true;
+}
+
+std::optional<Arena::Allocation> Arena::restore(std::uint64_t address, const Wanted& wanted) {
+  const Lock lock(mutex_);
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin() || wanted.bytes == 0) return std::nullopt;
+  BlockState& state = std::prev(after)->second;
+  if (state.block.device != wanted.device || wanted.bytes > state.block.bytes) return std::nullopt;
+  if (!state.block.slab) {
+    const bool fits = address == state.block.address && state.live == 0 && state.retired == 0 &&
+                      round_up(wanted.bytes, kBlockBytes) == state.block.bytes;
+    if (!fits) return std::nullopt;
+    return note(state, address, wanted);
+  }
+  const std::uint64_t bytes = round_up(wanted.bytes, kAlignment);
+  const auto behind = state.holes.upper_bound(address);
+  if (behind == state.holes.begin() || address % kAlignment != 0) return std::nullopt;
+  const auto hole = std::prev(behind);
+  const auto [base, size] = *hole;
+  const std::uint64_t before = address - base;
+  if (before > size || bytes > size - before) return std::nullopt;
+  state.holes.erase(hole);
+  if (before != 0) state.holes.emplace(base, before);
+  if (before + bytes < size) state.holes.emplace(address + bytes, size - before - bytes);
+  return note(state, address, wanted);
+}
+
 std::optional<Arena::Allocation> Arena::retire(std::uint64_t address) {
   const Lock lock(mutex_);
   const auto found = allocations_.find(address);
@@ -147,7 +185,7 @@ void Arena::recycle(const Allocation& retired) {
     BlockState& block = found->second;
     FLYT_ASSERT(block.retired > 0);
     --block.retired;
-    if (block.slab) {
+    if (block.block.slab) {
       insert_range(block.holes, retired.address, round_up(retired.bytes, kAlignment));
     }
     if (block.live != 0 || block.retired != 0) return;
@@ -282,6 +320,19 @@ bool Arena::take_addresses(std::uint64_t bytes, std::uint64_t& address) {
     return true;
   }
   return false;
+}
+
+bool Arena::take_addresses_at(std::uint64_t address, std::uint64_t bytes) {
+  const auto after = free_addresses_.upper_bound(address);
+  if (after == free_addresses_.begin() || bytes == 0) return false;
+  const auto range = std::prev(after);
+  const auto [base, size] = *range;
+  const std::uint64_t before = address - base;
+  if (before > size || bytes > size - before) return false;
+  free_addresses_.erase(range);
+  if (before != 0) free_addresses_.emplace(base, before);
+  if (before + bytes < size) free_addresses_.emplace(address + bytes, size - before - bytes);
+  return true;
 }
 
 void Arena::give_addresses(std::uint64_t address, std::uint64_t bytes) {

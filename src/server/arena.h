@@ -22,6 +22,7 @@ struct Block {
   // Where the driver chooses addresses its memory dies with the context it was made in: that
   // context's handle index, else 0.
   std::uint32_t home = 0;
+  bool slab = false;  // Several allocations share it.
 };
 
 // Where an Arena gets physical memory from. Safe from any thread.
@@ -92,6 +93,11 @@ class Arena {
   std::optional<Allocation> retire(std::uint64_t address) EXCLUDES(mutex_);
   // The GPU has passed everything that used a retired allocation.
   void recycle(const Allocation& retired) EXCLUDES(mutex_, unmapping_);
+  // Memory of another process that is mapped here again, idle until parts of it are restored;
+  // false, and nothing changes, if that is not free.
+  bool adopt(const Block& block) EXCLUDES(mutex_);
+  // An allocation that lies in such memory; nothing if that is not free.
+  std::optional<Allocation> restore(std::uint64_t address, const Wanted& wanted) EXCLUDES(mutex_);
   // Unmaps every idle block; returns how many bytes that freed.
   std::uint64_t trim(CUdevice device) EXCLUDES(mutex_, unmapping_);
 
@@ -123,7 +129,6 @@ class Arena {
   struct BlockState {
     Block block;
     std::uint64_t id = 0;
-    bool slab = false;
     std::uint32_t live = 0;                        // Allocations.
     std::uint32_t retired = 0;                     // Allocations that wait for the GPU.
     std::map<std::uint64_t, std::uint64_t> holes;  // Slabs: free address -> bytes.
@@ -135,6 +140,7 @@ class Arena {
       REQUIRES(mutex_);
   Allocation note(BlockState& block, std::uint64_t address, const Wanted& wanted) REQUIRES(mutex_);
   bool take_addresses(std::uint64_t bytes, std::uint64_t& address) REQUIRES(mutex_);
+  bool take_addresses_at(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
   void give_addresses(std::uint64_t address, std::uint64_t bytes) REQUIRES(mutex_);
   std::uint64_t idle_bytes(CUdevice device) const REQUIRES(mutex_);
   std::uint32_t home(const Wanted& wanted) const {

@@ -39,6 +39,12 @@ class CountingSource final : public BlockSource {
     mapped_ -= block.bytes;
   }
 
+  // What another process had there.
+  void adopt(const Block& block) {
+    const Lock lock(mutex_);
+    mapped_ += block.bytes;
+    at_.emplace(block.address, block.bytes);
+  }
   // As a dying context does.
   void forget(std::uint64_t address) {
     const Lock lock(mutex_);
@@ -272,6 +278,37 @@ TEST(Arena, RandomUseNeverOverlapsAndGivesEverythingBack) {
   EXPECT_LE(source.mapped(), Arena::kIdleBytesMax);
   arena.trim(0);
   EXPECT_EQ(source.mapped(), 0U);
+}
+
+// Memory of another process of the session.
+TEST_F(ArenaTest, RestoresAllocationsWhereTheyWere) {
+  Block slab{.address = kBase + 4 * kMiB, .bytes = 2 * kMiB, .handle = 7, .slab = true};
+  Block large{.address = kBase + 10 * kMiB, .bytes = 6 * kMiB, .handle = 8};
+  source.adopt(slab);
+  source.adopt(large);
+  ASSERT_TRUE(arena.adopt(slab));
+  ASSERT_TRUE(arena.adopt(large));
+  EXPECT_FALSE(arena.adopt(slab));
+  EXPECT_FALSE(arena.adopt({.address = kBase + 14 * kMiB, .bytes = 4 * kMiB}));
+  const auto second = arena.restore(slab.address + 1024, {0, 1000, 1});
+  const auto first = arena.restore(slab.address, {0, 512, 1});
+  const auto whole = arena.restore(large.address, {0, 5 * kMiB, 1});
+  ASSERT_TRUE(first && second && whole);
+  EXPECT_EQ(second->address, slab.address + 1024);
+  EXPECT_EQ(second->block_address, slab.address);
+  EXPECT_EQ(whole->block_bytes, large.bytes);
+  // What is in use, or was never there, is not restored.
+  for (const std::uint64_t bad :
+       {slab.address, slab.address + 512 + 8, slab.address + 1536, slab.address + 2 * kMiB - 512,
+        large.address, large.address + 512, kBase, kBase + 7 * kMiB}) {
+    EXPECT_FALSE(arena.restore(bad, {0, 1024, 1})) << bad - kBase;
+  }
+  EXPECT_FALSE(arena.restore(slab.address + 512, {1, 512, 1}));
+  EXPECT_FALSE(arena.restore(slab.address + 512, {0, 0, 1}));
+  EXPECT_FALSE(arena.restore(slab.address + 512, {0, ~std::uint64_t{0} - 100, 1}));
+  EXPECT_TRUE(arena.restore(slab.address + 512, {0, 512, 1}));
+  // New memory lies beside it.
+  EXPECT_EQ(allocate(3 * kMiB), kBase);
 }
 
 }  // namespace

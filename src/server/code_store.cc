@@ -123,14 +123,18 @@ bool write_all(int file, Bytes from) {
 
 // An entry of facts: they, and a hash of the code's hash and them.
 constexpr std::size_t kLoadedBytesAt = 0;
-constexpr std::size_t kMayPrintAt = 8;
+constexpr std::size_t kFlagsAt = 8;
+constexpr std::byte kMayPrint{1};
+constexpr std::byte kMayRemember{2};
+constexpr std::byte kWithFlags{4};  // Entries without it tell less, and are made anew.
 constexpr std::size_t kFactsHashAt = 9;
 using FactsEntry = std::array<std::byte, kFactsHashAt + sizeof(Digest)>;
 
 FactsEntry facts_entry(const Digest& digest, const cuda::CodeFacts& facts) {
   FactsEntry entry{};
   std::memcpy(entry.data() + kLoadedBytesAt, &facts.loaded_bytes, sizeof facts.loaded_bytes);
-  entry[kMayPrintAt] = facts.may_print ? std::byte{1} : std::byte{0};
+  entry[kFlagsAt] = kWithFlags | (facts.may_print ? kMayPrint : std::byte{0}) |
+                    (facts.may_remember ? kMayRemember : std::byte{0});
   std::array<std::byte, sizeof(Digest) + kFactsHashAt> hashed{};
   std::memcpy(hashed.data(), digest.data(), sizeof digest);
   std::memcpy(hashed.data() + sizeof digest, entry.data(), kFactsHashAt);
@@ -190,7 +194,8 @@ std::optional<cuda::CodeFacts> CodeStore::find_facts(const Digest& digest) {
   if (!file.valid() || !read_all(file.get(), MutableBytes(found))) return std::nullopt;
   std::uint64_t loaded_bytes = 0;
   std::memcpy(&loaded_bytes, found.data() + kLoadedBytesAt, sizeof loaded_bytes);
-  const cuda::CodeFacts facts{loaded_bytes, found[kMayPrintAt] != std::byte{0}};
+  const cuda::CodeFacts facts{loaded_bytes, (found[kFlagsAt] & kMayPrint) != std::byte{0},
+                              (found[kFlagsAt] & kMayRemember) != std::byte{0}};
   if (facts_entry(digest, facts) != found) {
     ::unlinkat(folder_.get(), name.c_str(), 0);
     complain("what was seen in code is damaged, and dropped", name);

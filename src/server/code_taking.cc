@@ -5,6 +5,7 @@
 #include "server/code_store.h"
 #include "server/code_subjects.h"
 #include "server/memory_subjects.h"
+#include "server/recovery.h"
 #include "server/session.h"
 #include "wire/code.h"
 
@@ -70,6 +71,8 @@ CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std
   if (!cuda::image_of(bytes)) return CUDA_ERROR_INVALID_IMAGE;
   image.facts = facts_of(request.session().code_store(), bytes, taken.digest);
   request.session().code().note_code(image.facts);
+  Recovery* const recovery = request.session().recovery();
+  if (recovery != nullptr && image.facts.may_remember) recovery->marks().spoil(request.op());
   return CUDA_SUCCESS;
 }
 

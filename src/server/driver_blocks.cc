@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "server/recovery.h"
 #include "server/usage_board.h"
 
 namespace flyt::server {
@@ -39,12 +40,21 @@ CUresult DriverBlocks::map(Block& block) {
 
 CUresult DriverBlocks::map_at_address(Block& block) {
   const CUmemAllocationProp properties = device_memory(driver_, block.device);
-  CUresult result = driver_.cuMemCreate(&block.handle, block.bytes, &properties, 0);
-  if (result != CUDA_SUCCESS) return result;
-  result = driver_.cuMemMap(block.address, block.bytes, 0, block.handle, 0);
+  const CUresult made = driver_.cuMemCreate(&block.handle, block.bytes, &properties, 0);
+  if (made != CUDA_SUCCESS) return made;
+  const CUresult result = open_at_address(block);
+  // Before the client can know of it.
+  if (result == CUDA_SUCCESS && recovery_ != nullptr) recovery_->keep_block(driver_, block);
+  return result;
+}
+
+// Lets go of the memory if it cannot be mapped.
+CUresult DriverBlocks::open_at_address(Block& block) {
+  CUresult result = driver_.cuMemMap(block.address, block.bytes, 0, block.handle, 0);
   if (result == CUDA_SUCCESS) {
     CUmemAccessDesc access{};
-    access.location = properties.location;
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = block.device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     result = driver_.cuMemSetAccess(block.address, block.bytes, &access, 1);
     std::vector<CUdevice> accessors;
@@ -60,6 +70,25 @@ CUresult DriverBlocks::map_at_address(Block& block) {
     if (result != CUDA_SUCCESS) driver_.cuMemUnmap(block.address, block.bytes);
   }
   if (result != CUDA_SUCCESS) driver_.cuMemRelease(block.handle);
+  return result;
+}
+
+CUresult DriverBlocks::adopt(const Kept& kept, Block& block) {
+  if (driver_.cuMemImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  block = {};
+  block.device = kept.device;
+  block.address = kept.id;
+  block.bytes = kept.bytes;
+  block.slab = kept.kind == KeptKind::kSlab;
+  const bool inside = block.address >= window_.base && block.bytes <= window_.bytes &&
+                      block.address - window_.base <= window_.bytes - block.bytes;
+  if (!inside) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = driver_.cuMemImportFromShareableHandle(
+      &block.handle, pointer_at(static_cast<std::uint64_t>(kept.file.get())),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result == CUDA_SUCCESS) result = open_at_address(block);
+  // Whatever the lease has: it had this before.
+  if (result == CUDA_SUCCESS) own_usage().took(block.device, block.bytes);
   return result;
 }
 
@@ -80,6 +109,7 @@ CUresult DriverBlocks::grant(const Block& block, CUdevice accessor, bool allowed
 }
 
 void DriverBlocks::unmap(const Block& block) {
+  if (recovery_ != nullptr) recovery_->drop_block(block);
   // After a device error the driver refuses; the memory then goes with the process.
   if (!fixed_addresses()) {
     driver_.cuMemFree_v2(block.address);

@@ -8,21 +8,27 @@
 #include "base/annotations.h"
 #include "driver/table.h"
 #include "server/arena.h"
+#include "server/keeper.h"
 
 namespace flyt::server {
+
+class Recovery;  // server/recovery.h
 
 // Creates memory, maps it into a window that is reserved already and opens it. Without a window it
 // comes from cuMemAlloc at addresses of the driver's choice. Safe from any thread.
 class DriverBlocks final : public BlockSource {
  public:
-  // A window of 0 bytes: the driver chooses addresses.
-  DriverBlocks(const driver::Table& driver, AddressWindow window)
-      : driver_(driver), window_(window) {}
+  // A window of 0 bytes: the driver chooses addresses. `recovery`: whoever keeps the memory for
+  // another process; may be null.
+  DriverBlocks(const driver::Table& driver, AddressWindow window, Recovery* recovery = nullptr)
+      : driver_(driver), window_(window), recovery_(recovery) {}
 
   AddressWindow window() const { return window_; }
   bool fixed_addresses() const override { return window_.bytes != 0; }
   CUresult map(Block& block) override;
   void unmap(const Block& block) override;
+  // Maps memory that another process of the session had at the same place.
+  CUresult adopt(const Kept& kept, Block& block);
 
   // From now on new memory of `owner` may (or may not) be used by `accessor`; counted. True if that
   // is a change, which memory that is there already has still to see: grant().
@@ -31,9 +37,11 @@ class DriverBlocks final : public BlockSource {
 
  private:
   CUresult map_at_address(Block& block);
+  CUresult open_at_address(Block& block);
 
   const driver::Table& driver_;
   const AddressWindow window_;
+  Recovery* const recovery_;
   Mutex mutex_;
   std::map<std::pair<CUdevice, CUdevice>, int> allowed_ GUARDED_BY(mutex_);  // Owner, accessor.
 };

@@ -22,7 +22,8 @@ constexpr Duration kShortagePause = std::chrono::milliseconds(2);
 MemorySubjects::MemorySubjects(Session& owner)
     : session(owner),
       events(owner.driver()),
-      blocks(owner.driver(), window_for(owner.windows(), wire::WindowPurpose::kArena)),
+      blocks(owner.driver(), window_for(owner.windows(), wire::WindowPurpose::kArena),
+             owner.recovery()),
       arena(blocks, owner.regions(), blocks.window()),
       reaper(owner),
       virtual_memory(owner.driver(), owner.regions(),

@@ -1,5 +1,7 @@
 #include "server/session.h"
 
+#include <algorithm>
+
 #include "commands/context.h"
 #include "commands/copy.h"
 #include "commands/graph.h"
@@ -17,6 +19,7 @@
 #include "server/handlers.h"
 #include "server/memory_subjects.h"
 #include "server/moves.h"
+#include "server/recovery.h"
 
 namespace flyt::server {
 namespace {
@@ -34,6 +37,11 @@ constexpr Duration kBusyTurn = std::chrono::microseconds(20);
 // one answer after the other would else wait for a wake-up each time.
 constexpr Duration kSpin = std::chrono::microseconds(100);
 constexpr unsigned kCoresToSpin = 4;
+
+// How soon, and at most how late, the main thread looks whether all work is done when no commands
+// come: what is, is safe from whatever becomes of this process.
+constexpr Duration kSettlingFirst = std::chrono::milliseconds(1);
+constexpr Duration kSettlingLast = std::chrono::milliseconds(16);
 
 // These hold endings() instead of use().
 bool ends_objects(std::uint16_t op) {
@@ -103,16 +111,22 @@ std::string Session::run() {
     ran = false;
     // After a while without commands nothing is left to look after.
     const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
-    const Duration turn = moves_->pending() ? kMoveTurn : idle_turn;
+    Duration turn = moves_->pending() ? kMoveTurn : idle_turn;
+    if (unsettled()) turn = std::min(turn, settling_pause_);
     const Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
     switch (endpoint().receive(*this, deadline)) {
       case rpc::Received::kCommands:
         ran = true;
         quiet_turns = 0;
+        settling_pause_ = kSettlingFirst;
         spin_until = clock().now() + spin;
         break;
       case rpc::Received::kNothing:
-        if (deadline.ns != 0) ++quiet_turns;
+        if (deadline.ns != 0 && unsettled()) {
+          look_whether_settled();
+        } else if (deadline.ns != 0) {
+          ++quiet_turns;
+        }
         break;
       case rpc::Received::kWoken:
         break;
@@ -141,6 +155,39 @@ bool Session::look_after(bool quiet) {
     moves_->poll();
   }
   return memory_->lookout.poll() || polling;
+}
+
+bool Session::unsettled() const {
+  return parts_.recovery != nullptr && parts_.recovery->marks().unsettled();
+}
+
+void Session::look_whether_settled() {
+  const auto using_objects = use();
+  if (all_work_done()) {
+    parts_.recovery->marks().settle();
+  } else {
+    settling_pause_ = std::min(settling_pause_ * 2, kSettlingLast);
+  }
+}
+
+bool Session::all_work_done() {
+  if (!put_off_.empty() || memory_->host_calls.any() || memory_->deliveries.pending() != 0) {
+    return false;
+  }
+  for (const Handles::Entry& entry : handles_.all(wire::HandleKind::kContext)) {
+    const std::uint32_t context = wire::Handle{entry.handle}.index();
+    if (enter(context) != CUDA_SUCCESS) return false;
+    std::vector<CUstream> streams = contexts_->thread_streams(context);
+    streams.push_back(CU_STREAM_LEGACY);
+    for (const Handles::Entry& stream : handles_.all(wire::HandleKind::kStream)) {
+      const auto* owner = dynamic_cast<StreamOwner*>(stream.attachment.get());
+      if (owner != nullptr && owner->context() == context) streams.push_back(owner->stream());
+    }
+    for (CUstream stream : streams) {
+      if (driver().cuStreamQuery(stream) != CUDA_SUCCESS) return false;
+    }
+  }
+  return true;
 }
 
 void Session::on_main(std::function<void()> work) {
@@ -176,6 +223,9 @@ Status Session::on_command(const rpc::Command& command) {
   ++(row->waits ? counters_.waited : counters_.posted);
   counters_.received_bytes += sizeof(wire::CommandHeader) + command.payload.size();
   if (launches(command.header.op)) ++counters_.launches;
+  if (parts_.recovery != nullptr) {
+    parts_.recovery->marks().begin(command.header.sequence, command.header.op);
+  }
   Request request(*this, command);
   // That a host function has run is what the streams wait for.
   if (command.header.op != commands::HostCallDone::kOp &&

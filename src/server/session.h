@@ -40,6 +40,7 @@ class ContextSubjects;  // Contexts and what hangs on them: server/context_subje
 class Graphs;           // Graphs and captures: server/graphs.h.
 class GraphMemory;      // What graphs allocate: server/graph_memory.h.
 class Moves;            // Changes of multiprocessors: server/moves.h.
+class Recovery;         // What other processes can go on with: server/recovery.h.
 
 struct HandlerRow;
 
@@ -56,6 +57,7 @@ struct SessionParts {
   std::uint32_t user = 0;                  // Whose session it is.
   SmGrant grant = {};                      // Of the first GPU; confines nobody unless set.
   bool movable = false;                    // It may become another one later.
+  Recovery* recovery = nullptr;            // Null: the session ends with its process.
 };
 
 // Commands are decoded and begun by the main thread in order of their sequence numbers; work that
@@ -82,6 +84,7 @@ class Session final : public rpc::CommandHandler {
   const SmGrant& first_grant() const { return parts_.grant; }
   bool movable() const { return parts_.movable; }
   SmGrant grant() const;  // The present one.
+  Recovery* recovery() const { return parts_.recovery; }
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }
@@ -138,6 +141,10 @@ class Session final : public rpc::CommandHandler {
  private:
   void run_slow_command(Request request, void (*run)(Request));
   bool look_after(bool quiet);  // True while waits are polled.
+  // Work that was begun and not found done yet; then the main thread looks soon whether it is.
+  bool unsettled() const;
+  void look_whether_settled();
+  bool all_work_done();
   void do_main_work() EXCLUDES(main_work_mutex_);
   void begin(Request request, const HandlerRow& row);
   // Commands are put off while a stream that waits for a host function of the client is as full as
@@ -163,6 +170,7 @@ class Session final : public rpc::CommandHandler {
   std::deque<std::pair<const HandlerRow*, Request>> put_off_;  // Main thread only.
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
+  Duration settling_pause_{0};  // Main thread only.
   Completions completions_{*this};
   std::unique_ptr<Moves> moves_;
   std::unique_ptr<ContextSubjects> contexts_;

@@ -12,6 +12,7 @@
 #include "server/memory_subjects.h"
 #include "server/output_worker.h"
 #include "server/pinned_memory.h"
+#include "server/recovery.h"
 #include "server/resize_worker.h"
 #include "server/session.h"
 #include "server/watchdog.h"
@@ -74,7 +75,7 @@ struct Greeted {
 // Answers the hello, and goes on in shared memory where both sides can.
 Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
                       const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
-                      const wire::SessionToken& token) {
+                      const wire::SessionToken& token, Recovery& recovery) {
   const Instant deadline = system_clock().now() + kWelcomeTime;
   const auto refuse = [&](wire::RefusalCode code, const Error& error) {
     static_cast<void>(rpc::send_refusal(*connection, {code, error.message}, deadline).ok());
@@ -84,16 +85,21 @@ Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
   if (!version) return refuse(wire::RefusalCode::kVersion, version.error());
   const auto limits = wire::common_limits(wire::Limits{}, hello.limits);
   if (!limits) return refuse(wire::RefusalCode::kMalformed, limits.error());
+  if (const Status begun = recovery.begin(hello); !begun) {
+    return refuse(wire::RefusalCode::kNoSession, begun.error());
+  }
   auto windows = take_windows(hello.windows, driver.driver.table);
   Greeted greeted{*limits, std::move(windows)};
   auto welcome = make_welcome(driver, greeted.limits, greeted.windows, *version);
   std::optional<transport::SharedRings> rings;
   if (share && hello.shared_memory && transport::may_share_memory(*connection)) {
     // Without them the socket does the work.
-    if (auto made = transport::SharedRings::make()) rings = std::move(*made);
+    auto made = transport::SharedRings::make(recovery.take_host_file());
+    if (made) rings = std::move(*made);
   }
   welcome.shared_memory = rings.has_value();
   welcome.token = token;
+  welcome.recovery = recovery.token();
   if (Status sent = rpc::send_welcome(*connection, welcome, deadline); !sent) {
     return std::move(sent).error();
   }
@@ -101,6 +107,7 @@ Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
     auto shared = transport::offer_rings(std::move(connection), std::move(*rings));
     if (!shared) return std::move(shared).error();
     connection = std::move(*shared);
+    recovery.keep_host_file(connection->shared_file());
   }
   return greeted;
 }
@@ -121,6 +128,19 @@ std::uint32_t user_of(std::string_view identity) {
   std::uint32_t hash = 2166136261U;
   for (const char letter : identity) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
   return hash;
+}
+
+// The device memory of a session that goes on here is mapped again where it was.
+Status restore_memory(Session& session, Recovery& recovery) {
+  MemorySubjects& memory = session.memory();
+  for (const Kept& kept : recovery.take_memory()) {
+    Block block;
+    const CUresult mapped = memory.blocks.adopt(kept, block);
+    if (mapped != CUDA_SUCCESS || !memory.arena.adopt(block)) {
+      return Error{ErrorCode::kUnsupported, "the session's memory cannot be mapped again"};
+    }
+  }
+  return {};
 }
 
 // One line when a session ends, whoever ended it. Fields after `reason` are none: it is free text.
@@ -196,19 +216,22 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   std::string peer = connection->peer();
   const std::string machine = transport::machine_of(*connection);
   const std::string tenant = transport::identity_of_peer(connection->fd());
-  auto greeted = greet(connection, hello, share, driver, options.token);
+  Recovery recovery(options.keeper_door, user_of(tenant), options.slot);
+  auto greeted = greet(connection, hello, share, driver, options.token, recovery);
   if (!greeted) {
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
   }
   peer = connection->peer();
-  log.info("session started", {{"client_pid", hello.process_id},
-                               {"client", hello.name},
-                               {"peer", peer},
-                               {"driver", driver.kind},
-                               {"pid", ::getpid()}});
+  log.info(recovery.before() ? "session goes on" : "session started",
+           {{"client_pid", hello.process_id},
+            {"client", hello.name},
+            {"peer", peer},
+            {"driver", driver.kind},
+            {"pid", ::getpid()}});
   const EndLine end_line(log, hello, driver);
   if (options.board) take_usage_slot(options.board->slot(options.slot));
+  if (options.board && recovery.on()) options.board->hold(options.slot);
   own_usage().publish({.process = hello.process_id, .machine = machine, .name = hello.name});
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, buffers.received);
   const std::unique_ptr<CodeStore> store = open_store(options.code_store, tenant, log);
@@ -221,7 +244,11 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    .exchange_door = options.exchange_door,
                    .user = user_of(tenant),
                    .grant = options.board ? options.board->grant() : SmGrant{},
-                   .movable = options.board != nullptr && options.movable});
+                   .movable = options.board != nullptr && options.movable,
+                   .recovery = recovery.on() ? &recovery : nullptr});
+  if (const Status restored = restore_memory(session, recovery); !restored) {
+    session.end(restored.error().message);
+  }
   std::optional<ResizeWorker> resizer;
   if (options.board != nullptr && options.movable) resizer.emplace(session, *options.board);
   const LaneDoor lane_door(Fd(options.lane_door), options.token, session.memory().lanes);
@@ -232,10 +259,12 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   });
   const Watchdog watchdog(endpoint, system_clock(), [&] {
     end_line.write({}, "client gone while the driver was busy");
+    recovery.end();
     ::_exit(EXIT_SUCCESS);
   });
   const std::string reason = session.run();
   end_line.write(session.counters(), reason);
+  recovery.end();
   // Whatever is left is freed by the end of the process, faster than one by one.
   ::_exit(EXIT_SUCCESS);
 }

@@ -32,6 +32,7 @@ struct SessionOptions {
   CodeStoreOptions code_store;
   bool movable = false;    // The lease's multiprocessors may change.
   int exchange_door = -1;  // Of the server's exchange; -1: there is none.
+  int keeper_door = -1;    // Of the server's keeper; -1: sessions end with their processes.
   int lane_door = -1;      // Where the session's lanes come from, which it owns; -1: it has none.
   wire::SessionToken token{};  // By which they find it; all zero: it has none.
 };

@@ -17,6 +17,7 @@
 #include "server/admin/controller_process.h"
 #include "server/exchange.h"
 #include "server/handoff.h"
+#include "server/keeper.h"
 #include "server/nvml/monitor_process.h"
 #include "server/pinned_memory.h"
 #include "server/survey.h"
@@ -30,6 +31,9 @@ constexpr unsigned kWarmFailuresMax = 3;
 // What a warm process says when it could take a client.
 constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
+constexpr const char* kKeeperName = "flyt-keeper";
+// How often it is looked whether the keeper has let go of what ended sessions had.
+constexpr int kHeldLookMs = 20;
 // Who controls the server has a process each.
 constexpr std::ptrdiff_t kControlsMax = 16;
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
@@ -95,15 +99,41 @@ Status Supervisor::check_driver() {
   return {};
 }
 
+// So that nobody takes it for a session's process.
+pid_t Supervisor::fork_named(const char* name) {
+  std::array<char, 16> own{};
+  ::prctl(PR_GET_NAME, own.data());
+  ::prctl(PR_SET_NAME, name);
+  const pid_t pid = ::fork();
+  if (pid != 0) ::prctl(PR_SET_NAME, own.data());
+  return pid;
+}
+
+// Without one, sessions end with their processes.
+void Supervisor::start_keeper() {
+  if (options_.recover_seconds == 0) return;
+  auto door = make_door();
+  const pid_t pid = door ? fork_named(kKeeperName) : -1;
+  if (pid < 0) return log_.error("no keeper", {{"why", system_error("fork", errno).message}});
+  if (pid == 0) {
+    door->outside.close();
+    exchange_door_.close();
+    become_child(UsageBoard::kNoSlot);
+    const std::shared_ptr<UsageBoard> board = options_.session.board;
+    run_keeper(std::move(door->inside),
+               {.keeps = std::chrono::seconds(options_.recover_seconds),
+                .on_free = [board](std::uint64_t place) { board->let_go(place); }});
+    ::_exit(EXIT_SUCCESS);
+  }
+  children_.emplace(pid, Child{ChildKind::kKeeper, {}});
+  keeper_door_ = std::move(door->outside);
+  options_.session.keeper_door = keeper_door_.get();
+}
+
 // Without one, sessions cannot share anything; all else works.
 void Supervisor::start_exchange() {
   auto door = make_door();
-  // The child has its own name from the start, so that nobody takes it for a session's process.
-  std::array<char, 16> name{};
-  ::prctl(PR_GET_NAME, name.data());
-  ::prctl(PR_SET_NAME, kExchangeName);
-  const pid_t pid = door ? ::fork() : -1;
-  if (pid != 0) ::prctl(PR_SET_NAME, name.data());
+  const pid_t pid = door ? fork_named(kExchangeName) : -1;
   if (pid < 0) return log_.error("no exchange", {{"why", system_error("fork", errno).message}});
   if (pid == 0) {
     door->outside.close();
@@ -183,6 +213,7 @@ Status Supervisor::run() {
               {{"lease", lease.id}, {"memory", lease.memory_bytes}, {"sms", grant->granted}});
   }
   start_exchange();
+  start_keeper();
   if (Status status = start_control(); !status) return status;
   if (Status status = start_listening(); !status) return status;
   keep_warm();
@@ -223,13 +254,15 @@ Status Supervisor::wait_for_events() {
   if (control_ != nullptr && wanted[listeners].revents != 0) accept_control();
   if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
   if (lobby_.size() != 0) let_in();
+  free_held();
   keep_warm();
   return {};
 }
 
 int Supervisor::timeout_ms() const {
   if (stopping_) return static_cast<int>(std::min<std::int64_t>(ms_until(stop_at_), 1000));
-  const int lobby = lobby_.timeout_ms();
+  int lobby = lobby_.timeout_ms();
+  if (!held_.empty()) lobby = lobby < 0 ? kHeldLookMs : std::min(lobby, kHeldLookMs);
   if (warm_children() >= options_.warm || warm_failures_ >= kWarmFailuresMax) return lobby;
   const auto warm = static_cast<int>(ms_until(warm_at_));
   return lobby < 0 ? warm : std::min(lobby, warm);
@@ -427,8 +460,10 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
 bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
   Admission* const admission = options_.session.admission.get();
   if (admission == nullptr) return true;
-  const auto what = hello.role == wire::ConnectionRole::kMonitor ? Admission::For::kMonitor
-                                                                 : Admission::For::kSession;
+  // A session that goes on was counted when it began.
+  const bool counts = hello.role != wire::ConnectionRole::kMonitor &&
+                      (options_.session.keeper_door < 0 || hello.recovers == wire::SessionToken{});
+  const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
   const std::string peer = transport::identity_of_peer(connection.fd());
   const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
   admission->forget_key();
@@ -545,10 +580,28 @@ void Supervisor::reap() {
                 {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
     if (found->second.kind == ChildKind::kWarm) ++warm_failures_;
-    options_.session.board->release(found->second.slot);
+    if (found->second.kind == ChildKind::kKeeper) {
+      // What it kept went with it.
+      log_.error("the keeper has ended; sessions that are killed are lost from now on");
+      keeper_door_.close();
+      options_.session.keeper_door = -1;
+    }
+    if (keeper_door_.valid() && options_.session.board->held(found->second.slot)) {
+      held_.push_back(found->second.slot);
+    } else {
+      options_.session.board->release(found->second.slot);
+    }
     children_.erase(found);
   }
   keep_warm();
+}
+
+void Supervisor::free_held() {
+  std::erase_if(held_, [this](std::size_t slot) {
+    const bool still = keeper_door_.valid() && options_.session.board->held(slot);
+    if (!still) options_.session.board->release(slot);
+    return !still;
+  });
 }
 
 void Supervisor::end_children(int signal) {

@@ -27,8 +27,9 @@ struct SupervisorOptions {
   // begun is left alone for a while before another process is made ready in place of its own.
   unsigned warm_pause_ms = 2000;
   unsigned sessions_max = 256;
-  unsigned drain_seconds = 10;  // How long sessions may go on after SIGTERM.
-  int ready_fd = -1;            // Gets "ready\n" once clients can connect; -1: none.
+  unsigned recover_seconds = 0;  // How long the memory of a session that was killed is kept.
+  unsigned drain_seconds = 10;   // How long sessions may go on after SIGTERM.
+  int ready_fd = -1;             // Gets "ready\n" once clients can connect; -1: none.
 };
 
 // Belongs to the process's only thread.
@@ -44,7 +45,7 @@ class Supervisor {
   Status run();
 
  private:
-  enum class ChildKind : std::uint8_t { kSession, kWarm, kExchange, kControl };
+  enum class ChildKind : std::uint8_t { kSession, kWarm, kExchange, kKeeper, kControl };
   // What a process has got ready for its client.
   struct Warm {
     const ReadyDriver& driver;
@@ -63,6 +64,10 @@ class Supervisor {
   Status start_admission();
   Status start_control();
   void start_exchange();
+  void start_keeper();
+  // Forks a process that is no session's, under a name of its own from the start; 0 in it.
+  pid_t fork_named(const char* name);
+  void free_held();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
   void accept_control();
@@ -98,7 +103,9 @@ class Supervisor {
   Lobby lobby_;
   std::map<pid_t, Child> children_;
   Fd signals_;
-  Fd exchange_door_;  // Inherited by all sessions' processes.
+  Fd exchange_door_;               // Inherited by all sessions' processes.
+  Fd keeper_door_;                 // The same.
+  std::vector<std::size_t> held_;  // Places on the board of ended processes that the keeper holds.
   bool stopping_ = false;
   Instant stop_at_{};
   unsigned warm_failures_ = 0;

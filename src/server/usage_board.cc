@@ -45,6 +45,7 @@ struct UsageRow {
   std::atomic<bool> end_wanted{false};
   std::atomic<std::uint32_t> grant_version{0};  // That in which the session runs.
   std::atomic<std::uint32_t> fixed{0};
+  std::atomic<bool> held{false};
   BoardHead* head = nullptr;  // At the same address in all processes.
   std::uint64_t number = 0;   // Of the session; set by the parent.
   std::int64_t begun_ns = 0;
@@ -239,6 +240,7 @@ void UsageBoard::release(std::size_t slot) {
   row.grant_version.store(0, std::memory_order_relaxed);
   row.fixed.store(0, std::memory_order_relaxed);
   head_->moved.advance();
+  row.held.store(false, std::memory_order_relaxed);
   for (UsageRow::Device& device : row.devices) {
     device.bytes.store(0, std::memory_order_relaxed);
     device.contexts.store(0, std::memory_order_relaxed);
@@ -248,6 +250,18 @@ void UsageBoard::release(std::size_t slot) {
   }
   row.machine.fill('\0');
   row.name.fill('\0');
+}
+
+void UsageBoard::hold(std::size_t slot) {
+  if (slot < count_) rows_[slot].held.store(true, std::memory_order_release);
+}
+
+bool UsageBoard::held(std::size_t slot) const {
+  return slot < count_ && rows_[slot].held.load(std::memory_order_acquire);
+}
+
+void UsageBoard::let_go(std::size_t slot) {
+  if (slot < count_) rows_[slot].held.store(false, std::memory_order_release);
 }
 
 UsageSlot UsageBoard::slot(std::size_t slot) {

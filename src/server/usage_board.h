@@ -151,6 +151,13 @@ class UsageBoard {
   std::size_t claim();
   void release(std::size_t slot);
 
+  // What the session has of GPUs stays on the board beyond its process's end, until the keeper
+  // (server/keeper.h) says that it is nobody's: from the session's process, the parent and the
+  // keeper in turn.
+  void hold(std::size_t slot);
+  bool held(std::size_t slot) const;
+  void let_go(std::size_t slot);
+
   UsageSlot slot(std::size_t slot);
   // The sessions that have something of a device now.
   std::vector<Use> uses(CUdevice device) const;

@@ -49,6 +49,10 @@ class Segment {
   }
 
   Controls& controls() const { return *reinterpret_cast<Controls*>(base_); }
+  // The addresses stay, for threads that are late.
+  void release() const {
+    ::madvise(base_ + kControlBytes, kSegmentBytes - kControlBytes, MADV_REMOVE);
+  }
   MutableBytes to_server() const { return {base_ + kControlBytes, kRingBytes}; }
   MutableBytes to_client() const { return {base_ + kControlBytes + kRingBytes, kRingBytes}; }
 
@@ -124,6 +128,7 @@ class SharedConnection final : public Connection {
   int shared_file() const override { return abandoned_.load() ? -1 : rings_.file_.get(); }
   void set_notice(bool on) override { segment_.controls().notice.store(on ? 1 : 0); }
   bool notice() const override { return segment_.controls().notice.load() != 0; }
+  void release_memory() override { segment_.release(); }
   int fd() const override { return socket_->fd(); }
   std::string peer() const override { return "shared memory, " + socket_->peer(); }
 
@@ -260,14 +265,17 @@ ReadySet SharedConnection::wait(ReadySet wanted, Instant deadline, const Wakeup*
   }
 }
 
-Result<SharedRings> SharedRings::make() {
+Result<SharedRings> SharedRings::make(Fd file) {
   SharedRings rings;
   auto memory = make_memory("flyt-rings", kSegmentBytes);
   if (!memory) return std::move(memory).error();
   rings.memory_ = std::move(*memory);
-  auto file = make_memory("flyt-host", kSharedFileBytes);
-  if (!file) return std::move(file).error();
-  rings.file_ = std::move(*file);
+  rings.file_ = std::move(file);
+  if (!rings.file_.valid()) {
+    auto made = make_memory("flyt-host", kSharedFileBytes);
+    if (!made) return std::move(made).error();
+    rings.file_ = std::move(*made);
+  }
   for (Fd& bell : rings.bells_) {
     bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell.valid()) return flyt::system_error("eventfd", errno);

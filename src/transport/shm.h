@@ -15,7 +15,8 @@ namespace flyt::transport {
 // The memory, shared file and bells of one connection, before they are handed over.
 class SharedRings {
  public:
-  static Result<SharedRings> make();
+  // `file`: the shared file of a connection before, which goes on in this one; none: a new one.
+  static Result<SharedRings> make(Fd file = {});
 
   SharedRings(SharedRings&&) = default;
   SharedRings& operator=(SharedRings&&) = default;

@@ -94,6 +94,9 @@ class Connection {
   virtual void set_notice(bool /*on*/) {}
   virtual bool notice() const { return true; }
 
+  // A connection that has ended gives back the memory of what was not read.
+  virtual void release_memory() {}
+
   // The socket behind it, for passing on or for a system call that only sockets have; -1 if none.
   virtual int fd() const = 0;
 

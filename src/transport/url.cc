@@ -115,6 +115,17 @@ Status parse_compress(std::string_view text, std::string_view value, CompressOpt
   return bad(text, "compress is auto, off or on");
 }
 
+constexpr std::string_view kRecoverOptions[] = {"on", "off"};
+
+Status parse_recover(std::string_view text, std::string_view value, RecoverOption& out) {
+  for (std::size_t i = 0; i < std::size(kRecoverOptions); ++i) {
+    if (kRecoverOptions[i] != value) continue;
+    out = static_cast<RecoverOption>(i);
+    return {};
+  }
+  return bad(text, "recover is on or off");
+}
+
 // What stands behind '?': name=value, separated by '&'.
 Status parse_options(std::string_view text, std::string_view rest, Url& url) {
   while (!rest.empty()) {
@@ -129,14 +140,17 @@ Status parse_options(std::string_view text, std::string_view rest, Url& url) {
       read = parse_delay(text, value, url.delay);
     } else if (name == "code") {
       read = parse_code(text, value, url.code);
+    } else if (name == "recover") {
+      read = parse_recover(text, value, url.recover);
     } else if (name == "lanes" && url.kind == Kind::kTcp) {
       read = parse_lanes(text, value, url.lanes);
     } else if (name == "compress" && url.kind == Kind::kTcp) {
       read = parse_compress(text, value, url.compress);
     } else {
-      return bad(text,
-                 "unknown option; there are delay=1ms, code=auto, for unix shm=off, and for tcp "
-                 "lanes=8 and compress=auto");
+      return bad(
+          text,
+          "unknown option; there are delay=1ms, code=auto, recover=on, for unix shm=off, and "
+          "for tcp lanes=8 and compress=auto");
     }
     if (!read) return read;
   }
@@ -159,6 +173,9 @@ std::string options_text(const Url& url) {
     add("code=" + std::string(kCodeOptions[static_cast<std::size_t>(url.code)]));
   }
   if (url.lanes) add("lanes=" + std::to_string(*url.lanes));
+  if (url.recover != RecoverOption::kOn) {
+    add("recover=" + std::string(kRecoverOptions[static_cast<std::size_t>(url.recover)]));
+  }
   if (url.compress != CompressOption::kAuto) {
     add("compress=" + std::string(kCompressOptions[static_cast<std::size_t>(url.compress)]));
   }

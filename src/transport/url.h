@@ -23,6 +23,9 @@ enum class CodeOption : std::uint8_t { kAuto, kSend, kStore, kPack };
 // Whether what travels on lanes is packed (docs/flyt-run.md).
 enum class CompressOption : std::uint8_t { kAuto, kOff, kOn };
 
+// Whether a client's session goes on when its process is killed (docs/recovery.md).
+enum class RecoverOption : std::uint8_t { kOn, kOff };
+
 // Lanes that a client may ask for.
 inline constexpr unsigned kLanesOptionMax = 16;
 
@@ -36,6 +39,7 @@ struct Url {
   CodeOption code = CodeOption::kAuto;  // Connecting only, as are the next.
   std::optional<unsigned> lanes;        // tcp: further connections for bulk data; none: by cores.
   CompressOption compress = CompressOption::kAuto;
+  RecoverOption recover = RecoverOption::kOn;
   friend bool operator==(const Url&, const Url&) = default;
 };
 

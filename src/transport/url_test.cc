@@ -10,8 +10,8 @@ TEST(Url, ReadsEveryFormAndWritesItBack) {
        {"unix:///run/flyt.sock", "unix:///@flyt", "tcp://10.0.0.7:9000", "tcp://gpu-host.example:0",
         "tcp://[::1]:65535", "tcp://h:1?delay=1ms", "unix:///run/x?delay=250us",
         "unix:///@flyt?delay=10s", "tcp://h:1?delay=1ms&code=pack", "unix:///run/x?code=store",
-        "tcp://h:1?lanes=0", "tcp://h:1?delay=1ms&lanes=16&compress=on",
-        "tcp://h:1?compress=off"}) {
+        "tcp://h:1?lanes=0", "tcp://h:1?delay=1ms&lanes=16&compress=on", "tcp://h:1?compress=off",
+        "shm:///run/x?recover=off"}) {
     const Result<Url> url = parse_url(text);
     ASSERT_TRUE(url.ok()) << url.error().message;
     EXPECT_EQ(to_string(*url), text);
@@ -42,6 +42,7 @@ TEST(Url, SaysWhatIsWrongAndWhatWouldBeRight) {
                                   std::pair{"tcp://h:1?lag=1ms", "unknown option"},
                                   std::pair{"tcp://h:1?delay=", "delay is"},
                                   std::pair{"tcp://h:1?code=fast", "code is"},
+                                  std::pair{"unix:///x?recover=maybe", "recover is"},
                                   std::pair{"tcp://h:1?delay=1", "delay is"},
                                   std::pair{"tcp://h:1?delay=11s", "delay is"},
                                   std::pair{"tcp://h:1?delay=-1ms", "delay is"},

@@ -134,11 +134,15 @@ bool take_record(std::uint16_t id, Reader& reader, Fields& fields) {
       fields.hello.packing = static_cast<LanePacking>(packing);
       return true;
     }
+    case HelloRecord::kRecovery:
+      fields.hello.recovers = reader.take<SessionToken>();
+      fields.hello.recoverable = true;
+      return true;
   }
   return false;
 }
 
-constexpr std::uint16_t kHighestRecord = 12;
+constexpr std::uint16_t kHighestRecord = 13;
 
 Result<Fields> take_records(const HelloPrefix& prefix, Bytes bytes) {
   Fields fields;
@@ -188,7 +192,8 @@ Welcome welcome_of(Fields fields) {
                  .windows = std::move(fields.hello.windows),
                  .limits = fields.hello.limits,
                  .highest_op = fields.hello.highest_op,
-                 .shared_memory = fields.hello.shared_memory};
+                 .shared_memory = fields.hello.shared_memory,
+                 .recovery = fields.hello.recovers};
 }
 
 bool one_of_each_purpose(const std::vector<Window>& windows) {
@@ -214,6 +219,7 @@ std::vector<std::byte> encode(const ClientHello& hello) {
   out.record(HelloRecord::kHighestOp, {}, hello.highest_op);
   out.text(HelloRecord::kCredential, hello.credential);
   if (hello.shared_memory) out.record(HelloRecord::kSharedMemory, {});
+  if (hello.recoverable) out.record(HelloRecord::kRecovery, {}, hello.recovers);
   if (hello.role == ConnectionRole::kBulk) {
     out.record(HelloRecord::kLane, {}, hello.lane, static_cast<std::uint16_t>(hello.packing));
   }
@@ -231,6 +237,7 @@ std::vector<std::byte> encode(const Welcome& welcome) {
   out.record(HelloRecord::kLimits, {}, welcome.limits);
   out.record(HelloRecord::kHighestOp, {}, welcome.highest_op);
   if (welcome.shared_memory) out.record(HelloRecord::kSharedMemory, {});
+  if (welcome.recovery != SessionToken{}) out.record(HelloRecord::kRecovery, {}, welcome.recovery);
   return std::move(out).finish(HelloKind::kWelcome, welcome.version, welcome.version);
 }
 

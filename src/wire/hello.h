@@ -48,6 +48,8 @@ enum class HelloRecord : std::uint16_t {
   kCredential = 10,    // bytes that prove who the client is
   kSharedMemory = 11,  // empty. Hello: wanted. Welcome: granted; the rings follow on the socket
   kLane = 12,          // u16 number, u16 LanePacking: of a bulk connection
+  kRecovery = 13,      // 16 bytes. Hello: the session that is to go on, or all zero: a new one that
+                       // could. Welcome: its token, if it can
 };
 inline constexpr std::uint16_t kMustUnderstand = 0x8000;
 
@@ -117,6 +119,8 @@ struct ClientHello {
   bool shared_memory = false;  // Would go on in shared memory (transport/shm.h).
   std::uint16_t lane = 0;      // kBulk only, as is the next one: below kLanesMax.
   LanePacking packing = LanePacking::kAuto;
+  bool recoverable = false;  // Would go on in another process if this session's is killed.
+  SessionToken recovers{};   // The session that is to go on; all zero: none. With `recoverable`.
   friend bool operator==(const ClientHello&, const ClientHello&) = default;
 };
 
@@ -131,6 +135,7 @@ struct Welcome {
   Limits limits;
   std::uint16_t highest_op = 0;
   bool shared_memory = false;  // Goes on in shared memory, which follows.
+  SessionToken recovery{};     // By which the session can go on later; all zero: it cannot.
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 

@@ -82,6 +82,25 @@ TEST(Hello, TellsTheReasonOfARefusal) {
   EXPECT_EQ(version.error().code, ErrorCode::kUnsupported);
 }
 
+TEST(Hello, TellsWhetherASessionCanGoOnElsewhere) {
+  ClientHello hello;
+  hello.recoverable = true;
+  hello.recovers = {1, 2, 3};
+  const Result<ClientHello> read = decode_client_hello(encode(hello));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(*read, hello);
+  Welcome welcome;
+  welcome.recovery = {4, 5};
+  const Result<Welcome> answered = decode_answer(encode(welcome));
+  ASSERT_TRUE(answered.ok());
+  EXPECT_EQ(answered->recovery, welcome.recovery);
+  const auto id = static_cast<std::uint16_t>(HelloRecord::kRecovery);
+  for (const std::string& wrong : {std::string(), std::string(15, 'x'), std::string(17, 'x')}) {
+    EXPECT_FALSE(decode_client_hello(with_record(encode(ClientHello{}), id, wrong)).ok());
+  }
+  EXPECT_FALSE(decode_client_hello(with_record(encode(hello), id, std::string(16, 'x'))).ok());
+}
+
 TEST(Hello, SkipsRecordsThatItDoesNotKnow) {
   const auto bytes = with_record(encode(full_hello()), 999, "from the future");
   const Result<ClientHello> read = decode_client_hello(bytes);

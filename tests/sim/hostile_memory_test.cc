@@ -49,6 +49,17 @@ class HostileMemory : public HostileSession {
   std::uint32_t opened_ = 0;
 };
 
+TEST_F(HostileMemory, OfASessionThatIsNewIsNotRestored) {
+  send(commands::RestoreMemory{.address = kAddress, .bytes = 4096});
+  expect_ended();
+  SetUp();
+  send(commands::RecoveredMarks{});
+  expect_ended();
+  SetUp();
+  send(commands::EndRestoring{});
+  expect_ended();
+}
+
 TEST_F(HostileMemory, IsOpenedByAHandleAndByNothingLikeIt) {
   const std::vector<std::byte> handle = shared_memory();
   ASSERT_EQ(64u, handle.size());

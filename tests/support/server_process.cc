@@ -171,7 +171,9 @@ bool ServerProcess::logged(const std::string& text, double seconds) const {
 std::vector<pid_t> ServerProcess::children() const {
   std::vector<pid_t> found;
   for (const pid_t pid : all_processes()) {
-    if (state_of(pid).parent == pid_ && name_of(pid) != "flyt-exchange") found.push_back(pid);
+    const std::string name = name_of(pid);
+    const bool helper = name == "flyt-exchange" || name == "flyt-keeper";
+    if (state_of(pid).parent == pid_ && !helper) found.push_back(pid);
   }
   return found;
 }

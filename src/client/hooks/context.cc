@@ -8,6 +8,7 @@
 #include "client/code_state.h"
 #include "client/context_life.h"
 #include "client/memory_state.h"
+#include "client/recovery.h"
 #include "commands/context.h"
 
 namespace flyt::client::hooks {
@@ -57,12 +58,26 @@ CUresult make_primary(PrimaryContext& primary, CUdevice device) REQUIRES(primary
   return CUDA_SUCCESS;
 }
 
+unsigned times_recovered() {
+  Recovery* const recovery = session().recovery();
+  return recovery == nullptr ? 0 : recovery->times();
+}
+
 // The context that a call names, or the current one for null.
 CUresult named_or_current(CUcontext handle, ContextState*& context) {
   context = handle == nullptr ? thread_state().current_state : session().contexts().find(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->live.load() == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return static_cast<CUresult>(context->home->sticky.load());
+}
+
+// A session that goes on in another process meanwhile has the context no more.
+template <class Command>
+CUresult ask_to_end(const Command& command) {
+  const unsigned times = times_recovered();
+  const CUresult result = ask(command);
+  const bool gone = result == CUDA_ERROR_INVALID_CONTEXT && times != times_recovered();
+  return gone ? CUDA_SUCCESS : result;
 }
 
 CUresult synchronize(ContextState* context) {
@@ -84,6 +99,7 @@ CUresult create(CUcontext* out, unsigned int flags, CUdevice device, std::uint32
   const CUresult result = ask(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
   heed_schedule(flags);
+  context->affinity.store(sm_count);
   come_alive(*context, reply, flags);
   push_current(context);
   *out = handle_of(context);
@@ -146,8 +162,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   if (!primary.active.exchange(false)) return CUDA_SUCCESS;
   // The green ones held it until now.
   primary.retained -= std::min(primary.retained, die(*primary.state));
-  const commands::ResetPrimary command{.context = handle_of(primary.state), .device = dev};
-  return ask(command);
+  return ask_to_end(commands::ResetPrimary{.context = handle_of(primary.state), .device = dev});
 }
 
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
@@ -188,7 +203,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   die(*context);
   // It leaves the top of this thread's stack; elsewhere it stays current and dead.
   if (thread_state().current_state == context) pop_current();
-  return ask(commands::DestroyContext{.context = ctx});
+  return ask_to_end(commands::DestroyContext{.context = ctx});
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {

@@ -50,6 +50,7 @@ CUresult load(CUlibrary* out, const void* image, JitOptions& jit) {
   }
   jit.deliver_threads_per_block(reply.threads_per_block);
   made.state->handle = made.handle;
+  keep_code(made.handle, upload, jit);
   code.libraries.publish(made.handle);
   *out = handle;
   return CUDA_SUCCESS;
@@ -219,6 +220,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
   }
   forget_managed(library);
   const CUresult result = ask(commands::UnloadLibrary{.library = library});
+  code.forget_code(address_of(library));
   // Only now: other threads' new objects get the handles of those that the server has let go.
   {
     const std::lock_guard lock(code.mutex);

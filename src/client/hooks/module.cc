@@ -42,6 +42,7 @@ CUresult load(CUmodule* out, const void* image, JitOptions& jit) {
   jit.deliver_threads_per_block(reply.threads_per_block);
   made.state->handle = made.handle;
   made.state->context = &owner();
+  keep_code(made.handle, upload, jit);
   code.modules.publish(made.handle);
   *out = handle;
   return CUDA_SUCCESS;

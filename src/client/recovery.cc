@@ -1,0 +1,172 @@
+#include "client/recovery.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "client/memory_state.h"
+#include "client/recovery_replay.h"
+#include "commands/ops.h"
+#include "commands/recovery.h"
+#include "rpc/credential.h"
+#include "transport/transport.h"
+
+namespace flyt::client {
+namespace {
+
+// For all of it: connecting, and a process before that is not gone yet.
+constexpr Duration kPatience = std::chrono::seconds(10);
+// New processes that end, too, before the session is there.
+constexpr int kTriesMax = 3;
+
+}  // namespace
+
+bool Recovery::possible(const rpc::Channel& channel) {
+  return channel.welcome().recovery != wire::SessionToken{} &&
+         channel.welcome().highest_op >= commands::EndRestoring::kOp;
+}
+
+Recovery::Recovery(Session& session, rpc::PushHandler& pushes, const SessionOptions& options,
+                   bool share)
+    : session_(session),
+      pushes_(pushes),
+      options_(options),
+      share_(share),
+      windows_(session.channel().welcome().windows),
+      token_(session.channel().welcome().recovery) {}
+
+bool Recovery::run() {
+  const Lock lock(mutex_);
+  rpc::Channel& channel = session_.channel();
+  // Another thread was quicker.
+  if (!channel.lost()) return true;
+  if (given_up_) return false;
+  const Instant start = system_clock().now();
+  const Status status = go_on();
+  if (status) {
+    const auto took =
+        std::chrono::duration_cast<std::chrono::microseconds>(system_clock().now() - start);
+    session_.log().info("the session goes on in another process", {{"us", took.count()}});
+    return true;
+  }
+  given_up_ = true;
+  session_.log().warn("the GPU server is lost",
+                      {{"why", channel.error().message}, {"recovery", status.error().message}});
+  return false;
+}
+
+Status Recovery::go_on() {
+  if (!session_.channel().cut()) return Error{ErrorCode::kLost, "the session was ended"};
+  if (times() >= kTimesMax) return Error{ErrorCode::kLimit, "it went on too often"};
+  {
+    const Lock lock(code_mutex_);
+    if (too_much_code_) return Error{ErrorCode::kLimit, "more code than is kept for that"};
+  }
+  Status last;
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    auto opened = open();
+    if (!opened) {
+      last = std::move(opened).error();
+      // A process that ended before it answered; another one may do.
+      if (last.error().code == ErrorCode::kLost) continue;
+      return last;
+    }
+    auto work_lost = restore(**opened);
+    if (work_lost) {
+      publish(std::move(*opened), *work_lost);
+      return {};
+    }
+    last = std::move(work_lost).error();
+    if (!(*opened)->lost() || !(*opened)->cut()) return last;
+  }
+  return last;
+}
+
+Result<Recovery::Opened> Recovery::open() {
+  const Instant deadline = system_clock().now() + kPatience;
+  const auto url = transport::parse_url(options_.url);
+  if (!url) return url.error();
+  auto credential = rpc::own_credential();
+  if (!credential) return std::move(credential).error();
+  wire::ClientHello hello;
+  hello.name = ::program_invocation_short_name;
+  hello.process_id = static_cast<std::uint32_t>(::getpid());
+  hello.user_id = static_cast<std::uint32_t>(::getuid());
+  hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
+  hello.windows = windows_;
+  hello.shared_memory = share_;
+  hello.credential = std::move(*credential);
+  hello.recoverable = true;
+  hello.recovers = token_;
+  auto connection = transport::connect(*url, deadline);
+  // Nobody listens any more: the server is gone, not only the session's process.
+  if (!connection) return Error{ErrorCode::kDenied, connection.error().message};
+  auto opened =
+      rpc::Channel::open(std::move(*connection), hello, deadline, pushes_, options_.channel);
+  if (!opened) return opened;
+  const wire::Welcome& before = session_.channel().welcome();
+  const wire::Welcome& now = (*opened)->welcome();
+  const bool same = now.windows == before.windows && now.shared_memory == before.shared_memory &&
+                    now.recovery == token_ && now.driver == before.driver &&
+                    now.highest_op >= before.highest_op;
+  if (!same) return Error{ErrorCode::kDenied, "the server is another one now"};
+  return opened;
+}
+
+Result<bool> Recovery::restore(rpc::Channel& to) {
+  rpc::Channel& before = session_.channel();
+  std::vector<std::uint64_t> calls = before.unanswered();
+  const std::uint64_t newest = before.newest();
+  Replay replay(session_, to);
+  auto told = replay.marks();
+  if (!told) return std::move(told).error();
+  if (Status done = replay.run(); !done) return std::move(done).error();
+  // What was sent and never begun is lost, unless somebody waits for it who asks again.
+  std::erase_if(calls, [&](std::uint64_t number) { return number <= told->begun; });
+  const std::uint64_t unbegun = newest - std::min(newest, told->begun);
+  return told->work != told->done || unbegun != calls.size() || session_.memory().host_work_lost();
+}
+
+void Recovery::publish(Opened opened, bool work_lost) {
+  if (work_lost) {
+    session_.contexts().table().for_each([](std::uint64_t, ContextState& context) {
+      int none = 0;
+      if (context.live.load() != 0) {
+        context.sticky.compare_exchange_strong(none, CUDA_ERROR_LAUNCH_FAILED);
+      }
+    });
+  }
+  const std::unique_lock steady(session_.steady_mutex());
+  session_.memory().on_recovered();
+  session_.channel().go_on_with(std::move(opened));
+  times_.fetch_add(1, std::memory_order_release);
+}
+
+void Recovery::keep_code(std::uint64_t handle, Bytes image,
+                         const std::vector<std::int32_t>& options,
+                         const std::vector<std::uint64_t>& values) {
+  const Lock lock(code_mutex_);
+  if (image.size() > kCodeBytesMax - code_bytes_) {
+    too_much_code_ = true;
+    return;
+  }
+  code_bytes_ += image.size();
+  code_[handle] =
+      std::make_shared<const KeptCode>(KeptCode{{image.begin(), image.end()}, options, values});
+}
+
+void Recovery::drop_code(std::uint64_t handle) {
+  const Lock lock(code_mutex_);
+  const auto found = code_.find(handle);
+  if (found == code_.end()) return;
+  code_bytes_ -= found->second->image.size();
+  code_.erase(found);
+}
+
+std::shared_ptr<const KeptCode> Recovery::code_of(std::uint64_t handle) {
+  const Lock lock(code_mutex_);
+  const auto found = code_.find(handle);
+  return found == code_.end() ? nullptr : found->second;
+}
+
+}  // namespace flyt::client

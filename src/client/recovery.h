@@ -1,0 +1,83 @@
+// Recovery: how a session goes on when its server process was killed.
+//
+// The client takes it to another process of the server, where its device memory is still there, and
+// makes again under the same handles what it has beside: contexts, streams, events and code.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "client/session.h"
+#include "rpc/channel.h"
+#include "wire/hello.h"
+
+namespace flyt::client {
+
+// Code as it was loaded, for loading it again.
+struct KeptCode {
+  std::vector<std::byte> image;
+  std::vector<std::int32_t> options;
+  std::vector<std::uint64_t> values;
+};
+
+// Safe from any thread.
+class Recovery {
+ public:
+  // Of all modules and libraries of a session together; one that has more cannot go on.
+  static constexpr std::uint64_t kCodeBytesMax = 1 * kGiB;
+  // Times that a session goes on; each leaves a little behind for threads that are late.
+  static constexpr unsigned kTimesMax = 256;
+
+  // Whether the server can do this.
+  static bool possible(const rpc::Channel& channel);
+  // `share`: the session is in shared memory.
+  Recovery(Session& session, rpc::PushHandler& pushes, const SessionOptions& options, bool share);
+  Recovery(const Recovery&) = delete;
+  Recovery& operator=(const Recovery&) = delete;
+
+  // The session is lost: true once it goes on. Where work was under way, all contexts have an error
+  // that sticks, CUDA_ERROR_LAUNCH_FAILED, until the program resets or destroys them. False for
+  // ever: it cannot go on, and the log has been told why.
+  bool run() EXCLUDES(mutex_);
+
+  // What a module or library was made of.
+  void keep_code(std::uint64_t handle, Bytes image, const std::vector<std::int32_t>& options,
+                 const std::vector<std::uint64_t>& values) EXCLUDES(code_mutex_);
+  void drop_code(std::uint64_t handle) EXCLUDES(code_mutex_);
+  std::shared_ptr<const KeptCode> code_of(std::uint64_t handle) EXCLUDES(code_mutex_);
+
+  // How many times the session went on.
+  unsigned times() const { return times_.load(std::memory_order_acquire); }
+
+ private:
+  using Opened = std::unique_ptr<rpc::Channel>;
+
+  Status go_on() REQUIRES(mutex_);
+  Result<Opened> open() REQUIRES(mutex_);
+  // Makes everything again over a new channel; true if work was under way when the old one broke.
+  Result<bool> restore(rpc::Channel& to) REQUIRES(mutex_);
+  void publish(Opened opened, bool work_lost) REQUIRES(mutex_);
+
+  Session& session_;
+  rpc::PushHandler& pushes_;
+  const SessionOptions options_;
+  const bool share_;
+  const std::vector<wire::Window> windows_;
+  const wire::SessionToken token_;
+  std::atomic<unsigned> times_{0};
+  Mutex mutex_;
+  bool given_up_ GUARDED_BY(mutex_) = false;
+  Mutex code_mutex_;
+  std::map<std::uint64_t, std::shared_ptr<const KeptCode>> code_ GUARDED_BY(code_mutex_);
+  std::uint64_t code_bytes_ GUARDED_BY(code_mutex_) = 0;
+  bool too_much_code_ GUARDED_BY(code_mutex_) = false;
+};
+
+}  // namespace flyt::client

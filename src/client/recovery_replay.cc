@@ -1,0 +1,335 @@
+#include "client/recovery_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "client/memory_state.h"
+#include "client/recovery.h"
+#include "commands/context.h"
+#include "commands/event.h"
+#include "commands/function.h"
+#include "commands/graph.h"
+#include "commands/library.h"
+#include "commands/module.h"
+#include "commands/ops.h"
+#include "commands/pinned.h"
+#include "commands/recovery.h"
+#include "commands/stream.h"
+
+namespace flyt::client {
+namespace {
+
+constexpr std::size_t kPieceBytes = 128 * kKiB;
+
+template <class Handle>
+Handle as(std::uint64_t value) {
+  return static_cast<Handle>(pointer_at(value));
+}
+
+template <class Reply>
+bool same_attributes(const FunctionFacts& facts, const Reply& reply,
+                     std::vector<std::pair<std::int32_t, std::int32_t>>& to_set) {
+  for (std::size_t i = 0; i < facts.attributes.size() && i < reply.attributes.size(); ++i) {
+    const bool known = (facts.known.load() & 1U << i) != 0;
+    const bool now = i < reply.known.size() && reply.known[i] != 0;
+    if (known != now) return false;
+    const std::int32_t value = facts.attributes[i].load();
+    if (known && value != reply.attributes[i]) {
+      to_set.emplace_back(static_cast<std::int32_t>(i), value);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Error Replay::refused(std::string_view command, std::uint32_t result) {
+  return Error{ErrorCode::kUnsupported,
+               std::string(command) + " failed with " + std::to_string(result)};
+}
+
+ContextState* Replay::alive(std::uint64_t context) const {
+  ContextState* state = session_.contexts().find(as<CUcontext>(context));
+  return state == nullptr || state->live.load() == 0 ? nullptr : state;
+}
+
+Result<Replay::Marks> Replay::marks() {
+  commands::RecoveredMarks::Reply reply;
+  if (Status told = ask(nullptr, commands::RecoveredMarks{}, reply); !told) return told.error();
+  if (reply.spoilt != 0) {
+    const auto op = static_cast<std::uint16_t>(reply.spoilt);
+    return Error{ErrorCode::kUnsupported,
+                 "what " + std::string(commands::command_name(op)) + " left cannot be made again"};
+  }
+  return Marks{reply.begun, reply.work, reply.done};
+}
+
+Status Replay::run() {
+  for (const auto step : {&Replay::contexts, &Replay::memory, &Replay::shared_areas,
+                          &Replay::streams, &Replay::events, &Replay::code}) {
+    if (Status done = (this->*step)(); !done) return done;
+  }
+  if (Status heard = ask(nullptr, commands::HearPosts{}); !heard) return heard;
+  if (answer_.posted_error() != 0) return refused("a posted command", answer_.posted_error());
+  return ask(nullptr, commands::EndRestoring{});
+}
+
+Status Replay::contexts() {
+  Status status;
+  session_.contexts().table().for_each([&](std::uint64_t, ContextState& state) {
+    if (status && state.live.load() != 0) status = context(state);
+  });
+  return status;
+}
+
+Status Replay::context(ContextState& state) {
+  const auto handle = as<CUcontext>(state.handle);
+  const std::uint32_t flags = state.flags.load();
+  std::array<std::uint64_t, CU_LIMIT_MAX> limits{};
+  const auto take = [&](const auto& reply) {
+    for (std::size_t i = 0; i < limits.size() && i < reply.limits.size(); ++i) {
+      limits[i] = reply.limits[i];
+    }
+  };
+  if (state.primary) {
+    commands::RetainPrimary::Reply reply;
+    const commands::RetainPrimary command{
+        .context = handle, .device = state.device, .flags = flags};
+    if (Status made = ask(nullptr, command, reply); !made) return made;
+    take(reply);
+  } else {
+    commands::CreateContext::Reply reply;
+    const commands::CreateContext command{.context = handle,
+                                          .device = state.device,
+                                          .flags = flags,
+                                          .sm_count = state.affinity.load()};
+    if (Status made = ask(nullptr, command, reply); !made) return made;
+    take(reply);
+  }
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    const std::uint64_t limit = state.limits[i].load();
+    if (limit == ContextState::kUnknownLimit || limit == limits[i]) continue;
+    commands::SetContextLimit::Reply reply;
+    const commands::SetContextLimit command{.limit = static_cast<std::int32_t>(i), .value = limit};
+    if (Status set = ask(&state, command, reply); !set) return set;
+  }
+  if (const int config = state.cache_config.load(); config != 0) {
+    return post(&state, commands::SetContextCache{.config = config});
+  }
+  return {};
+}
+
+Status Replay::memory() {
+  for (const Memory& memory : session_.memory().map().within(0, ~std::uint64_t{0})) {
+    Status status;
+    switch (memory.kind) {
+      case MemoryKind::kDevice:
+        status = device_memory(memory);
+        break;
+      case MemoryKind::kPinned:
+        if (memory.mirrored) status = share_host(memory.base, memory.bytes, memory.context);
+        break;
+      case MemoryKind::kRegistered:
+        if (memory.mirrored) status = Error{ErrorCode::kUnsupported, "kernels reach host memory"};
+        break;
+      case MemoryKind::kPool:
+      case MemoryKind::kMapped:
+      case MemoryKind::kGlobal:
+      case MemoryKind::kOpened:
+      case MemoryKind::kAlias:
+      case MemoryKind::kGraph:
+      case MemoryKind::kManaged:
+      case MemoryKind::kManagedVariable:
+        status = Error{ErrorCode::kUnsupported, "memory of a kind that cannot be restored"};
+        break;
+    }
+    if (!status) return status;
+  }
+  return {};
+}
+
+Status Replay::device_memory(const Memory& memory) {
+  const ContextState* const context = alive(memory.context);
+  // It went with its context, and nobody has noticed yet.
+  if (context == nullptr) return {};
+  commands::RestoreMemory::Reply reply;
+  const commands::RestoreMemory command{.address = memory.base, .bytes = memory.bytes};
+  if (Status restored = ask(context, command, reply); !restored) return restored;
+  if (reply.block_address != memory.mapping_base || reply.block_bytes != memory.mapping_bytes) {
+    return Error{ErrorCode::kUnsupported, "memory came back in another place"};
+  }
+  session_.memory().map().update(memory.base,
+                                 [&](Memory& known) { known.block_id = reply.block_id; });
+  return {};
+}
+
+Status Replay::share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context) {
+  const ContextState* const in = alive(context);
+  if (in == nullptr) return {};
+  const std::uint64_t offset = session_.memory().pinned().offset_of(base);
+  return ask(in,
+             commands::ShareHost{.address = base, .bytes = bytes, .offset = offset, .flags = 0});
+}
+
+Status Replay::shared_areas() {
+  for (const SharedSlots::Shared& area : session_.memory().shared_areas()) {
+    if (Status shared = share_host(area.base, area.bytes, area.context); !shared) return shared;
+  }
+  return {};
+}
+
+Status Replay::streams() {
+  Status status;
+  session_.memory().streams.for_each([&](std::uint64_t handle, const StreamState& state) {
+    if (!status || state.context->live.load() == 0) return;
+    const auto stream = as<CUstream>(handle);
+    status = post(state.context,
+                  commands::StreamCreate{
+                      .stream = stream, .flags = state.flags, .priority = state.priority.load()});
+    const auto attribute = [&](CUstreamAttrID id, const CUstreamAttrValue& value) {
+      if (!status) return;
+      status = post(state.context,
+                    commands::StreamSetAttribute{.stream = stream,
+                                                 .attribute = static_cast<std::uint32_t>(id),
+                                                 .value = bytes_at(&value, sizeof value)});
+    };
+    CUstreamAttrValue value{};
+    if (const int domain = state.mem_sync_domain.load(); domain != 0) {
+      value.memSyncDomain = static_cast<CUlaunchMemSyncDomain>(domain);
+      attribute(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, value);
+    }
+    if (const std::uint16_t map = state.mem_sync_domain_map.load(); map != 0x0100) {
+      value = {};
+      value.memSyncDomainMap.default_ = static_cast<unsigned char>(map & 0xff);
+      value.memSyncDomainMap.remote = static_cast<unsigned char>(map >> 8);
+      attribute(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, value);
+    }
+  });
+  return status;
+}
+
+Status Replay::events() {
+  Status status;
+  session_.memory().events.for_each([&](std::uint64_t handle, const EventState& state) {
+    if (!status || state.context->live.load() == 0) return;
+    status = post(state.context,
+                  commands::EventCreate{.event = as<CUevent>(handle), .flags = state.flags});
+  });
+  return status;
+}
+
+Status Replay::code() {
+  CodeState& code = session_.code();
+  Status status;
+  code.libraries.for_each([&](std::uint64_t handle, const LibraryState&) {
+    if (status) status = library(handle);
+  });
+  code.modules.for_each([&](std::uint64_t handle, const ModuleState& state) {
+    if (status && state.context->live.load() != 0) status = module(handle, state);
+  });
+  code.kernels.for_each([&](std::uint64_t handle, KernelState& state) {
+    if (status) status = kernel(handle, state);
+  });
+  code.functions.for_each([&](std::uint64_t handle, FunctionState& state) {
+    if (status && state.context->live.load() != 0) status = function(handle, state);
+  });
+  return status;
+}
+
+Status Replay::upload(Bytes image, std::uint64_t& handle) {
+  handle = session_.code().next_upload();
+  for (std::size_t offset = 0; offset < image.size();) {
+    const Bytes piece = image.subspan(offset, std::min(kPieceBytes, image.size() - offset));
+    const commands::Upload command{
+        .upload = handle, .total = image.size(), .offset = offset, .data = piece};
+    if (Status sent = post(nullptr, command); !sent) return sent;
+    offset += piece.size();
+  }
+  return {};
+}
+
+Status Replay::library(std::uint64_t handle) {
+  const auto kept = session_.recovery()->code_of(handle);
+  if (kept == nullptr) return Error{ErrorCode::kUnsupported, "a library's code is not there"};
+  commands::LoadLibrary command{.library = as<CUlibrary>(handle),
+                                .options = wire::List<std::int32_t>(kept->options),
+                                .values = wire::List<std::uint64_t>(kept->values)};
+  if (Status sent = upload(kept->image, command.upload); !sent) return sent;
+  return ask(nullptr, command);
+}
+
+Status Replay::module(std::uint64_t handle, const ModuleState& module) {
+  if (module.library != 0) {
+    return ask(module.context, commands::GetLibraryModule{.library = as<CUlibrary>(module.library),
+                                                          .module = as<CUmodule>(handle)});
+  }
+  const auto kept = session_.recovery()->code_of(handle);
+  if (kept == nullptr) return Error{ErrorCode::kUnsupported, "a module's code is not there"};
+  commands::LoadModule command{.module = as<CUmodule>(handle),
+                               .options = wire::List<std::int32_t>(kept->options),
+                               .values = wire::List<std::uint64_t>(kept->values)};
+  if (Status sent = upload(kept->image, command.upload); !sent) return sent;
+  return ask(module.context, command);
+}
+
+Status Replay::kernel(std::uint64_t handle, KernelState& kernel) {
+  const int devices = session_.devices().count();
+  for (CUdevice device = 0; device < devices; ++device) {
+    FunctionFacts& facts = kernel.facts[static_cast<std::size_t>(device)];
+    std::vector<std::pair<std::int32_t, std::int32_t>> to_set;
+    if (device == 0) {
+      commands::GetKernel::Reply reply;
+      const commands::GetKernel command{.library = as<CUlibrary>(kernel.library),
+                                        .name = kernel.code->name,
+                                        .kernel = as<CUkernel>(handle),
+                                        .device = device};
+      if (Status found = ask(nullptr, command, reply); !found) return found;
+      if (facts.described.load() && !same_attributes(facts, reply, to_set)) {
+        return Error{ErrorCode::kUnsupported, "a kernel came back as another one"};
+      }
+    } else if (facts.described.load()) {
+      commands::DescribeKernel::Reply reply;
+      const commands::DescribeKernel command{.kernel = as<CUkernel>(handle), .device = device};
+      if (Status told = ask(nullptr, command, reply); !told) return told;
+      if (!same_attributes(facts, reply, to_set)) {
+        return Error{ErrorCode::kUnsupported, "a kernel came back as another one"};
+      }
+    }
+    for (const auto& [attribute, value] : to_set) {
+      const commands::SetKernelAttribute command{
+          .kernel = as<CUkernel>(handle), .attribute = attribute, .value = value, .device = device};
+      if (Status set = ask(nullptr, command); !set) return set;
+    }
+  }
+  return {};
+}
+
+Status Replay::function(std::uint64_t handle, FunctionState& function) {
+  std::vector<std::pair<std::int32_t, std::int32_t>> to_set;
+  bool same = true;
+  if (function.kernel != 0) {
+    commands::GetKernelFunction::Reply reply;
+    const commands::GetKernelFunction command{.kernel = as<CUkernel>(function.kernel),
+                                              .function = as<CUfunction>(handle)};
+    if (Status found = ask(function.context, command, reply); !found) return found;
+    same = same_attributes(function.facts, reply, to_set);
+  } else {
+    commands::GetFunction::Reply reply;
+    const commands::GetFunction command{.module = as<CUmodule>(function.module),
+                                        .name = function.code->name,
+                                        .function = as<CUfunction>(handle)};
+    if (Status found = ask(function.context, command, reply); !found) return found;
+    same = same_attributes(function.facts, reply, to_set);
+  }
+  if (!same) return Error{ErrorCode::kUnsupported, "a function came back as another one"};
+  for (const auto& [attribute, value] : to_set) {
+    const commands::SetFunctionAttribute command{
+        .function = as<CUfunction>(handle), .attribute = attribute, .value = value};
+    if (Status set = ask(function.context, command); !set) return set;
+  }
+  return {};
+}
+
+}  // namespace flyt::client

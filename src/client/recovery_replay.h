@@ -1,0 +1,78 @@
+// Replay: makes again, over a new connection, what a session has beside its device memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "client/code_state.h"
+#include "client/context.h"
+#include "client/exchange.h"
+#include "client/memory_map.h"
+#include "client/session.h"
+#include "rpc/channel.h"
+
+namespace flyt::client {
+
+// Of one try, and of the thread that makes it.
+class Replay {
+ public:
+  Replay(Session& session, rpc::Channel& to) : session_(session), to_(to) {}
+
+  // How far the process before had come. kUnsupported if what it left cannot be made again.
+  struct Marks {
+    std::uint64_t begun = 0;  // The last command.
+    std::uint64_t work = 0;   // The last one that gave the GPU work.
+    std::uint64_t done = 0;   // The one up to which such work is known to be done.
+  };
+  Result<Marks> marks();
+  // An error says what could not be made again as it was.
+  Status run();
+
+ private:
+  Status contexts();
+  Status context(ContextState& context);
+  Status memory();
+  Status device_memory(const Memory& memory);
+  Status shared_areas();
+  Status share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context);
+  Status streams();
+  Status events();
+  Status code();
+  Status library(std::uint64_t handle);
+  Status module(std::uint64_t handle, const ModuleState& module);
+  Status kernel(std::uint64_t handle, KernelState& kernel);
+  Status function(std::uint64_t handle, FunctionState& function);
+  Status upload(Bytes image, std::uint64_t& handle);
+
+  template <class Command>
+  Status post(const ContextState* context, const Command& command) {
+    const std::uint32_t index = context == nullptr ? 0 : context->index;
+    if (send(to_, index, command)) return {};
+    return to_.error();
+  }
+  // Any result but CUDA_SUCCESS is an error.
+  template <class Command>
+  Status ask(const ContextState* context, const Command& command, typename Command::Reply& reply) {
+    const std::uint32_t index = context == nullptr ? 0 : context->index;
+    if (!exchange(to_, index, command, reply, answer_)) return to_.error();
+    if (answer_.result() == CUDA_SUCCESS) return {};
+    return refused(Command::kName, answer_.result());
+  }
+  template <class Command>
+  Status ask(const ContextState* context, const Command& command) {
+    typename Command::Reply reply;
+    return ask(context, command, reply);
+  }
+  static Error refused(std::string_view command, std::uint32_t result);
+  // Null unless it is alive.
+  ContextState* alive(std::uint64_t context) const;
+
+  Session& session_;
+  rpc::Channel& to_;
+  rpc::Reply answer_;  // What the views of replies look at.
+};
+
+}  // namespace flyt::client

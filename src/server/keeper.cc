@@ -1,0 +1,457 @@
+// Keeper: the process that holds what must outlive a session's process, and the line to it.
+#include "server/keeper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>  // lint: allow(sockets): files go from process to process
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/random.h"
+#include "server/fd_line.h"
+
+namespace flyt::server {
+namespace {
+
+enum class Ask : std::uint32_t {
+  kHello = 1,     // -> kAnswer. At the door, then on the line: user.
+  kOpen = 2,      // -> kAnswer: token. place.
+  kTakeOver = 3,  // -> kAnswer: id is the number of files. token, place.
+  kFetch = 4,     // -> kAnswer: the file with that number. id.
+  kCounted = 5,
+  kKeep = 6,
+  kDrop = 7,
+  kEnd = 8,
+  kAnswer = 9,
+  kGone = 10,  // -> kAnswer: whether the process before is.
+};
+constexpr std::uint32_t kAskMax = 10;
+
+enum class Outcome : std::uint32_t { kRefused = 0, kGood = 1, kStillThere = 2 };
+
+// One message, either direction; a file may go with it.
+struct Message {
+  Ask ask{};
+  Outcome outcome{};
+  std::uint32_t user = 0;
+  KeptKind kind{};
+  Token token{};
+  std::uint64_t id = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t place = 0;
+  std::int32_t device = 0;
+  std::uint32_t zero = 0;
+};
+static_assert(sizeof(Message) == 64);
+
+constexpr std::size_t kFilesOfItsOwn = 32;
+// A session's process has one, and for a moment a second one.
+constexpr std::ptrdiff_t kLinesOfOneMax = 16;
+// Questions that are asked before the first answer is read.
+constexpr std::uint64_t kFetchesAtOnce = 32;
+constexpr Duration kStillTherePause = std::chrono::milliseconds(1);
+
+bool send(int socket, const Message& message, int file, int flags) {
+  return send_message(socket, bytes_at(&message, sizeof message), file, flags);
+}
+bool receive(int socket, Message& message, Fd& file, int flags) {
+  return receive_message(socket, mutable_bytes_at(&message, sizeof message), file, flags);
+}
+
+// Its parent has seen its end: nothing of it runs any more, on the GPU neither.
+bool gone(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
+
+// It has no memory any more, so that none of its threads will ever run; its driver may still be
+// letting go of the GPU, which takes long.
+bool ending(pid_t process) {
+  const Fd file(
+      ::open(("/proc/" + std::to_string(process) + "/statm").c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 2> text{};
+  return ::read(file.get(), text.data(), text.size()) == 2 && text[0] == '0' && text[1] == ' ';
+}
+
+// The process that keeps things. One thread.
+class KeeperProcess {
+ public:
+  KeeperProcess(Fd door, const KeeperOptions& options)
+      : door_(std::move(door)), options_(options), files_max_(allow_most_files()) {}
+
+  void run() {
+    while (door_.valid()) turn();
+  }
+
+ private:
+  using Name = std::pair<KeptKind, std::uint64_t>;
+  struct Line {
+    Fd socket;
+    pid_t process = 0;
+    std::uint32_t user = 0;
+    bool greeted = false;
+    std::optional<Token> session;
+    std::vector<Name> fetched;  // What there was to fetch when the session was taken over.
+  };
+  struct Session {
+    std::uint32_t user = 0;
+    pid_t process = 0;
+    pid_t process_before = 0;
+    std::uint64_t place = 0;
+    std::optional<std::uint64_t> old_place;  // Of the process before, until that is counted here.
+    bool orphan = false;
+    bool spoilt = false;  // Something could not be kept.
+    Instant since;        // When it became an orphan.
+    std::map<Name, Kept> files;
+  };
+
+  void turn() {
+    std::vector<pollfd> wanted = {{door_.get(), POLLIN, 0}};
+    for (const auto& [socket, line] : lines_) wanted.push_back({socket, POLLIN, 0});
+    if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0) return;
+    for (const pollfd& item : wanted) {
+      if (item.revents == 0) continue;
+      if (item.fd == door_.get()) {
+        admit(item.revents);
+      } else {
+        serve(item.fd);
+      }
+    }
+    drop_expired();
+  }
+
+  int timeout_ms() const {
+    int timeout = -1;
+    for (const auto& [token, session] : sessions_) {
+      if (!session.orphan) continue;
+      const Duration left = session.since + options_.keeps - system_clock().now();
+      const auto ms = std::max<std::int64_t>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1, 0);
+      timeout = timeout < 0 ? static_cast<int>(ms) : std::min(timeout, static_cast<int>(ms));
+    }
+    return timeout;
+  }
+
+  void drop_expired() {
+    const Instant now = system_clock().now();
+    for (auto at = sessions_.begin(); at != sessions_.end();) {
+      const auto next = std::next(at);
+      if (at->second.orphan && now >= at->second.since + options_.keeps) forget(at);
+      at = next;
+    }
+  }
+
+  void forget(std::map<Token, Session>::iterator session) {
+    const std::uint64_t place = session->second.place;
+    const auto old_place = session->second.old_place;
+    files_ -= session->second.files.size();
+    sessions_.erase(session);
+    // Only now is the memory nobody's.
+    if (old_place) options_.on_free(*old_place);
+    options_.on_free(place);
+  }
+
+  // All sessions have the door: what one of them says there cannot close it, only that nobody has
+  // its outside any more.
+  void admit(short events) {
+    Message message;
+    Fd socket;
+    if (!receive(door_.get(), message, socket, MSG_DONTWAIT)) {
+      if ((events & POLLHUP) != 0) door_.close();
+      return;
+    }
+    if (!socket.valid() || message.ask != Ask::kHello || full()) return;
+    const pid_t process = maker_of(socket.get());
+    const auto of_process =
+        std::count_if(lines_.begin(), lines_.end(),
+                      [process](const auto& line) { return line.second.process == process; });
+    if (of_process >= kLinesOfOneMax) return;
+    const int number = socket.get();
+    Line& line = lines_[number];
+    line.socket = std::move(socket);
+    line.process = process;
+  }
+
+  bool full() const { return lines_.size() + files_ + kFilesOfItsOwn > files_max_; }
+
+  void serve(int number) {
+    Line& line = lines_.at(number);
+    Message message;
+    Fd file;
+    if (receive(number, message, file, MSG_DONTWAIT) && answer(line, message, std::move(file))) {
+      return;
+    }
+    if (line.session) {
+      Session& session = sessions_.at(*line.session);
+      session.orphan = true;
+      session.since = system_clock().now();
+    }
+    lines_.erase(number);
+  }
+
+  // False: the session's process broke a rule, or does not read its answers.
+  bool answer(Line& line, const Message& message, Fd file) {
+    const auto ask = static_cast<std::uint32_t>(message.ask);
+    const auto kind = static_cast<std::uint32_t>(message.kind);
+    if (ask == 0 || ask > kAskMax || kind > kKeptKindMax) return false;
+    Message reply{.ask = Ask::kAnswer};
+    int reply_file = -1;
+    switch (message.ask) {
+      case Ask::kHello:
+        if (line.greeted) return false;
+        line.greeted = true;
+        line.user = message.user;
+        reply.outcome = Outcome::kGood;
+        break;
+      case Ask::kOpen:
+        if (!open(line, message.place, reply)) return false;
+        break;
+      case Ask::kTakeOver:
+        if (line.session || !line.greeted) return false;
+        take_over(line, message, reply);
+        break;
+      case Ask::kGone:
+        if (!line.session) return false;
+        reply.outcome = gone(sessions_.at(*line.session).process_before) ? Outcome::kGood
+                                                                         : Outcome::kStillThere;
+        break;
+      case Ask::kFetch:
+        if (!line.session) return false;
+        fetch(line, message.id, reply, reply_file);
+        break;
+      case Ask::kCounted:
+      case Ask::kKeep:
+      case Ask::kDrop:
+      case Ask::kEnd:
+        return line.session && note(line, message, std::move(file));
+      case Ask::kAnswer:
+        return false;
+    }
+    return send(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
+  }
+
+  bool open(Line& line, std::uint64_t place, Message& reply) {
+    if (line.session || !line.greeted) return false;
+    random_bytes(reply.token.data(), reply.token.size());
+    Session session;
+    session.user = line.user;
+    session.process = line.process;
+    session.place = place;
+    if (!sessions_.emplace(reply.token, std::move(session)).second) return false;
+    line.session = reply.token;
+    reply.outcome = Outcome::kGood;
+    return true;
+  }
+
+  void take_over(Line& line, const Message& message, Message& reply) {
+    const auto found = sessions_.find(message.token);
+    if (found == sessions_.end() || found->second.user != line.user || found->second.spoilt) return;
+    Session& session = found->second;
+    if (!session.orphan || !(gone(session.process) || ending(session.process))) {
+      reply.outcome = Outcome::kStillThere;
+      return;
+    }
+    // That of a process before, which died before it had counted anything, stays the one to free.
+    if (session.old_place) {
+      options_.on_free(session.place);
+    } else {
+      session.old_place = session.place;
+    }
+    session.place = message.place;
+    session.process_before = session.process;
+    session.process = line.process;
+    session.orphan = false;
+    line.session = message.token;
+    line.fetched.clear();
+    for (const auto& [name, kept] : session.files) line.fetched.push_back(name);
+    reply.outcome = Outcome::kGood;
+    reply.id = line.fetched.size();
+  }
+
+  void fetch(const Line& line, std::uint64_t number, Message& reply, int& file) const {
+    if (number >= line.fetched.size()) return;
+    const Session& session = sessions_.at(*line.session);
+    const auto found = session.files.find(line.fetched[number]);
+    if (found == session.files.end()) return;
+    const Kept& kept = found->second;
+    reply.outcome = Outcome::kGood;
+    reply.kind = kept.kind;
+    reply.id = kept.id;
+    reply.bytes = kept.bytes;
+    reply.device = kept.device;
+    file = kept.file.get();
+  }
+
+  // What is not answered.
+  bool note(Line& line, const Message& message, Fd file) {
+    const auto found = sessions_.find(*line.session);
+    Session& session = found->second;
+    const Name name{message.kind, message.id};
+    if (message.ask == Ask::kEnd) {
+      line.session.reset();
+      forget(found);
+    } else if (message.ask == Ask::kCounted) {
+      if (session.old_place) options_.on_free(*session.old_place);
+      session.old_place.reset();
+    } else if (message.ask == Ask::kDrop) {
+      files_ -= session.files.erase(name);
+    } else if (message.kind == KeptKind{}) {
+      return false;
+    } else if (!file.valid() || session.files.size() >= Keeping::kFilesMax || full()) {
+      session.spoilt = true;
+    } else {
+      Kept kept{message.kind, message.id, message.bytes, message.device, std::move(file)};
+      if (session.files.insert_or_assign(name, std::move(kept)).second) ++files_;
+    }
+    return true;
+  }
+
+  Fd door_;
+  const KeeperOptions& options_;
+  const std::size_t files_max_;
+  std::size_t files_ = 0;      // Kept, of all sessions.
+  std::map<int, Line> lines_;  // By socket.
+  std::map<Token, Session> sessions_;
+};
+
+}  // namespace
+
+void run_keeper(Fd inside, const KeeperOptions& options) {
+  KeeperProcess(std::move(inside), options).run();
+}
+
+Status Keeping::connect() {
+  if (line_.valid()) return {};
+  if (door_ < 0) return Error{ErrorCode::kUnsupported, "nothing is kept here"};
+  auto ends = make_line();
+  if (!ends) return std::move(ends).error();
+  limit_patience(ends->first.get(), SO_RCVTIMEO);
+  limit_patience(ends->first.get(), SO_SNDTIMEO);
+  const Message hello{.ask = Ask::kHello, .user = user_};
+  Message reply;
+  Fd file;
+  if (!send(door_, hello, ends->second.get(), 0)) {
+    return system_error("sendmsg to the keeper", errno);
+  }
+  ends->second.close();
+  if (!send(ends->first.get(), hello, -1, 0) || !receive(ends->first.get(), reply, file, 0) ||
+      reply.outcome != Outcome::kGood) {
+    return Error{ErrorCode::kLost, "the keeper does not answer"};
+  }
+  line_ = std::move(ends->first);
+  return {};
+}
+
+Result<Token> Keeping::open() {
+  const Lock lock(mutex_);
+  if (Status status = connect(); !status) return std::move(status).error();
+  Message reply;
+  Fd file;
+  if (!send(line_.get(), {.ask = Ask::kOpen, .place = place_}, -1, 0) ||
+      !receive(line_.get(), reply, file, 0) || reply.outcome != Outcome::kGood) {
+    line_.close();
+    return Error{ErrorCode::kLost, "the keeper does not answer"};
+  }
+  return reply.token;
+}
+
+Result<std::vector<Kept>> Keeping::take_over(const Token& token, Instant deadline) {
+  const Lock lock(mutex_);
+  if (Status status = connect(); !status) return std::move(status).error();
+  while (true) {
+    Message reply;
+    Fd file;
+    if (!send(line_.get(), {.ask = Ask::kTakeOver, .token = token, .place = place_}, -1, 0) ||
+        !receive(line_.get(), reply, file, 0)) {
+      line_.close();
+      return Error{ErrorCode::kLost, "the keeper does not answer"};
+    }
+    if (reply.outcome == Outcome::kGood) return fetch(reply.id);
+    if (reply.outcome != Outcome::kStillThere) {
+      return Error{ErrorCode::kInvalid, "nothing is kept of such a session"};
+    }
+    if (system_clock().now() >= deadline) {
+      return Error{ErrorCode::kTimeout, "the session's process is still there"};
+    }
+    system_clock().sleep_for(kStillTherePause);
+  }
+}
+
+Result<std::vector<Kept>> Keeping::fetch(std::uint64_t count) {
+  std::vector<Kept> all;
+  for (std::uint64_t first = 0; first < count; first += kFetchesAtOnce) {
+    const std::uint64_t end = std::min(first + kFetchesAtOnce, count);
+    bool good = true;
+    for (std::uint64_t i = first; i < end && good; ++i) {
+      good = send(line_.get(), {.ask = Ask::kFetch, .id = i}, -1, 0);
+    }
+    for (std::uint64_t i = first; i < end && good; ++i) {
+      Message reply;
+      Kept kept;
+      good = receive(line_.get(), reply, kept.file, 0) && reply.outcome == Outcome::kGood &&
+             kept.file.valid();
+      kept.kind = reply.kind;
+      kept.id = reply.id;
+      kept.bytes = reply.bytes;
+      kept.device = reply.device;
+      if (good) all.push_back(std::move(kept));
+    }
+    if (good) continue;
+    line_.close();
+    return Error{ErrorCode::kLost, "the keeper does not answer"};
+  }
+  return all;
+}
+
+Status Keeping::await_end(Instant deadline) {
+  const Lock lock(mutex_);
+  while (true) {
+    Message reply;
+    Fd file;
+    if (!line_.valid() || !send(line_.get(), {.ask = Ask::kGone}, -1, 0) ||
+        !receive(line_.get(), reply, file, 0)) {
+      line_.close();
+      return Error{ErrorCode::kLost, "the keeper does not answer"};
+    }
+    if (reply.outcome == Outcome::kGood) return {};
+    if (system_clock().now() >= deadline) {
+      return Error{ErrorCode::kTimeout, "the session's process does not end"};
+    }
+    system_clock().sleep_for(kStillTherePause);
+  }
+}
+
+void Keeping::counted() {
+  const Lock lock(mutex_);
+  if (line_.valid()) static_cast<void>(send(line_.get(), {.ask = Ask::kCounted}, -1, 0));
+}
+
+void Keeping::keep(const Kept& kept) {
+  const Lock lock(mutex_);
+  if (!line_.valid()) return;
+  const Message message{.ask = Ask::kKeep,
+                        .kind = kept.kind,
+                        .id = kept.id,
+                        .bytes = kept.bytes,
+                        .device = kept.device};
+  // A keeper that takes nothing must not be left with half of a session.
+  if (!send(line_.get(), message, kept.file.get(), 0)) line_.close();
+}
+
+void Keeping::drop(KeptKind kind, std::uint64_t id) {
+  const Lock lock(mutex_);
+  if (!line_.valid()) return;
+  if (!send(line_.get(), {.ask = Ask::kDrop, .kind = kind, .id = id}, -1, 0)) line_.close();
+}
+
+void Keeping::end() {
+  const Lock lock(mutex_);
+  if (line_.valid()) static_cast<void>(send(line_.get(), {.ask = Ask::kEnd}, -1, 0));
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,89 @@
+// Keeper: a process of the server's without CUDA that holds what must outlive a session's process:
+// open files of its device memory and of the memory that it shares with its client. Another process
+// of the server that knows the session's token takes over from one that was killed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/result.h"
+#include "server/exchange.h"
+
+namespace flyt::server {
+
+enum class KeptKind : std::uint32_t {
+  kMarks = 1,       // How far the session has come: server/marks.h.
+  kHostFile = 2,    // Host memory that client and server share.
+  kBlock = 3,       // Device memory of one allocation.
+  kSlab = 4,        // Device memory that several allocations share.
+  kAllocation = 5,  // Device memory of cuMemCreate.
+};
+inline constexpr std::uint32_t kKeptKindMax = 5;
+
+// An open file and what it is of its session.
+struct Kept {
+  KeptKind kind = KeptKind::kMarks;
+  std::uint64_t id = 0;  // Where it is mapped, or the client's handle; with the kind its name.
+  std::uint64_t bytes = 0;
+  std::int32_t device = 0;
+  Fd file;
+};
+
+struct KeeperOptions {
+  Duration keeps{};  // How long what a killed process left is kept.
+  // A session's place on the board is free again; called with what open() was told.
+  std::function<void(std::uint64_t place)> on_free = [](std::uint64_t) {};
+};
+
+// The keeper itself: serves until the last process that holds the outside of the door (make_door())
+// has gone.
+void run_keeper(Fd inside, const KeeperOptions& options);
+
+// A session's line to the keeper. Safe from any thread.
+class Keeping {
+ public:
+  // Files of one session.
+  static constexpr std::size_t kFilesMax = 1 << 17;
+
+  // door: the outside, which stays the caller's; -1: nothing is kept. `user`: sessions of others
+  // take over nothing of this one's. `place`: this process's on the board.
+  Keeping(int door, std::uint32_t user, std::uint64_t place)
+      : door_(door), user_(user), place_(place) {}
+  Keeping(const Keeping&) = delete;
+  Keeping& operator=(const Keeping&) = delete;
+
+  bool present() const { return door_ >= 0; }
+  // What is kept from now on is that of a new session, by whose token it can be taken over.
+  Result<Token> open() EXCLUDES(mutex_);
+  // Takes over a session whose process was killed; its files stay kept. Waits until the deadline
+  // for the process to end. kInvalid if there is no such session.
+  Result<std::vector<Kept>> take_over(const Token& token, Instant deadline) EXCLUDES(mutex_);
+  // Work that it gave the GPU may go on until the process has ended altogether: waits for that.
+  Status await_end(Instant deadline) EXCLUDES(mutex_);
+  // What was taken over is counted on this process's place: the old one's is free.
+  void counted() EXCLUDES(mutex_);
+
+  // In place of what is kept under that name. Nobody waits for an answer; what the keeper has no
+  // room for makes the session one that cannot be taken over.
+  void keep(const Kept& kept) EXCLUDES(mutex_);
+  void drop(KeptKind kind, std::uint64_t id) EXCLUDES(mutex_);
+  // The session ends in order: nothing is kept of it.
+  void end() EXCLUDES(mutex_);
+
+ private:
+  Status connect() REQUIRES(mutex_);
+  Result<std::vector<Kept>> fetch(std::uint64_t count) REQUIRES(mutex_);
+
+  const int door_;
+  const std::uint32_t user_;
+  const std::uint64_t place_;
+  Mutex mutex_;
+  Fd line_ GUARDED_BY(mutex_);
+};
+
+}  // namespace flyt::server

@@ -1,0 +1,375 @@
+#include "server/keeper.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>  // lint: allow(sockets): what a session says that is not as it should be
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/fd_line.h"
+
+namespace flyt::server {
+namespace {
+
+constexpr std::uint32_t kUser = 7;
+constexpr Duration kLong = std::chrono::seconds(60);
+
+Instant soon() { return system_clock().now() + kLong; }
+Instant now() { return system_clock().now(); }
+
+Fd file_with(const std::string& text) {
+  Fd file(::memfd_create("keeper-test", MFD_CLOEXEC));
+  EXPECT_EQ(static_cast<ssize_t>(text.size()), ::pwrite(file.get(), text.data(), text.size(), 0));
+  return file;
+}
+std::string text_in(const Fd& file) {
+  char text[32] = {};
+  EXPECT_LE(0, ::pread(file.get(), text, sizeof text - 1, 0));
+  return text;
+}
+Kept block(std::uint64_t address, const std::string& text) {
+  return {KeptKind::kBlock, address, 2 * kMiB, 1, file_with(text)};
+}
+
+// A session's process: does its work, tells its token, and waits to be killed.
+class Process {
+ public:
+  using Work = std::function<Token(Keeping&)>;
+  Process(int door, const Work& work, std::uint64_t place = 1) {
+    int ends[2];
+    EXPECT_EQ(0, ::pipe2(ends, O_CLOEXEC));
+    const Fd reading(ends[0]);
+    const Fd writing(ends[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      Keeping keeping(door, kUser, place);
+      const Token told = work(keeping);
+      [[maybe_unused]] const ssize_t written = ::write(writing.get(), told.data(), told.size());
+      while (true) ::pause();
+    }
+    EXPECT_EQ(static_cast<ssize_t>(token.size()),
+              ::read(reading.get(), token.data(), token.size()));
+  }
+  ~Process() { kill(); }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  Token token{};
+
+ private:
+  pid_t pid_ = -1;
+};
+
+Token open_with(Keeping& keeping,
+                const std::vector<std::pair<std::uint64_t, std::string>>& blocks) {
+  const auto token = keeping.open();
+  if (!token) return {};
+  for (const auto& [address, text] : blocks) keeping.keep(block(address, text));
+  return *token;
+}
+
+class KeeperTest : public ::testing::Test {
+ protected:
+  void start(Duration keeps = kLong) {
+    auto door = make_door();
+    ASSERT_TRUE(door.ok());
+    outside_ = std::move(door->outside);
+    options_.keeps = keeps;
+    options_.on_free = [this](std::uint64_t place) { freed_ |= std::uint64_t{1} << place; };
+    keeper_ = std::thread([this, inside = std::move(door->inside)]() mutable {
+      run_keeper(std::move(inside), options_);
+    });
+  }
+  void TearDown() override {
+    outside_.close();
+    if (keeper_.joinable()) keeper_.join();
+  }
+  int door() const { return outside_.get(); }
+  bool freed(std::uint64_t place) const { return (freed_ >> place & 1) != 0; }
+  void await_freed(std::uint64_t place) const {
+    while (!freed(place)) std::this_thread::yield();
+  }
+
+  KeeperOptions options_;
+  std::atomic<std::uint64_t> freed_{0};
+
+ private:
+  Fd outside_;
+  std::thread keeper_;
+};
+
+TEST_F(KeeperTest, GivesTheFilesOfAKilledProcessToWhoKnowsItsToken) {
+  start();
+  Process killed(door(), [](Keeping& keeping) {
+    return open_with(keeping, {{0x1000, "one"}, {0x2000, "two"}});
+  });
+  killed.kill();
+  Keeping next(door(), kUser, 2);
+  const auto kept = next.take_over(killed.token, soon());
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  EXPECT_TRUE(next.await_end(soon()).ok());
+  ASSERT_EQ(kept->size(), 2U);
+  EXPECT_EQ((*kept)[0].id, 0x1000U);
+  EXPECT_EQ((*kept)[0].bytes, 2 * kMiB);
+  EXPECT_EQ((*kept)[0].device, 1);
+  EXPECT_EQ((*kept)[0].kind, KeptKind::kBlock);
+  EXPECT_EQ(text_in((*kept)[0].file), "one");
+  EXPECT_EQ(text_in((*kept)[1].file), "two");
+  // The old one's place is free when the memory counts elsewhere.
+  EXPECT_FALSE(freed(1));
+  next.counted();
+  await_freed(1);
+  EXPECT_FALSE(freed(2));
+}
+
+TEST_F(KeeperTest, GivesWhatIsThereAtTheEnd) {
+  start();
+  Process killed(door(), [](Keeping& keeping) {
+    const Token token = open_with(keeping, {{0x1000, "one"}, {0x2000, "two"}});
+    keeping.drop(KeptKind::kBlock, 0x1000);
+    keeping.keep(block(0x2000, "new"));
+    keeping.drop(KeptKind::kBlock, 0x9000);
+    return token;
+  });
+  killed.kill();
+  Keeping next(door(), kUser, 2);
+  const auto kept = next.take_over(killed.token, soon());
+  ASSERT_TRUE(kept.ok());
+  ASSERT_EQ(kept->size(), 1U);
+  EXPECT_EQ(text_in(kept->front().file), "new");
+}
+
+TEST_F(KeeperTest, GivesManyFilesInTheirOrder) {
+  start();
+  constexpr std::uint64_t kMany = 300;
+  Process killed(door(), [](Keeping& keeping) {
+    const auto token = keeping.open();
+    for (std::uint64_t i = 0; i < kMany; ++i) keeping.keep(block(i * kMiB, std::to_string(i)));
+    return token.ok() ? *token : Token{};
+  });
+  killed.kill();
+  Keeping next(door(), kUser, 2);
+  const auto kept = next.take_over(killed.token, soon());
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  ASSERT_EQ(kept->size(), kMany);
+  for (std::uint64_t i = 0; i < kMany; ++i) {
+    EXPECT_EQ((*kept)[i].id, i * kMiB);
+    EXPECT_EQ(text_in((*kept)[i].file), std::to_string(i));
+  }
+}
+
+TEST_F(KeeperTest, GivesNothingOfAProcessThatIsThere) {
+  start();
+  const Process alive(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  Keeping next(door(), kUser, 2);
+  const auto kept = next.take_over(alive.token, now());
+  ASSERT_FALSE(kept.ok());
+  EXPECT_EQ(kept.error().code, ErrorCode::kTimeout);
+}
+
+TEST_F(KeeperTest, GivesNothingToOthersOrForAForgedToken) {
+  start();
+  Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  killed.kill();
+  Keeping stranger(door(), kUser + 1, 2);
+  EXPECT_FALSE(stranger.take_over(killed.token, soon()).ok());
+  for (std::size_t i = 0; i < killed.token.size(); ++i) {
+    Token forged = killed.token;
+    forged[i] ^= std::byte{1};
+    Keeping other(door(), kUser, 2);
+    EXPECT_FALSE(other.take_over(forged, soon()).ok()) << i;
+  }
+  Keeping next(door(), kUser, 2);
+  EXPECT_TRUE(next.take_over(killed.token, soon()).ok());
+}
+
+TEST_F(KeeperTest, GivesASessionOnceAndAgainWhenItsNewProcessIsKilledToo) {
+  start();
+  Process first(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  first.kill();
+  const Token token = first.token;
+  const int outside = door();
+  Process second(
+      outside,
+      [token](Keeping& keeping) { return keeping.take_over(token, soon()).ok() ? token : Token{}; },
+      2);
+  ASSERT_EQ(second.token, token);
+  Keeping third(outside, kUser, 3);
+  EXPECT_FALSE(third.take_over(token, now()).ok());
+  second.kill();
+  const auto kept = third.take_over(token, soon());
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  EXPECT_EQ(text_in(kept->front().file), "one");
+  // The second had counted nothing: its place is free, the first one's is not yet.
+  await_freed(2);
+  EXPECT_FALSE(freed(1));
+  third.counted();
+  await_freed(1);
+}
+
+TEST_F(KeeperTest, ForgetsASessionThatEndsInOrder) {
+  start();
+  Process ended(door(), [](Keeping& keeping) {
+    const Token token = open_with(keeping, {{1, "one"}});
+    keeping.end();
+    return token;
+  });
+  await_freed(1);
+  ended.kill();
+  Keeping next(door(), kUser, 2);
+  EXPECT_FALSE(next.take_over(ended.token, soon()).ok());
+}
+
+TEST_F(KeeperTest, ForgetsAfterItsTime) {
+  start(std::chrono::milliseconds(20));
+  Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  killed.kill();
+  await_freed(1);
+  Keeping next(door(), kUser, 2);
+  EXPECT_FALSE(next.take_over(killed.token, soon()).ok());
+}
+
+TEST(Keeper, WithoutADoorKeepsNothing) {
+  Keeping nothing(-1, kUser, 0);
+  EXPECT_FALSE(nothing.present());
+  EXPECT_FALSE(nothing.open().ok());
+  EXPECT_FALSE(nothing.take_over({}, now()).ok());
+  nothing.keep(block(1, "one"));
+  nothing.drop(KeptKind::kBlock, 1);
+  nothing.end();
+}
+
+// A session of which something is missing must not go on.
+TEST(Keeper, GivesNothingOfASessionForWhichItHadNoRoom) {
+  auto door = make_door();
+  ASSERT_TRUE(door.ok());
+  const pid_t keeper = ::fork();
+  if (keeper == 0) {
+    door->outside.close();
+    const rlimit few{100, 100};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    run_keeper(std::move(door->inside), {.keeps = kLong});
+    ::_exit(0);
+  }
+  door->inside.close();
+  Process killed(door->outside.get(), [](Keeping& keeping) {
+    const auto token = keeping.open();
+    for (std::uint64_t i = 0; i < 120; ++i) keeping.keep(block(i * kMiB, "one"));
+    return token.ok() ? *token : Token{};
+  });
+  killed.kill();
+  {
+    Keeping next(door->outside.get(), kUser, 2);
+    EXPECT_FALSE(next.take_over(killed.token, soon()).ok());
+  }
+  ::kill(keeper, SIGKILL);
+  ::waitpid(keeper, nullptr, 0);
+}
+
+// A process that says anything at all.
+class HostileKeeperTest : public KeeperTest {
+ protected:
+  static constexpr std::size_t kMessageBytes = 64;
+  static constexpr std::uint32_t kHello = 1;
+  static constexpr std::uint32_t kOpen = 2;
+  static constexpr std::uint32_t kFetch = 4;
+  static constexpr std::uint32_t kCounted = 5;
+  static constexpr std::uint32_t kKeep = 6;
+  static constexpr std::uint32_t kEnd = 8;
+  static constexpr std::uint32_t kGone = 10;
+
+  static std::vector<std::byte> message(std::uint32_t ask, std::uint32_t kind = 0,
+                                        std::size_t bytes = kMessageBytes) {
+    std::vector<std::byte> out(std::max<std::size_t>(bytes, 16));
+    std::memcpy(out.data(), &ask, sizeof ask);
+    std::memcpy(out.data() + 12, &kind, sizeof kind);
+    out.resize(bytes);
+    return out;
+  }
+  Fd line() const {
+    auto ends = make_line();
+    EXPECT_TRUE(ends.ok());
+    EXPECT_TRUE(send_message(door(), message(kHello), ends->second.get(), 0));
+    return std::move(ends->first);
+  }
+  static bool say(const Fd& line, const std::vector<std::byte>& bytes) {
+    return send_message(line.get(), bytes, -1, 0);
+  }
+  static bool answered(const Fd& line) {
+    std::vector<std::byte> bytes(kMessageBytes);
+    Fd file;
+    return receive_message(line.get(), bytes, file, 0);
+  }
+  // A line that has a session.
+  Fd session() const {
+    Fd made = line();
+    EXPECT_TRUE(say(made, message(kHello)) && answered(made));
+    EXPECT_TRUE(say(made, message(kOpen)) && answered(made));
+    return made;
+  }
+  static bool ended(const Fd& line) {
+    pollfd wanted{line.get(), POLLIN, 0};
+    char byte = 0;
+    return ::poll(&wanted, 1, 60'000) == 1 && ::recv(line.get(), &byte, 1, MSG_DONTWAIT) <= 0;
+  }
+  bool goes_on() const {
+    Keeping keeping(door(), kUser, 5);
+    return keeping.open().ok();
+  }
+};
+
+TEST_F(HostileKeeperTest, EndsTheLineOfWhoBreaksARule) {
+  start();
+  for (const auto& nonsense :
+       {message(0), message(99), message(kHello, 0, 0), message(kHello, 0, 63),
+        message(kHello, 0, 4000), message(kOpen), message(kFetch), message(kKeep, 3),
+        message(kCounted), message(kEnd), message(9), message(kGone), message(11)}) {
+    const Fd bad = line();
+    EXPECT_TRUE(say(bad, nonsense));
+    EXPECT_TRUE(ended(bad)) << nonsense.size();
+    EXPECT_TRUE(goes_on());
+  }
+  for (const auto& nonsense : {message(kOpen), message(kHello), message(kKeep), message(kKeep, 6),
+                               message(kKeep, 0xffffffff), message(3), message(9)}) {
+    const Fd bad = session();
+    EXPECT_TRUE(say(bad, nonsense));
+    EXPECT_TRUE(ended(bad));
+    EXPECT_TRUE(goes_on());
+  }
+}
+
+TEST_F(HostileKeeperTest, EndsTheLineOfWhoDoesNotReadItsAnswers) {
+  start();
+  const Fd bad = session();
+  while (say(bad, message(kFetch))) {
+  }
+  EXPECT_TRUE(goes_on());
+}
+
+TEST_F(HostileKeeperTest, TakesNothingForAFileWithoutOne) {
+  start();
+  const Fd bad = session();
+  EXPECT_TRUE(say(bad, message(kKeep, 3)));
+  EXPECT_TRUE(say(bad, message(kFetch)));
+  EXPECT_TRUE(answered(bad));
+  EXPECT_TRUE(goes_on());
+}
+
+}  // namespace
+}  // namespace flyt::server

@@ -1,0 +1,113 @@
+// Marks: how far a session has come, where it can be read when its process was killed.
+#include "server/marks.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "commands/context.h"
+#include "commands/copy.h"
+#include "commands/device.h"
+#include "commands/event.h"
+#include "commands/function.h"
+#include "commands/graph.h"
+#include "commands/init.h"
+#include "commands/launch.h"
+#include "commands/library.h"
+#include "commands/memop.h"
+#include "commands/memory.h"
+#include "commands/memset.h"
+#include "commands/module.h"
+#include "commands/occupancy.h"
+#include "commands/ops.h"
+#include "commands/peer.h"
+#include "commands/pinned.h"
+#include "commands/pool.h"
+#include "commands/recovery.h"
+#include "commands/stream.h"
+#include "commands/tensormap.h"
+
+namespace flyt::server {
+namespace {
+
+using Roles = std::array<Role, commands::kOpMax + 1>;
+
+template <class... Commands>
+constexpr void set(Roles& roles, Role role) {
+  ((roles[Commands::kOp] = role), ...);
+}
+
+// Whatever is not named spoils.
+constexpr Roles make_roles() {
+  using namespace commands;
+  Roles roles{};
+  set<RetainPrimary, ReleasePrimary, ResetPrimary, SetPrimaryFlags, CreateContext, DestroyContext,
+      SetContextFlags, SetContextLimit, SetContextCache, SynchronizeContext, ContextAffinity,
+      CtxResetPersistingL2Cache>(roles, Role::kPlain);
+  set<DescribeServer, ChipLayout, DescribeDevice, Texture1dLinearWidth, DeviceCanAccessPeer,
+      DeviceGetP2PAttribute, HearPosts>(roles, Role::kPlain);
+  set<EventCreate, EventDestroy, EventQuery, WatchEvent, EventSynchronize, EventElapsedTime,
+      StreamCreate, StreamDestroy, StreamQuery, WatchStream, StreamSynchronize, StreamSetAttribute,
+      HostCallDone>(roles, Role::kPlain);
+  set<SetFunctionAttribute, SetFunctionCache, LoadLibrary, UnloadLibrary, GetKernel, DescribeKernel,
+      LibraryKernelNames, GetLibraryModule, GetKernelFunction, SetKernelAttribute, SetKernelCache,
+      Upload, DropUpload, DescribeUpload, LoadModule, UnloadModule, GetFunction,
+      ModuleFunctionNames>(roles, Role::kPlain);
+  set<OccupancyBlocks, OccupancyBlockSize, OccupancyShared, OccupancyClusters, EncodeTensorMapTiled,
+      EncodeTensorMapIm2col, EncodeTensorMapIm2colWide, ReplaceTensorMapAddress>(roles,
+                                                                                 Role::kPlain);
+  set<MemAlloc, MemFree, MemInfo, ShareHost, UnmapHost, PoolGet, PoolTrim>(roles, Role::kPlain);
+  set<RecoveredMarks, RestoreMemory, EndRestoring>(roles, Role::kPlain);
+  set<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, LaunchKernel,
+      TryLaunchKernel, StreamMemOp, FillMemory, HostCall, CopyToDevice, CopyToDeviceAndWait,
+      CopyRowsToDevice, CopyBlockToDevice, CopyToHost, PostToHost, CopyOnDevice, CopyBoxOnDevice>(
+      roles, Role::kWork);
+  return roles;
+}
+
+constexpr Roles kRoles = make_roles();
+
+}  // namespace
+
+Role role_of(std::uint16_t op) { return op < kRoles.size() ? kRoles[op] : Role::kSpoils; }
+
+Marks::~Marks() {
+  if (page_ != nullptr) ::munmap(page_, kBytes);
+}
+
+Status Marks::make() {
+  Fd file(::memfd_create("flyt-marks", MFD_CLOEXEC));
+  if (!file.valid() || ::ftruncate(file.get(), kBytes) != 0) {
+    return system_error("making a session's marks", errno);
+  }
+  void* page = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (page == MAP_FAILED) return system_error("mapping a session's marks", errno);
+  file_ = std::move(file);
+  page_ = static_cast<Page*>(page);
+  return {};
+}
+
+Result<Marks::Told> Marks::read(const Fd& file) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || status.st_size != static_cast<off_t>(kBytes)) {
+    return Error{ErrorCode::kInvalid, "the session's marks are not as they were made"};
+  }
+  void* mapped = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (mapped == MAP_FAILED) return system_error("mapping a session's marks", errno);
+  const auto* page = static_cast<const Page*>(mapped);
+  const Told told{page->begun.load(), page->work.load(), page->done.load(),
+                  static_cast<std::uint16_t>(page->spoilt.load())};
+  ::munmap(mapped, kBytes);
+  return told;
+}
+
+void Marks::spoil(std::uint16_t op) {
+  std::uint32_t none = 0;
+  if (page_ != nullptr) page_->spoilt.compare_exchange_strong(none, op);
+}
+
+}  // namespace flyt::server

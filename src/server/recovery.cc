@@ -1,0 +1,101 @@
+// Recovery: what lets another process of the server go on with a session whose own was killed.
+#include "server/recovery.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "commands/memory.h"
+
+namespace flyt::server {
+namespace {
+
+// A process that was killed has ended when its driver has let go of the GPU.
+constexpr Duration kGoneTime = std::chrono::seconds(5);
+
+KeptKind kind_of(const Block& block) { return block.slab ? KeptKind::kSlab : KeptKind::kBlock; }
+
+Token as_token(const wire::SessionToken& bytes) {
+  Token token{};
+  std::memcpy(token.data(), bytes.data(), token.size());
+  return token;
+}
+
+}  // namespace
+
+Status Recovery::begin(const wire::ClientHello& hello) {
+  if (!hello.recoverable) return {};
+  const bool goes_on = hello.recovers != wire::SessionToken{};
+  if (!keeping_.present()) {
+    if (goes_on) return Error{ErrorCode::kInvalid, "this server keeps no sessions"};
+    return {};
+  }
+  if (goes_on) {
+    if (Status taken = take_over(as_token(hello.recovers)); !taken) return taken;
+    token_ = hello.recovers;
+    return marks_.make();
+  }
+  // Without the keeper the session is as good as any other.
+  const auto token = keeping_.open();
+  if (!token || !marks_.make()) return {};
+  std::memcpy(token_.data(), token->data(), token_.size());
+  end_restoring();
+  return {};
+}
+
+Status Recovery::take_over(const Token& token) {
+  const Instant deadline = system_clock().now() + kGoneTime;
+  auto kept = keeping_.take_over(token, deadline);
+  if (!kept) return std::move(kept).error();
+  for (Kept& item : *kept) {
+    switch (item.kind) {
+      case KeptKind::kMarks: {
+        auto told = Marks::read(item.file);
+        if (!told) return std::move(told).error();
+        before_ = *told;
+        break;
+      }
+      case KeptKind::kHostFile:
+        host_file_ = std::move(item.file);
+        break;
+      case KeptKind::kBlock:
+      case KeptKind::kSlab:
+      case KeptKind::kAllocation:
+        memory_.push_back(std::move(item));
+        break;
+    }
+  }
+  if (!before_) return Error{ErrorCode::kInvalid, "the session has no marks"};
+  // What runs on the GPU may still write to the memory.
+  return before_->work == before_->done ? Status() : keeping_.await_end(deadline);
+}
+
+Fd Recovery::take_host_file() { return std::move(host_file_); }
+
+void Recovery::keep_host_file(int file) {
+  if (!on() || file < 0) return;
+  const Kept kept{.kind = KeptKind::kHostFile, .file = Fd(::dup(file))};
+  keeping_.keep(kept);
+}
+
+void Recovery::keep_block(const driver::Table& driver, const Block& block) {
+  if (!on() || marks_.spoilt()) return;
+  int number = -1;
+  if (driver.cuMemExportToShareableHandle == nullptr || block.handle == 0 ||
+      driver.cuMemExportToShareableHandle(
+          &number, block.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS) {
+    return marks_.spoil(commands::MemAlloc::kOp);
+  }
+  keeping_.keep({kind_of(block), block.address, block.bytes, block.device, Fd(number)});
+}
+
+void Recovery::drop_block(const Block& block) {
+  if (on()) keeping_.drop(kind_of(block), block.address);
+}
+
+void Recovery::end_restoring() {
+  keeping_.keep({.kind = KeptKind::kMarks, .file = Fd(::dup(marks_.file().get()))});
+  keeping_.counted();
+}
+
+}  // namespace flyt::server

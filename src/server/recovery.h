@@ -1,0 +1,61 @@
+// Recovery: what lets another process of the server go on with a session whose own was killed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "driver/table.h"
+#include "server/arena.h"
+#include "server/keeper.h"
+#include "server/marks.h"
+#include "wire/hello.h"
+
+namespace flyt::server {
+
+// One session's. Members say which threads may use them; what is not said belongs to the thread
+// that makes the session.
+class Recovery {
+ public:
+  // As of Keeping.
+  Recovery(int door, std::uint32_t user, std::uint64_t place) : keeping_(door, user, place) {}
+
+  // As the hello wishes: nothing, a session that could go on elsewhere, or one that goes on here.
+  // An error: it cannot go on.
+  Status begin(const wire::ClientHello& hello);
+  // The session can go on elsewhere. Safe from any thread.
+  bool on() const { return token_ != wire::SessionToken{}; }
+  const wire::SessionToken& token() const { return token_; }
+  // It goes on here, and the process before had come so far.
+  const std::optional<Marks::Told>& before() const { return before_; }
+
+  // Host memory that both sides share: of the session that goes on here, if it had some.
+  Fd take_host_file();
+  void keep_host_file(int file);
+  // Device memory of the session that goes on here. Once.
+  std::vector<Kept> take_memory() { return std::exchange(memory_, {}); }
+
+  // Device memory, exported by the driver. What cannot be kept spoils the session. Safe from any
+  // thread.
+  void keep_block(const driver::Table& driver, const Block& block);
+  void drop_block(const Block& block);
+
+  // All is as it was: from here on the marks are this process's. Safe from any thread.
+  void end_restoring();
+  // The session ends in order. Safe from any thread.
+  void end() { keeping_.end(); }
+
+  Marks& marks() { return marks_; }
+
+ private:
+  Status take_over(const Token& token);
+
+  Keeping keeping_;
+  Marks marks_;
+  wire::SessionToken token_{};
+  std::optional<Marks::Told> before_;
+  Fd host_file_;
+  std::vector<Kept> memory_;
+};
+
+}  // namespace flyt::server
