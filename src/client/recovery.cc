@@ -115,16 +115,26 @@ Result<Recovery::Opened> Recovery::open() {
 
 Result<bool> Recovery::restore(rpc::Channel& to) {
   rpc::Channel& before = session_.channel();
-  std::vector<std::uint64_t> calls = before.unanswered();
+  const std::vector<std::uint64_t> calls = before.unanswered();
   const std::uint64_t newest = before.newest();
   Replay replay(session_, to);
   auto told = replay.marks();
   if (!told) return std::move(told).error();
-  if (Status done = replay.run(); !done) return std::move(done).error();
+  if (Status made = replay.make(); !made) return std::move(made).error();
   // What was sent and never begun is lost, unless somebody waits for it who asks again.
-  std::erase_if(calls, [&](std::uint64_t number) { return number <= told->begun; });
+  const auto unbegun_calls = static_cast<std::uint64_t>(std::count_if(
+      calls.begin(), calls.end(), [&](std::uint64_t number) { return number > told->begun; }));
   const std::uint64_t unbegun = newest - std::min(newest, told->begun);
-  return told->work != told->done || unbegun != calls.size() || session_.memory().host_work_lost();
+  const bool host_work_lost = session_.memory().host_work_lost();
+  bool lost = told->work != told->done || unbegun != unbegun_calls || host_work_lost;
+  if (lost && !host_work_lost && before.unfinished() != nullptr) {
+    const auto unfinished = before.unfinished()->behind(told->done);
+    auto redone = unfinished ? replay.redo(*unfinished, calls) : Result<bool>(false);
+    if (!redone) return std::move(redone).error();
+    lost = !*redone;
+  }
+  if (Status ended = replay.end(); !ended) return std::move(ended).error();
+  return lost;
 }
 
 void Recovery::publish(Opened opened, bool work_lost) {

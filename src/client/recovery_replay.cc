@@ -8,10 +8,14 @@
 #include "client/memory_state.h"
 #include "client/recovery.h"
 #include "commands/context.h"
+#include "commands/copy.h"
 #include "commands/event.h"
 #include "commands/function.h"
 #include "commands/graph.h"
+#include "commands/launch.h"
 #include "commands/library.h"
+#include "commands/memop.h"
+#include "commands/memset.h"
 #include "commands/module.h"
 #include "commands/ops.h"
 #include "commands/pinned.h"
@@ -22,6 +26,35 @@ namespace flyt::client {
 namespace {
 
 constexpr std::size_t kPieceBytes = 128 * kKiB;
+
+// What becomes of a command that was sent and lost, in a session that does such things again.
+enum class Again : std::uint8_t {
+  kNeeded,     // It gave the GPU work.
+  kNotNeeded,  // What it left was made again, or it left nothing.
+  kEnds,       // Work before it may need what it ended, which is gone.
+  kNever,      // What it needs is gone.
+};
+
+template <class... Commands>
+bool is_one_of(std::uint16_t op) {
+  return ((op == Commands::kOp) || ...);
+}
+
+Again again_of(std::uint16_t op) {
+  using namespace commands;
+  if (is_one_of<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, LaunchKernel,
+                TryLaunchKernel, StreamMemOp, FillMemory, CopyToDevice, CopyToDeviceAndWait,
+                CopyRowsToDevice, CopyOnDevice, CopyBoxOnDevice>(op)) {
+    return Again::kNeeded;
+  }
+  const bool ends = is_one_of<UnloadModule, UnloadLibrary, UnmapHost, ReleasePrimary, ResetPrimary,
+                              DestroyContext>(op) ||
+                    ends_something(command_name(op));
+  // Blocks of lanes and the program's functions are not in the commands that name them.
+  const bool elsewhere = is_one_of<CopyBlockToDevice, commands::HostCall>(op);
+  if (elsewhere) return Again::kNever;
+  return ends ? Again::kEnds : Again::kNotNeeded;
+}
 
 template <class Handle>
 Handle as(std::uint64_t value) {
@@ -66,14 +99,68 @@ Result<Replay::Marks> Replay::marks() {
   return Marks{reply.begun, reply.work, reply.done};
 }
 
-Status Replay::run() {
+Status Replay::make() {
   for (const auto step : {&Replay::contexts, &Replay::memory, &Replay::shared_areas,
                           &Replay::streams, &Replay::events, &Replay::code}) {
     if (Status done = (this->*step)(); !done) return done;
   }
   if (Status heard = ask(nullptr, commands::HearPosts{}); !heard) return heard;
   if (answer_.posted_error() != 0) return refused("a posted command", answer_.posted_error());
-  return ask(nullptr, commands::EndRestoring{});
+  return {};
+}
+
+Status Replay::end() { return ask(nullptr, commands::EndRestoring{}); }
+
+Result<bool> Replay::redo(const std::vector<rpc::Unfinished::Command>& commands,
+                          const std::vector<std::uint64_t>& asked_again) {
+  std::vector<const rpc::Unfinished::Command*> chosen;
+  for (const rpc::Unfinished::Command& command : commands) {
+    const wire::CommandHeader& header = command.header;
+    switch (again_of(header.op)) {
+      case Again::kNever:
+        return false;
+      case Again::kEnds:
+        if (!chosen.empty()) return false;
+        break;
+      case Again::kNotNeeded:
+        break;
+      case Again::kNeeded: {
+        const bool asked =
+            std::find(asked_again.begin(), asked_again.end(), header.sequence) != asked_again.end();
+        if (!asked) chosen.push_back(&command);
+        break;
+      }
+    }
+  }
+  for (const rpc::Unfinished::Command* command : chosen) {
+    if (Status sent = send_raw(*command); !sent) return std::move(sent).error();
+  }
+  return true;
+}
+
+Status Replay::send_raw(const rpc::Unfinished::Command& command) {
+  const wire::CommandHeader& header = command.header;
+  const rpc::AsThread thread(header.thread);
+  const Bytes payload = command.payload;
+  const bool waits = (header.flags & wire::kWantsReply) != 0;
+  if (payload.size() > wire::kPostPayloadBytesMax) {
+    const std::size_t fields =
+        payload.size() - std::min<std::size_t>(payload.size(), wire::kBulkBytesMax);
+    const Bytes data = payload.subspan(fields);
+    if (waits) {
+      return to_.call_bulk(header.op, header.context, payload.first(fields),
+                           std::span<const Bytes>(&data, 1), answer_);
+    }
+    const auto sent = to_.post_bulk(header.op, header.context, payload.first(fields), data);
+    return sent ? Status() : Status(sent.error());
+  }
+  rpc::Post post = to_.begin(header.op, payload.size(), header.context,
+                             waits ? rpc::Answer::kReply : rpc::Answer::kNone);
+  if (!post) return to_.error();
+  post.writer().write_bytes(payload);
+  if (waits) return to_.call(std::move(post), answer_);
+  post.commit();
+  return {};
 }
 
 Status Replay::contexts() {

@@ -13,6 +13,7 @@
 #include "client/memory_map.h"
 #include "client/session.h"
 #include "rpc/channel.h"
+#include "rpc/unfinished.h"
 
 namespace flyt::client {
 
@@ -29,7 +30,14 @@ class Replay {
   };
   Result<Marks> marks();
   // An error says what could not be made again as it was.
-  Status run();
+  Status make();
+  // Does again what was sent behind a number and lost, in its order; calls whose numbers are in
+  // `asked_again` are left to those who wait for them. False, and nothing is done: some of it
+  // cannot be done again.
+  Result<bool> redo(const std::vector<rpc::Unfinished::Command>& commands,
+                    const std::vector<std::uint64_t>& asked_again);
+  // All is there.
+  Status end();
 
  private:
   Status contexts();
@@ -46,6 +54,7 @@ class Replay {
   Status kernel(std::uint64_t handle, KernelState& kernel);
   Status function(std::uint64_t handle, FunctionState& function);
   Status upload(Bytes image, std::uint64_t& handle);
+  Status send_raw(const rpc::Unfinished::Command& command);
 
   template <class Command>
   Status post(const ContextState* context, const Command& command) {

@@ -161,12 +161,17 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   own.code = sending_of(*url);
   own.channel.lanes = lanes_of(*url, options.connect_timeout);
   own.recoverable = url->recover != transport::RecoverOption::kOff;
+  own.replays = url->recover == transport::RecoverOption::kReplay;
+  // What is done again must be in the commands themselves.
+  own.channel.keeps_unfinished = own.replays;
+  if (own.replays) own.channel.lanes = {};
   std::unique_ptr<Session> session(new Session(own));
-  const bool share =
-      url->kind != transport::Kind::kTcp && !url->socket_only && url->delay.count() == 0;
+  const bool share = url->kind != transport::Kind::kTcp && !url->socket_only &&
+                     url->delay.count() == 0 && !own.replays;
   Status status = session->start(std::move(connection).value(), share, own, deadline);
   if (!status) return std::move(status).error();
-  if (url->kind == transport::Kind::kShm && !session->channel().welcome().shared_memory) {
+  if (url->kind == transport::Kind::kShm && !own.replays &&
+      !session->channel().welcome().shared_memory) {
     return Error{ErrorCode::kUnsupported,
                  "the server offers no shared memory; unix:// goes without it"};
   }

@@ -54,11 +54,12 @@ ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire
       observer_(options.observer),
       loss_(*connection_, pushes),
       ledger_(limits),
+      unfinished_(options.keeps_unfinished ? std::make_unique<Unfinished>() : nullptr),
       inbox_(*connection_, ledger_, deliveries_, pushes, loss_, clock_,
              spin_on(4, options.reply_spin)),
       outbox_(*connection_, ledger_, inbox_, loss_, clock_,
               std::max(spin_on(4, options.sender_spin), spin_on(2, options.sender_spin / 5)),
-              options.send_buffer_bytes),
+              options.send_buffer_bytes, unfinished_.get()),
       background_(*connection_, inbox_, deliveries_, loss_, clock_),
       lanes_(options.lanes, welcome_.token, deliveries_, inbox_, loss_, clock_) {
   loss_.on_loss([this] {
@@ -203,6 +204,8 @@ void Channel::go_on_with(std::unique_ptr<Channel> other) {
   owned_ = std::move(other->owned_);
   core_.store(owned_.get(), std::memory_order_release);
 }
+
+const Unfinished* Channel::unfinished() const { return core().unfinished_.get(); }
 
 bool Channel::cut() const { return core().loss_.cut(); }
 

@@ -44,6 +44,7 @@ namespace flyt::rpc {
 
 class ChannelCore;
 class Inbox;
+class Unfinished;  // rpc/unfinished.h
 
 // What the server answered to one call. Owns its bytes; reuse saves allocations. Belongs to the
 // calling thread.
@@ -201,6 +202,8 @@ struct ChannelOptions {
   CommandObserver* observer = nullptr;
   // Bytes of commands that wait to be written to the socket.
   std::size_t send_buffer_bytes = 1 * kMiB;
+  // Copies of commands are kept, see Channel::unfinished().
+  bool keeps_unfinished = false;
   LaneOptions lanes;
 };
 
@@ -210,6 +213,19 @@ struct ChannelCounters {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t credit_waits = 0;  // Times a poster had to wait for the server.
+};
+
+// While it lives the calling thread's commands are another thread's of this client, by the number
+// in their headers.
+class AsThread {
+ public:
+  explicit AsThread(std::uint32_t thread);
+  ~AsThread();
+  AsThread(const AsThread&) = delete;
+  AsThread& operator=(const AsThread&) = delete;
+
+ private:
+  const std::uint32_t before_;
 };
 
 // Safe from any thread, except open() and the destructor. Budget: begin + commit <= 200 ns beside
@@ -311,6 +327,9 @@ class Channel {
   bool cut() const;
   // Once lost(): the numbers of the calls that got no answer.
   std::vector<std::uint64_t> unanswered();
+
+  // The newest commands of the connection there is; null unless they are kept.
+  const Unfinished* unfinished() const;
 
   bool lost() const;
   // Why the session was lost; only meaningful if lost().

@@ -11,6 +11,7 @@
 #include "rpc/ledger.h"
 #include "rpc/loss.h"
 #include "rpc/outbox.h"
+#include "rpc/unfinished.h"
 
 namespace flyt::rpc {
 
@@ -40,6 +41,7 @@ class ChannelCore {
   Loss loss_;
   Ledger ledger_;
   Deliveries deliveries_;
+  const std::unique_ptr<Unfinished> unfinished_;
   Inbox inbox_;
   Outbox outbox_;
   BackgroundReader background_;

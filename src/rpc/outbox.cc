@@ -19,10 +19,13 @@ constexpr Duration kReaderCheck = std::chrono::milliseconds(5);
 // How long a failed write waits for the reader to find out why.
 constexpr Duration kReasonPatience = std::chrono::milliseconds(20);
 
+// lint: allow(globals): an AsThread's, which gives back what it found
+constinit thread_local std::uint32_t stands_for = 0;
+
 // The number by which the server tells this client's threads apart.
 std::uint32_t thread_number() {
   thread_local const auto number = static_cast<std::uint32_t>(::gettid());
-  return number;
+  return stands_for != 0 ? stands_for : number;
 }
 
 void drop_front(std::span<Bytes>& pieces, std::size_t size) {
@@ -35,8 +38,11 @@ void drop_front(std::span<Bytes>& pieces, std::size_t size) {
 
 }  // namespace
 
+AsThread::AsThread(std::uint32_t thread) : before_(stands_for) { stands_for = thread; }
+AsThread::~AsThread() { stands_for = before_; }
+
 Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, Loss& loss,
-               const Clock& clock, Duration spin, std::size_t ring_bytes)
+               const Clock& clock, Duration spin, std::size_t ring_bytes, Unfinished* unfinished)
     : connection_(connection),
       ledger_(ledger),
       inbox_(inbox),
@@ -45,7 +51,8 @@ Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, 
       spin_(spin),
       eager_(connection.eager()),
       ring_bytes_(ring_bytes),
-      ring_(std::make_unique_for_overwrite<std::byte[]>(ring_bytes + kSlack)) {}
+      ring_(std::make_unique_for_overwrite<std::byte[]>(ring_bytes + kSlack)),
+      unfinished_(unfinished) {}
 
 Status Outbox::start() {
   return sender_.start("flyt-send", [this] { run_sender(); });
@@ -125,18 +132,21 @@ void Outbox::account(std::uint64_t sequence, std::uint64_t frame_bytes) {
   ledger_.posted_sequence.store(sequence, std::memory_order_release);
 }
 
+wire::CommandHeader Outbox::header_of(const CommandKey& key, std::uint64_t sequence,
+                                      std::size_t payload_bytes) {
+  const bool waits = key.answer == Answer::kReply;
+  return {.payload_bytes = static_cast<std::uint32_t>(payload_bytes),
+          .op = key.op,
+          .flags = static_cast<std::uint16_t>(waits ? wire::kWantsReply : 0),
+          .sequence = sequence,
+          .context = key.context,
+          .thread = thread_number()};
+}
+
 void Outbox::put_header(MutableBytes frame, const CommandKey& key, std::uint64_t sequence,
                         std::size_t payload_bytes) {
   Writer writer(frame);
-  const bool waits = key.answer == Answer::kReply;
-  wire::encode(
-      wire::CommandHeader{.payload_bytes = static_cast<std::uint32_t>(payload_bytes),
-                          .op = key.op,
-                          .flags = static_cast<std::uint16_t>(waits ? wire::kWantsReply : 0),
-                          .sequence = sequence,
-                          .context = key.context,
-                          .thread = thread_number()},
-      writer);
+  wire::encode(header_of(key, sequence, payload_bytes), writer);
 }
 
 void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payload_bytes,
@@ -144,6 +154,10 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
   const std::size_t frame_bytes = wire::kHeaderBytes + payload_bytes;
   FLYT_ASSERT(frame_bytes <= slot.frame.size());
   put_header(slot.frame, key, slot.sequence, payload_bytes);
+  if (unfinished_ != nullptr) [[unlikely]] {
+    unfinished_->add(header_of(key, slot.sequence, payload_bytes),
+                     Bytes(slot.frame).subspan(wire::kHeaderBytes, payload_bytes), {});
+  }
   account(slot.sequence, frame_bytes);
   std::uint64_t head = head_.load(std::memory_order_relaxed) + frame_bytes;
   if (head % lap_bytes() >= ring_bytes_ || may_start_over(head)) {
@@ -267,6 +281,9 @@ bool Outbox::send_bulk(const CommandKey& key, Bytes fields, std::span<const Byte
   if (!ready || (waiter != nullptr && !inbox_.enroll(*waiter, false))) {
     post_role_.give();
     return false;
+  }
+  if (unfinished_ != nullptr) {
+    unfinished_->add(header_of(key, sequence, payload_bytes), fields, data);
   }
   account(sequence, frame_bytes);
   const std::uint64_t before = head_.load(std::memory_order_relaxed);

@@ -15,6 +15,7 @@
 #include "rpc/ledger.h"
 #include "rpc/loss.h"
 #include "rpc/thread.h"
+#include "rpc/unfinished.h"
 #include "transport/transport.h"
 #include "wire/frame.h"
 
@@ -34,7 +35,7 @@ struct CommandKey {
 class Outbox {
  public:
   Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, Loss& loss,
-         const Clock& clock, Duration spin, std::size_t ring_bytes);
+         const Clock& clock, Duration spin, std::size_t ring_bytes, Unfinished* unfinished);
 
   Status start();
   void stop();
@@ -79,6 +80,8 @@ class Outbox {
   bool has_space(std::size_t frame_bytes) REQUIRES(post_role_);
   void account(std::uint64_t sequence, std::uint64_t frame_bytes) REQUIRES(post_role_);
   bool may_start_over(std::uint64_t head) const REQUIRES(post_role_);
+  static wire::CommandHeader header_of(const CommandKey& key, std::uint64_t sequence,
+                                       std::size_t payload_bytes);
   static void put_header(MutableBytes frame, const CommandKey& key, std::uint64_t sequence,
                          std::size_t payload_bytes);
 
@@ -100,6 +103,7 @@ class Outbox {
   const bool eager_;  // The connection's: who publishes also sends.
   const std::size_t ring_bytes_;
   const std::unique_ptr<std::byte[]> ring_;
+  Unfinished* const unfinished_;  // Null: nothing is done again.
 
   // The posters' side. start_ is where the next frame goes: head_, but on the lap it will be on.
   alignas(64) Role post_role_;

@@ -187,9 +187,10 @@ class KeeperProcess {
       return;
     }
     if (line.session) {
-      Session& session = sessions_.at(*line.session);
-      session.orphan = true;
-      session.since = system_clock().now();
+      const auto session = sessions_.find(*line.session);
+      session->second.orphan = true;
+      session->second.since = system_clock().now();
+      if (!options_.may_return(session->second.place)) forget(session);
     }
     lines_.erase(number);
   }
@@ -252,6 +253,8 @@ class KeeperProcess {
     const auto found = sessions_.find(message.token);
     if (found == sessions_.end() || found->second.user != line.user || found->second.spoilt) return;
     Session& session = found->second;
+    if (!options_.may_return(session.place)) return;
+    // Who is not gone may still write to the memory.
     if (!session.orphan || !(gone(session.process) || ending(session.process))) {
       reply.outcome = Outcome::kStillThere;
       return;

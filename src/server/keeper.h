@@ -38,6 +38,8 @@ struct KeeperOptions {
   Duration keeps{};  // How long what a killed process left is kept.
   // A session's place on the board is free again; called with what open() was told.
   std::function<void(std::uint64_t place)> on_free = [](std::uint64_t) {};
+  // Whether the session that has the place may go on elsewhere: else it was ended on purpose.
+  std::function<bool(std::uint64_t place)> may_return = [](std::uint64_t) { return true; };
 };
 
 // The keeper itself: serves until the last process that holds the outside of the door (make_door())

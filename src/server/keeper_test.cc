@@ -236,6 +236,17 @@ TEST_F(KeeperTest, ForgetsASessionThatEndsInOrder) {
   EXPECT_FALSE(next.take_over(ended.token, soon()).ok());
 }
 
+TEST_F(KeeperTest, GivesNothingOfASessionThatWasEndedOnPurpose) {
+  options_.may_return = [](std::uint64_t place) { return place != 1; };
+  start();
+  Process ended(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  Keeping next(door(), kUser, 2);
+  EXPECT_FALSE(next.take_over(ended.token, soon()).ok());
+  ended.kill();
+  await_freed(1);
+  EXPECT_FALSE(next.take_over(ended.token, soon()).ok());
+}
+
 TEST_F(KeeperTest, ForgetsAfterItsTime) {
   start(std::chrono::milliseconds(20));
   Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });

@@ -171,7 +171,8 @@ void Session::look_whether_settled() {
 }
 
 bool Session::all_work_done() {
-  if (!put_off_.empty() || memory_->host_calls.any() || memory_->deliveries.pending() != 0) {
+  if (!put_off_.empty() || memory_->host_calls.any() || memory_->deliveries.pending() != 0 ||
+      !moves_->left_behind().empty()) {
     return false;
   }
   for (const Handles::Entry& entry : handles_.all(wire::HandleKind::kContext)) {

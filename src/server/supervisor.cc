@@ -122,7 +122,8 @@ void Supervisor::start_keeper() {
     const std::shared_ptr<UsageBoard> board = options_.session.board;
     run_keeper(std::move(door->inside),
                {.keeps = std::chrono::seconds(options_.recover_seconds),
-                .on_free = [board](std::uint64_t place) { board->let_go(place); }});
+                .on_free = [board](std::uint64_t place) { board->let_go(place); },
+                .may_return = [board](std::uint64_t place) { return board->may_return(place); }});
     ::_exit(EXIT_SUCCESS);
   }
   children_.emplace(pid, Child{ChildKind::kKeeper, {}});
@@ -322,6 +323,7 @@ void Supervisor::take_requests() {
   for (const auto& [pid, child] : children_) {
     if (!board.takes_end_request(child.slot)) continue;
     log_.info("session is ended", {{"pid", pid}, {"reason", "asked for by control"}});
+    board.forbid_return(child.slot);
     ::kill(pid, SIGKILL);
   }
   std::uint32_t seconds = 0;

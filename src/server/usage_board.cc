@@ -46,6 +46,7 @@ struct UsageRow {
   std::atomic<std::uint32_t> grant_version{0};  // That in which the session runs.
   std::atomic<std::uint32_t> fixed{0};
   std::atomic<bool> held{false};
+  std::atomic<bool> ended{false};
   BoardHead* head = nullptr;  // At the same address in all processes.
   std::uint64_t number = 0;   // Of the session; set by the parent.
   std::int64_t begun_ns = 0;
@@ -241,6 +242,7 @@ void UsageBoard::release(std::size_t slot) {
   row.fixed.store(0, std::memory_order_relaxed);
   head_->moved.advance();
   row.held.store(false, std::memory_order_relaxed);
+  row.ended.store(false, std::memory_order_relaxed);
   for (UsageRow::Device& device : row.devices) {
     device.bytes.store(0, std::memory_order_relaxed);
     device.contexts.store(0, std::memory_order_relaxed);
@@ -258,6 +260,14 @@ void UsageBoard::hold(std::size_t slot) {
 
 bool UsageBoard::held(std::size_t slot) const {
   return slot < count_ && rows_[slot].held.load(std::memory_order_acquire);
+}
+
+void UsageBoard::forbid_return(std::size_t slot) {
+  if (slot < count_) rows_[slot].ended.store(true, std::memory_order_release);
+}
+
+bool UsageBoard::may_return(std::size_t slot) const {
+  return slot >= count_ || !rows_[slot].ended.load(std::memory_order_acquire);
 }
 
 void UsageBoard::let_go(std::size_t slot) {

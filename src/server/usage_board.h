@@ -157,6 +157,9 @@ class UsageBoard {
   void hold(std::size_t slot);
   bool held(std::size_t slot) const;
   void let_go(std::size_t slot);
+  // The session is ended on purpose: it is not to go on in another process.
+  void forbid_return(std::size_t slot);
+  bool may_return(std::size_t slot) const;
 
   UsageSlot slot(std::size_t slot);
   // The sessions that have something of a device now.

@@ -115,7 +115,7 @@ Status parse_compress(std::string_view text, std::string_view value, CompressOpt
   return bad(text, "compress is auto, off or on");
 }
 
-constexpr std::string_view kRecoverOptions[] = {"on", "off"};
+constexpr std::string_view kRecoverOptions[] = {"on", "off", "replay"};
 
 Status parse_recover(std::string_view text, std::string_view value, RecoverOption& out) {
   for (std::size_t i = 0; i < std::size(kRecoverOptions); ++i) {
@@ -123,7 +123,7 @@ Status parse_recover(std::string_view text, std::string_view value, RecoverOptio
     out = static_cast<RecoverOption>(i);
     return {};
   }
-  return bad(text, "recover is on or off");
+  return bad(text, "recover is on, off or replay");
 }
 
 // What stands behind '?': name=value, separated by '&'.

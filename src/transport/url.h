@@ -24,7 +24,7 @@ enum class CodeOption : std::uint8_t { kAuto, kSend, kStore, kPack };
 enum class CompressOption : std::uint8_t { kAuto, kOff, kOn };
 
 // Whether a client's session goes on when its process is killed (docs/recovery.md).
-enum class RecoverOption : std::uint8_t { kOn, kOff };
+enum class RecoverOption : std::uint8_t { kOn, kOff, kReplay };
 
 // Lanes that a client may ask for.
 inline constexpr unsigned kLanesOptionMax = 16;

@@ -11,7 +11,7 @@ TEST(Url, ReadsEveryFormAndWritesItBack) {
         "tcp://[::1]:65535", "tcp://h:1?delay=1ms", "unix:///run/x?delay=250us",
         "unix:///@flyt?delay=10s", "tcp://h:1?delay=1ms&code=pack", "unix:///run/x?code=store",
         "tcp://h:1?lanes=0", "tcp://h:1?delay=1ms&lanes=16&compress=on", "tcp://h:1?compress=off",
-        "shm:///run/x?recover=off"}) {
+        "shm:///run/x?recover=off", "tcp://h:1?lanes=2&recover=replay"}) {
     const Result<Url> url = parse_url(text);
     ASSERT_TRUE(url.ok()) << url.error().message;
     EXPECT_EQ(to_string(*url), text);

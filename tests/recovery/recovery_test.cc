@@ -77,8 +77,10 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     const Status started = server_->start(options);
     ASSERT_TRUE(started.ok()) << started.error().message;
   }
-  std::unique_ptr<kill::Child> client() {
-    auto child = std::make_unique<kill::Child>("survivor", ++seed_, server_->url());
+  std::unique_ptr<kill::Child> client(const std::string& options = "") {
+    std::string url = server_->url();
+    if (!options.empty()) url += (url.find('?') == url.npos ? "?" : "&") + options;
+    auto child = std::make_unique<kill::Child>("survivor", ++seed_, url);
     EXPECT_TRUE(child->wrote("ready\n", kSeconds)) << child->output() << server_->log();
     return child;
   }
@@ -98,8 +100,11 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
   }
   // Kills it when it has had time to notice that nothing is under way.
   void kill_idle() {
-    static_cast<void>(eventually(kSettled, [] { return false; }));
+    settle();
     kill_now();
+  }
+  static void settle() {
+    static_cast<void>(eventually(kSettled, [] { return false; }));
   }
   void kill_now() { ASSERT_EQ(0, ::kill(session(), SIGKILL)); }
   std::string control_url() const { return "unix://" + folder_ + "/control"; }
@@ -142,6 +147,25 @@ TEST_P(RecoveryTest, WorkUnderWayIsAnErrorAndMemoryStays) {
   EXPECT_EQ("ok", ask(child, "use")) << server_->log();
 }
 
+TEST_P(RecoveryTest, WorkUnderWayIsDoneAgainWhereThatIsWished) {
+  start();
+  const auto child = client("recover=replay");
+  ASSERT_EQ("ok", ask(child, "use"));
+  settle();
+  ASSERT_EQ("0", ask(child, "hang"));
+  ASSERT_EQ("0", ask(child, "paint"));
+  kill_idle();
+  EXPECT_EQ("0", ask(child, "release")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+}
+
+TEST_P(RecoveryTest, AProgramMayDoWithout) {
+  start();
+  const auto child = client("recover=off");
+  kill_idle();
+  EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
+}
+
 TEST_P(RecoveryTest, WhatCannotBeMadeAgainIsALostServer) {
   for (const char* what : {"variable", "array"}) {
     start();
@@ -152,6 +176,22 @@ TEST_P(RecoveryTest, WhatCannotBeMadeAgainIsALostServer) {
     EXPECT_EQ(kUnavailable, ask(child, "sync")) << what << server_->log();
     EXPECT_EQ(kUnavailable, ask(child, "sync"));
   }
+}
+
+TEST_P(RecoveryTest, ASessionThatIsEndedOnPurposeDoesNotGoOn) {
+  start();
+  const auto child = client();
+  auto control = control::ControlClient::connect(control_url());
+  ASSERT_TRUE(control.ok());
+  const auto sessions = (*control)->sessions();
+  ASSERT_TRUE(sessions.ok());
+  ASSERT_EQ(1U, sessions->size());
+  const pid_t process = session();
+  ASSERT_TRUE((*control)->end_session(sessions->front().number).ok());
+  // The server's parent kills it a moment later.
+  ASSERT_TRUE(eventually(kSeconds, [&] { return ::kill(process, 0) != 0; }));
+  EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
+  EXPECT_TRUE(eventually(kSeconds, [&] { return used() == 0; })) << used();
 }
 
 TEST_P(RecoveryTest, WithoutAKeeperTheServerIsLost) {
@@ -177,7 +217,7 @@ TEST_P(RecoveryTest, AWarmProcessTakesOver) {
     return all.size() == 2;
   }));
   ASSERT_EQ("ok", ask(child, "use"));
-  static_cast<void>(eventually(kSettled, [] { return false; }));
+  settle();
   for (const pid_t process : all) ::kill(process, SIGKILL);
   EXPECT_EQ("ok", ask(child, "use")) << server_->log();
 }

@@ -147,6 +147,16 @@ class Survivor {
         cu_.cuStreamWaitValue32_v2(streams_[0], word_, 1, CU_STREAM_WAIT_VALUE_EQ);
     return text(result);
   }
+  // Behind that, memory gets other contents.
+  std::string paint() {
+    auto& [address, expected] = *memory_.rbegin();
+    std::fill(expected.begin(), expected.end(), std::uint8_t{7});
+    return text(cu_.cuMemsetD8Async(address, 7, expected.size(), streams_[0]));
+  }
+  std::string release() {
+    const CUresult result = cu_.cuMemsetD32Async(word_, 1, 1, streams_[1]);
+    return result == CUDA_SUCCESS ? sync() : text(result);
+  }
   std::string sync() { return text(cu_.cuCtxSynchronize()); }
 
   // Memory of the context that has an error, by way of another one.
@@ -294,6 +304,8 @@ std::string answer(Survivor& survivor, const std::string& line) {
   if (what == "use") return survivor.use();
   if (what == "info") return survivor.info();
   if (what == "hang") return survivor.hang();
+  if (what == "paint") return survivor.paint();
+  if (what == "release") return survivor.release();
   if (what == "sync") return survivor.sync();
   if (what == "rescue") return survivor.rescue();
   if (what == "reset") return survivor.reset();
