@@ -172,12 +172,12 @@ class Session final : public rpc::CommandHandler {
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};  // Main thread only.
   Completions completions_{*this};
-  std::unique_ptr<Moves> moves_;
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;
   std::unique_ptr<Graphs> graphs_;
   std::unique_ptr<GraphMemory> graph_memory_;
   std::unique_ptr<MemorySubjects> memory_;
+  std::unique_ptr<Moves> moves_;  // Ends before them: it has some of their events.
   // Last, so that their threads end before what they use.
   Workers workers_;
   Workers compiler_{1};

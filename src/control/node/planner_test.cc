@@ -177,6 +177,26 @@ void random_step(const Planner& planner, Random& random, std::vector<Lease>& lea
   }
 }
 
+TEST_F(PlannerTest, GathersGroupsThatLieApart) {
+  place(request(8, kGiB, "a"));
+  place(request(8, kGiB, "b"));
+  place(request(8, kGiB, "c"));
+  ResizeRequest more;
+  more.sms = 16;
+  const auto grown = planner_.resize(leases_[0], more, leases_);
+  ASSERT_TRUE(grown);
+  EXPECT_EQ(grown->groups, (std::vector<std::uint32_t>{0, 3}));
+  leases_[0].grant = *grown;
+  // There is no place side by side as long as b is there; c has nothing to gather.
+  EXPECT_EQ(planner_.gather(leases_[0], leases_).error().code, ErrorCode::kLimit);
+  EXPECT_EQ(planner_.gather(leases_[2], leases_).error().code, ErrorCode::kLimit);
+  leases_.erase(leases_.begin() + 1);
+  const auto gathered = planner_.gather(leases_[0], leases_);
+  ASSERT_TRUE(gathered);
+  EXPECT_EQ(gathered->groups, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(gathered->sms, 16u);
+}
+
 TEST(PlannerProperty, GroupsAreDisjointAndMemoryIsNeverOvercommitted) {
   const std::uint64_t seed = random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
