@@ -111,8 +111,7 @@ Result<v1::VirtualGpu> Manager::request(const v1::GpuRequest& request) {
     if (vm.grant && !vm.absent) {
       vm.used = clock_.now();
     } else {
-      if (Status status = begin_wish(vm, vm.reason, {}); !status) return status.error();
-      place();
+      if (Status status = place_now(vm); !status) return status.error();
     }
     gpu = view(vm);
     if (!ready(vm) || !request.token()) return gpu;
@@ -162,10 +161,7 @@ Result<v1::VirtualGpu> Manager::release(const std::string& name, const std::stri
                                  : ledger_.commit(std::move(batch));
   if (!status) return status.error();
   if (vm.wish) {
-    scheduler_.cancel(vm.wish_id);
-    vm_of_id_.erase(vm.wish_id);
-    vm.wish_id.clear();
-    vm.wish.reset();
+    forget_wish(vm);
     place();
   }
   vm.reason.clear();

@@ -169,6 +169,10 @@ class Manager {
   Planned plan(const placement::Placement& placed, Batch& batch) REQUIRES(mutex_);
   void undo(const std::vector<placement::Placement>& placed) REQUIRES(mutex_);
   Status begin_wish(Vm& vm, std::string reason, Batch batch) REQUIRES(mutex_);
+  // A wish that is granted at once is never written.
+  Status place_now(Vm& vm) REQUIRES(mutex_);
+  void forget_wish(Vm& vm) REQUIRES(mutex_);
+  state::Wish new_wish(const Vm& vm, const std::string& reason) REQUIRES(mutex_);
   Status enter_queue(Vm& vm) REQUIRES(mutex_);
   void queue_again(Vm& vm) REQUIRES(mutex_);
   void drop_wish(Vm& vm) REQUIRES(mutex_);

@@ -158,19 +158,48 @@ void Manager::undo(const std::vector<placement::Placement>& placed) {
 Status Manager::begin_wish(Vm& vm, std::string reason, Batch batch) {
   vm.wish_until = clock_.now() + std::chrono::seconds(config_.keep_seconds);
   if (vm.wish) return ledger_.commit(std::move(batch));
-  state::Wish wish;
-  wish.set_vm(vm.spec.name());
-  wish.set_sequence(next_sequence_);
-  wish.set_since_ms(unix_milliseconds());
-  wish.set_reason(reason);
+  state::Wish wish = new_wish(vm, reason);
   batch.put("wishes/" + vm.spec.name(), wish);
   if (Status status = ledger_.commit(std::move(batch)); !status) return status;
-  ++next_sequence_;
   vm.reason = std::move(reason);
   vm.wish = std::move(wish);
   Status status = enter_queue(vm);
   changed();
   return status;
+}
+
+state::Wish Manager::new_wish(const Vm& vm, const std::string& reason) {
+  state::Wish wish;
+  wish.set_vm(vm.spec.name());
+  wish.set_sequence(next_sequence_++);
+  wish.set_since_ms(unix_milliseconds());
+  wish.set_reason(reason);
+  return wish;
+}
+
+Status Manager::place_now(Vm& vm) {
+  if (vm.wish) {
+    vm.wish_until = clock_.now() + std::chrono::seconds(config_.keep_seconds);
+    return {};
+  }
+  vm.wish = new_wish(vm, vm.reason);
+  Status status = enter_queue(vm);
+  if (status) place();
+  if (status && vm.wish) {
+    Batch batch;
+    batch.put("wishes/" + vm.spec.name(), *vm.wish);
+    status = ledger_.commit(std::move(batch));
+  }
+  if (!status) forget_wish(vm);
+  changed();
+  return status;
+}
+
+void Manager::forget_wish(Vm& vm) {
+  scheduler_.cancel(vm.wish_id);
+  vm_of_id_.erase(vm.wish_id);
+  vm.wish_id.clear();
+  vm.wish.reset();
 }
 
 // Under a new name: an older one may still be held on a node.
@@ -202,10 +231,7 @@ void Manager::drop_wish(Vm& vm) {
   Batch batch;
   batch.remove("wishes/" + vm.spec.name());
   static_cast<void>(ledger_.commit(std::move(batch)).ok());
-  scheduler_.cancel(vm.wish_id);
-  vm_of_id_.erase(vm.wish_id);
-  vm.wish_id.clear();
-  vm.wish.reset();
+  forget_wish(vm);
   vm.reason.clear();
   changed();
 }
