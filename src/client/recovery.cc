@@ -86,7 +86,8 @@ Result<Recovery::Opened> Recovery::open() {
   const Instant deadline = system_clock().now() + kPatience;
   const auto url = transport::parse_url(options_.url);
   if (!url) return url.error();
-  auto credential = rpc::own_credential();
+  auto credential = options_.credential.empty() ? rpc::own_credential()
+                                                : Result<std::string>(options_.credential);
   if (!credential) return std::move(credential).error();
   wire::ClientHello hello;
   hello.name = ::program_invocation_short_name;

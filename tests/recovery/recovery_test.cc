@@ -186,7 +186,7 @@ TEST_P(RecoveryTest, ASessionThatIsEndedOnPurposeDoesNotGoOn) {
   const auto sessions = (*control)->sessions();
   ASSERT_TRUE(sessions.ok());
   ASSERT_EQ(1U, sessions->size());
-  const pid_t process = session();
+  const auto process = static_cast<pid_t>(sessions->front().server_process);
   ASSERT_TRUE((*control)->end_session(sessions->front().number).ok());
   // The server's parent kills it a moment later.
   ASSERT_TRUE(eventually(kSeconds, [&] { return ::kill(process, 0) != 0; }));
