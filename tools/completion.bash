@@ -12,7 +12,7 @@ _flyt_dev() {
       fmt) words="--check --help" ;;
       demo) words="--driver --url --keep-log --help" ;;
       gpu-test) words="--out --only --minutes --frameworks --transport --jobs --url --help" ;;
-      gpu-bench) words="--out --only --transports --repeat --quick --minutes --driver --help" ;;
+      gpu-bench) words="--out --only --transports --repeat --quick --minutes --driver --elastic --resizes --help" ;;
       fuzz) words="--minutes --target --replay --help" ;;
       sim) words="--seeds --first --help" ;;
       where) words="$(sed -n 's/.*[ *]\(cu[A-Z][A-Za-z0-9_]*\)(.*/\1/p' api/cuda/*.api 2>/dev/null)" ;;
