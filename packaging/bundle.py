@@ -25,8 +25,8 @@ SYSTEM_LIBRARIES = re.compile(
 BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/client'),
          ('tests/flyt_conformance', 'tests'), ('samples/*', 'samples')]
 # These need the distribution's gRPC and SQLite.
-LEFT_OUT = {'flyt-node-manager', 'flyt-client-manager', 'flyt-cluster-manager', 'flyt-cluster-bench',
-            'flytctl'}
+LEFT_OUT = {'flyt-node-manager', 'flyt-client-manager', 'flyt-cluster-manager',
+            'flyt-cluster-bench', 'flytctl'}
 # (pattern under the source folder, folder in the bundle)
 SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
