@@ -12,6 +12,7 @@ constexpr std::uint64_t kAddress = 0x380000000000;
 class HostileMemory : public HostileSession {
  protected:
   void SetUp() override {
+    current_ = 0;
     HostileSession::SetUp();
     current_ = kPrimary;
   }
