@@ -141,6 +141,8 @@ int run_recovery_client(std::uint64_t mebibytes) {
 }
 
 int measure_recovery(const RecoveryOptions& options) {
+  // A line at once, also into a pipe: a real GPU takes half a minute for each.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::printf("Recovery of an idle session with %llu MiB, from the next call to its answer, ms\n",
               static_cast<unsigned long long>(options.mebibytes));
   std::printf("%-10s %8s %8s %8s\n", "transport", "best", "median", "worst");

@@ -17,7 +17,9 @@ namespace {
 // For all of it: connecting, and a process before that is not gone yet.
 constexpr Duration kPatience = std::chrono::seconds(10);
 // New processes that end, too, before the session is there.
-constexpr int kTriesMax = 3;
+constexpr int kTriesMax = 5;
+// The server's parent may not know yet which of them are gone.
+constexpr Duration kPauseFirst = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -64,6 +66,7 @@ Status Recovery::go_on() {
   }
   Status last;
   for (int tries = 0; tries < kTriesMax; ++tries) {
+    if (tries != 0) system_clock().sleep_for(kPauseFirst * (1 << (tries - 1)));
     auto opened = open();
     if (!opened) {
       last = std::move(opened).error();
