@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/code_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -41,6 +42,7 @@ bool Completions::advance(Waiting& waiting) {
     if (result != CUDA_ERROR_NOT_READY) {
       // A driver hands out what kernels printed when it is waited for, not when it is asked.
       if (result == CUDA_SUCCESS && session_.code().may_print()) result = completion.block();
+      session_.moves().note_done();
       completion.finish(result);
       return true;
     }
@@ -74,6 +76,7 @@ void Completions::block_on_worker(Completion completion) {
     }
     if (result == CUDA_SUCCESS) result = shared->block();
     blocked_.fetch_sub(1);
+    session_.moves().note_done();
     shared->finish(result);
   });
 }

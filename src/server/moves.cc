@@ -67,7 +67,10 @@ CUresult make_twin(const driver::Table& driver, CUstream old, CUstream* fresh) {
 }  // namespace
 
 Moves::Moves(Session& session)
-    : session_(session), parts_(session.driver()), grant_(session.first_grant()) {}
+    : session_(session),
+      parts_(session.driver()),
+      beginnings_(session.clock()),
+      grant_(session.first_grant()) {}
 
 Moves::~Moves() = default;
 
@@ -98,6 +101,7 @@ void Moves::begin(std::uint32_t context, std::shared_ptr<SmPart> part) {
 void Moves::end() {
   std::vector<std::shared_ptr<Fence>> ends = left_behind();
   std::vector<std::shared_ptr<SmPart>> gone;
+  beginnings_.clear();
   {
     const Lock lock(mutex_);
     for (const Earlier& earlier : earlier_) {
@@ -244,10 +248,12 @@ bool Moves::move(const Handles::Entry& primary, const std::shared_ptr<SmPart>& p
   if (result == CUDA_SUCCESS) result = session_.driver().cuCtxSetCurrent(part->context);
   session_.forget_entered();
   if (result == CUDA_SUCCESS) result = make_twins(context, part, twins);
+  std::shared_ptr<Fence> all_begun;
   if (result == CUDA_SUCCESS && all != nullptr) {
-    result = session_.driver().cuStreamWaitEvent(CU_STREAM_LEGACY, all->event(), 0);
+    all_begun = begin_behind(context, CU_STREAM_LEGACY, *all, result);
   }
   if (result != CUDA_SUCCESS) return false;
+  note_beginnings(twins, all, all_begun);
   take_over(primary, part, twins);
   retire(this->part(), twins, std::move(all));
   return true;
@@ -295,10 +301,42 @@ CUresult Moves::make_twins(std::uint32_t context, const std::shared_ptr<SmPart>&
     }
     twin.fresh = std::make_shared<StreamOwner>(driver, context, fresh, part);
     if (twin.end == nullptr) continue;
-    const CUresult bad = driver.cuStreamWaitEvent(fresh, twin.end->event(), 0);
-    if (bad != CUDA_SUCCESS) return bad;
+    CUresult result = CUDA_SUCCESS;
+    twin.begun = begin_behind(context, fresh, *twin.end, result);
+    if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+std::shared_ptr<Fence> Moves::begin_behind(std::uint32_t context, CUstream stream, const Fence& end,
+                                           CUresult& result) {
+  result = session_.driver().cuStreamWaitEvent(stream, end.event(), 0);
+  if (result != CUDA_SUCCESS) return nullptr;
+  return session_.memory().events.record(context, stream, result);
+}
+
+void Moves::note_beginnings(const std::vector<Twin>& twins, const std::shared_ptr<Fence>& all,
+                            const std::shared_ptr<Fence>& all_begun) {
+  std::vector<Beginnings::Beginning> beginnings;
+  for (const Twin& twin : twins) {
+    if (twin.begun == nullptr) continue;
+    beginnings.push_back({.old = twin.old->stream(),
+                          .fresh = twin.fresh->stream(),
+                          .end = twin.end,
+                          .begun = twin.begun});
+  }
+  if (all_begun != nullptr) {
+    beginnings.push_back(
+        {.old = CU_STREAM_LEGACY, .fresh = CU_STREAM_LEGACY, .end = all, .begun = all_begun});
+  }
+  if (!beginnings.empty()) beginnings_.add(std::move(beginnings));
+}
+
+CUresult Moves::query(CUstream stream) {
+  const driver::Table& driver = session_.driver();
+  const CUresult result = driver.cuStreamQuery(stream);
+  if (result != CUDA_ERROR_NOT_READY || !beginnings_.settle(stream)) return result;
+  return driver.cuStreamQuery(stream);
 }
 
 void Moves::take_over(const Handles::Entry& primary, const std::shared_ptr<SmPart>& part,

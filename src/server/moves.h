@@ -10,6 +10,7 @@
 #include "base/annotations.h"
 #include "base/clock.h"
 #include "cuda/types.h"
+#include "server/beginnings.h"
 #include "server/event_pool.h"
 #include "server/handles.h"
 #include "server/sm_grant.h"
@@ -62,6 +63,11 @@ class Moves {
   void begin(std::uint32_t context, std::shared_ptr<SmPart> part) EXCLUDES(mutex_);
   void end() EXCLUDES(mutex_);
 
+  // cuStreamQuery, but for streams that are busy only with having moved. Under Session::use().
+  CUresult query(CUstream stream);
+  // The client learns that work is done. Any thread.
+  void note_done() { beginnings_.note_done(); }
+
   // A program's stream ends. Main thread, before it does.
   void note_end(std::uint32_t context, CUstream stream) EXCLUDES(mutex_);
   // The ends of work in earlier parts that no stream of the present one waits for. Any thread.
@@ -85,7 +91,8 @@ class Moves {
     std::uint32_t thread = 0;
     std::shared_ptr<StreamOwner> old;
     std::shared_ptr<StreamOwner> fresh;
-    std::shared_ptr<Fence> end;  // Of what the old one has to do.
+    std::shared_ptr<Fence> end;    // Of what the old one has to do.
+    std::shared_ptr<Fence> begun;  // Where that is, in the new one.
   };
   // What an earlier part still has to do.
   struct Earlier {
@@ -101,6 +108,10 @@ class Moves {
   CUresult mark_ends(std::uint32_t context, std::vector<Twin>& twins, std::shared_ptr<Fence>& all);
   CUresult make_twins(std::uint32_t context, const std::shared_ptr<SmPart>& part,
                       std::vector<Twin>& twins);
+  std::shared_ptr<Fence> begin_behind(std::uint32_t context, CUstream stream, const Fence& end,
+                                      CUresult& result);
+  void note_beginnings(const std::vector<Twin>& twins, const std::shared_ptr<Fence>& all,
+                       const std::shared_ptr<Fence>& all_begun);
   void take_over(const Handles::Entry& primary, const std::shared_ptr<SmPart>& part,
                  std::vector<Twin>& twins);
   void retire(const std::shared_ptr<SmPart>& old, const std::vector<Twin>& twins,
@@ -121,6 +132,7 @@ class Moves {
   std::atomic<bool> default_stream_used_{false};
   std::atomic<bool> waits_for_words_{false};
   std::atomic<bool> greens_{false};
+  Beginnings beginnings_;
   mutable Mutex mutex_;
   SmGrant grant_ GUARDED_BY(mutex_);
   Wanted wanted_ GUARDED_BY(mutex_);

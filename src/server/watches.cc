@@ -6,6 +6,7 @@
 
 #include "commands/event.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -31,6 +32,7 @@ void Watches::look(Look look) {
   if (pending() == 0) return;
   const std::size_t looks = look == Look::kAll ? wire::kWatchesMax : kLooksInTurn;
   for (const Ended& ended : take_ended(looks)) {
+    session_.moves().note_done();
     session_.flush_before_reply();
     if (ended.result == CUDA_SUCCESS) {
       session_.memory().host_mirror.before_reply(commands::WatchEvent::kOp);

@@ -141,6 +141,25 @@ TEST_F(QueryTest, WhatFinishedWorkWaitedForIsFinished) {
   }
 }
 
+// Whatever the stream's multiprocessors do meanwhile.
+TEST_F(QueryTest, AStreamThatWasWaitedForIsNotBusy) {
+  constexpr std::size_t kBytes = 1 << 16;
+  const Stream stream;
+  const DeviceMemory memory(kBytes);
+  for (int round = 0; round < 1000; ++round) {
+    CU_OK(cu().cuMemsetD8Async(memory, 1, kBytes, stream));
+    CU_OK(cu().cuStreamSynchronize(stream));
+    ASSERT_EQ(CUDA_SUCCESS, cu().cuStreamQuery(stream)) << round;
+    CU_OK(cu().cuMemsetD8Async(memory, 2, kBytes, nullptr));
+    CU_OK(cu().cuCtxSynchronize());
+    ASSERT_EQ(CUDA_SUCCESS, cu().cuStreamQuery(nullptr)) << round;
+    ASSERT_EQ(CUDA_SUCCESS, cu().cuStreamQuery(stream)) << round;
+    CU_OK(cu().cuMemsetD8Async(memory, 3, kBytes, stream));
+    ASSERT_TRUE(eventually([&] { return cu().cuStreamQuery(stream) == CUDA_SUCCESS; }));
+    ASSERT_EQ(CUDA_SUCCESS, cu().cuStreamQuery(stream)) << round;
+  }
+}
+
 TEST_F(QueryTest, AHostFunctionSeesWhatCameBeforeIt) {
   const Stream stream;
   const Event event;

@@ -6,6 +6,7 @@
 
 #include "server/hooks_context.h"
 #include "server/memory_subjects.h"
+#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -109,7 +110,9 @@ CUresult context_wait_event(Request& request, const commands::ContextWaitEvent& 
 CUresult event_query(Request& request, const commands::EventQuery& command) {
   CUevent event = command.event;
   if (!request.resolve(event)) return CUDA_ERROR_INVALID_HANDLE;
-  return request.driver().cuEventQuery(event);
+  const CUresult result = request.driver().cuEventQuery(event);
+  if (result == CUDA_SUCCESS) request.session().moves().note_done();
+  return result;
 }
 
 CUresult watch_event(Request& request, const commands::WatchEvent& command,

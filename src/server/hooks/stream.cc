@@ -63,14 +63,14 @@ CUresult stream_wait_event(Request& request, const commands::StreamWaitEvent& co
 CUresult stream_query(Request& request, const commands::StreamQuery& command) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return request.driver().cuStreamQuery(stream);
+  return request.session().moves().query(stream);
 }
 
 CUresult watch_stream(Request& request, const commands::WatchStream& command,
                       commands::WatchStream::Reply& reply) {
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  const CUresult result = request.driver().cuStreamQuery(stream);
+  const CUresult result = request.session().moves().query(stream);
   MemorySubjects& memory = request.session().memory();
   if (result != CUDA_ERROR_NOT_READY || memory.watches.full()) return result;
   CUresult marked = CUDA_SUCCESS;

@@ -1,0 +1,88 @@
+// Beginnings: where streams that have moved begin, behind the ends of those they took the place of.
+#include "server/beginnings.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace flyt::server {
+namespace {
+
+// What nothing but the GPU's next look stands before comes in microseconds, unless the machine is
+// so busy that nobody looks.
+constexpr Duration kMoment = std::chrono::milliseconds(20);
+// The client may have seen by itself that work is done.
+constexpr Duration kFirstPatience = std::chrono::milliseconds(1);
+constexpr Duration kPause = std::chrono::microseconds(5);
+
+bool passed(const Fence& fence) { return fence.poll() != CUDA_ERROR_NOT_READY; }
+
+}  // namespace
+
+void Beginnings::add(std::vector<Beginning> beginnings) {
+  const Lock lock(mutex_);
+  std::erase_if(beginnings_, [](const Beginning& each) { return passed(*each.begun); });
+  std::move(beginnings.begin(), beginnings.end(), std::back_inserter(beginnings_));
+  patience_.store(kFirstPatience);
+  any_.store(!beginnings_.empty(), std::memory_order_release);
+}
+
+void Beginnings::clear() {
+  const Lock lock(mutex_);
+  beginnings_.clear();
+  any_.store(false, std::memory_order_release);
+}
+
+void Beginnings::note_done() {
+  if (any_.load(std::memory_order_acquire)) patience_.store(kMoment);
+}
+
+bool Beginnings::settle(CUstream stream) {
+  if (!any_.load(std::memory_order_acquire)) return false;
+  const Lock lock(mutex_);
+  const std::vector<bool> behind = behind_which(stream);
+  std::vector<Beginning> left;
+  bool begun = std::find(behind.begin(), behind.end(), true) != behind.end();
+  for (std::size_t i = 0; i < behind.size(); ++i) {
+    const Beginning& each = beginnings_[i];
+    if (behind[i] && begun) begun = ends(*each.end) && passes(*each.begun, kMoment);
+    if (!behind[i] || !begun) left.push_back(each);
+  }
+  beginnings_ = std::move(left);
+  any_.store(!beginnings_.empty(), std::memory_order_release);
+  return begun;
+}
+
+// A stream may have moved more than once. A default stream is behind all of them.
+std::vector<bool> Beginnings::behind_which(CUstream stream) const {
+  std::vector<bool> behind(beginnings_.size());
+  std::vector<CUstream> chain = {stream};
+  for (std::size_t i = behind.size(); i-- > 0;) {
+    behind[i] = stream == CU_STREAM_LEGACY ||
+                std::find(chain.begin(), chain.end(), beginnings_[i].fresh) != chain.end();
+    if (behind[i]) chain.push_back(beginnings_[i].old);
+  }
+  return behind;
+}
+
+// The old stream may have more to do than the client knows to be done.
+bool Beginnings::ends(const Fence& end) {
+  if (passed(end)) return true;
+  const Duration patience = patience_.load();
+  if (patience <= Duration::zero()) return false;
+  const Instant start = clock_.now();
+  const bool ended = passes(end, patience);
+  patience_.store(patience - (clock_.now() - start));
+  return ended;
+}
+
+bool Beginnings::passes(const Fence& fence, Duration time) const {
+  const Instant deadline = clock_.now() + time;
+  while (!passed(fence)) {
+    if (clock_.now() >= deadline) return false;
+    clock_.sleep_for(kPause);
+  }
+  return true;
+}
+
+}  // namespace flyt::server
