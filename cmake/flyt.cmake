@@ -1,11 +1,18 @@
 # How a library, a unit-test binary and a program of ours are declared.
 include_guard()
+include(cmake/precompiled.cmake)
+
+# Tests run once: what compiles fastest wins. Undefined behaviour is looked for in what they test.
+set(FLYT_TEST_OPTIONS -O0)
+# The same for what is not on the way of a call: command lines, messages, the control plane.
+set(FLYT_UNHURRIED_OPTIONS -O1)
+if(FLYT_SANITIZE)
+  list(APPEND FLYT_TEST_OPTIONS -fno-sanitize=undefined)
+  set(FLYT_UNHURRIED_OPTIONS -O0)
+endif()
 
 # Compile options of everything that the client library contains: it is a guest in other
 # people's processes, so it throws nothing and needs no type information.
-# Tests are compiled twice and run once: what compiles fastest wins.
-set(FLYT_TEST_OPTIONS -O0)
-
 set(FLYT_GUEST_OPTIONS
   $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions> $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 
@@ -18,12 +25,26 @@ function(flyt_library name)
   if(ARG_GUEST)
     target_compile_options(${name} PRIVATE ${FLYT_GUEST_OPTIONS})
   endif()
+  if(FLYT_PRECOMPILE_LIBRARIES AND ARG_GUEST)
+    flyt_reuse_headers(${name} guest ${FLYT_GUEST_OPTIONS})
+  elseif(FLYT_PRECOMPILE_LIBRARIES)
+    flyt_reuse_headers(${name} library)
+  endif()
+endfunction()
+
+# flyt_test_program(TARGET): compiled as tests are.
+function(flyt_test_program target)
+  find_package(GTest REQUIRED)
+  target_compile_options(${target} PRIVATE ${FLYT_TEST_OPTIONS})
+  target_link_libraries(${target} PRIVATE GTest::gtest)
+  flyt_reuse_headers(${target} test ${FLYT_TEST_OPTIONS})
 endfunction()
 
 # flyt_test(NAME SOURCES a_test.cc ... [USES libraries ...] [LABELS ...]): one gtest binary, one
-# ctest entry; tests say what they prove in their own names.
+# ctest entry; tests say what they prove in their own names. Unit tests stand beside the sources.
 function(flyt_test name)
-  if(NOT FLYT_TESTS)
+  string(FIND "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/tests" whole)
+  if(NOT FLYT_TESTS OR (whole EQUAL -1 AND NOT FLYT_UNIT_TESTS))
     return()
   endif()
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LABELS;ARGS;ENVIRONMENT" ${ARGN})
@@ -33,7 +54,7 @@ function(flyt_test name)
   find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
-  target_compile_options(${name} PRIVATE ${FLYT_TEST_OPTIONS})
+  flyt_test_program(${name})
   target_link_libraries(${name} PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main
     Threads::Threads)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -59,7 +80,7 @@ endfunction()
 # and random mutations of them, so that every test run smokes it.
 # Seeds: tests/fuzz/seeds/NAME/ and what the generator wrote for NAME.
 function(flyt_fuzz name)
-  if(NOT FLYT_TESTS)
+  if(NOT FLYT_UNIT_TESTS OR NOT FLYT_TESTS)
     return()
   endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})

@@ -4,7 +4,7 @@ if(FLYT_CCACHE)
   # What one checkout compiled is found again by another: neither its folder nor the folder it is
   # compiled in is part of the key (the prefix map below keeps both out of the objects).
   set(FLYT_CCACHE_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
-    CCACHE_NOHASHDIR=1 ${FLYT_CCACHE})
+    CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FLYT_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${FLYT_CCACHE_LAUNCHER})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${FLYT_CCACHE_LAUNCHER})
 endif()
