@@ -2,31 +2,22 @@
 
 import json
 import os
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'node'))
+from daemon_process import Daemon  # noqa: E402
 from node_process import GROUP, MEMORY, SMS, Node  # noqa: E402,F401
 
 QUICK = '[nodes]\nreport_every = 1\nlost_after = 4\n'
 
 
-class Cluster:
+class Cluster(Daemon):
     """A cluster manager's folders, the manager while it runs, and its nodes."""
 
     def __init__(self, build, nodes=('n1', 'n2'), soft=1, extra=QUICK, node_extra=''):
-        self.build = os.path.abspath(build)
-        self.folder = tempfile.mkdtemp(prefix='flyt-cluster-')
-        self.run = f'{self.folder}/run'
-        self.state = f'{self.folder}/state'
-        self.address = f'unix://{self.run}/cluster.sock'
-        self.config = f'{self.folder}/cluster.toml'
-        self.log_path = f'{self.folder}/cluster.log'
-        self.process = None
+        super().__init__(build, 'flyt-cluster-manager', 'cluster')
         self.watchers = []
         self.configure(extra)
         self.nodes = {name: Node(build, soft, f'[cluster]\naddress = "{self.address}"\n'
@@ -35,24 +26,6 @@ class Cluster:
     def configure(self, extra):
         with open(self.config, 'w', encoding='utf-8') as file:
             file.write(f'[cluster]\nstate = "{self.state}"\nrun = "{self.run}"\n{extra}')
-
-    def program(self, name):
-        return os.path.join(self.build, 'bin', name)
-
-    def launch(self):
-        with open(self.log_path, 'ab') as log:
-            return subprocess.Popen(
-                [self.program('flyt-cluster-manager'), '--config', self.config],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-    def start(self):
-        before = len(self.log())
-        self.process = self.launch()
-        Node.wait_for(lambda: 'serving' in self.log()[before:] or self.process.poll() is not None,
-                      60)
-        if self.process.poll() is not None:
-            raise AssertionError(f'the manager did not start: {self.log()[before:]}')
-        return self
 
     def start_all(self):
         self.start()
@@ -63,40 +36,16 @@ class Cluster:
                       len(self.list('nodes')) == len(self.nodes))
         return self
 
-    def log(self):
-        if not os.path.exists(self.log_path):
-            return ''
-        with open(self.log_path, encoding='utf-8', errors='replace') as file:
-            return file.read()
-
-    def stop(self, with_signal=signal.SIGTERM):
-        self.process.send_signal(with_signal)
-        status = self.process.wait(30)
-        self.process = None
-        return status
-
-    def remove(self):
+    def end_rest(self):
         for watcher in self.watchers:
             watcher.kill()
             watcher.wait()
             watcher.stdout.close()
-        if self.process is not None:
-            self.stop(signal.SIGKILL)
         for node in self.nodes.values():
             node.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    wait_for = staticmethod(Node.wait_for)
 
     def ctl(self, *words, status=0, address=None):
-        """flytctl's output; its exit status must be `status`."""
-        done = subprocess.run(
-            [self.program('flytctl'), '--cluster', address or self.address, *words],
-            capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode != status:
-            raise AssertionError(f'flytctl {words}: exit status {done.returncode}, not {status}: '
-                                 f'{done.stdout}{done.stderr}\n{self.log()[-3000:]}')
-        return done.stdout if status == 0 else done.stdout + done.stderr
+        return self.flytctl(['--cluster', address or self.address], words, status)
 
     def ask(self, *words):
         return json.loads(self.ctl('--json', *words))
@@ -154,16 +103,7 @@ class Cluster:
     def hold(self, vm, megabytes):
         """A VM's program that holds memory until it is told to end."""
         gpu = self.want(vm)
-        node = self.nodes[gpu['node']]
-        tenant = subprocess.Popen(
-            [node.program('flyt'), 'run', '--', node.subject(), 'hold', str(megabytes << 20)],
-            env=self.environment(gpu), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-        node.tenants.append(tenant)
-        first = tenant.stdout.readline()
-        if not first:
-            raise AssertionError(f'no tenant: {tenant.communicate()[1]}')
-        return tenant, json.loads(first)
+        return self.nodes[gpu['node']].start_holder(self.environment(gpu), megabytes)
 
     poke = staticmethod(Node.poke)
 

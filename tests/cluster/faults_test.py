@@ -157,20 +157,11 @@ class Faults(ClusterTest):
         self.cluster.add_vm('a')
         tenant, _ = self.cluster.hold('a', 16)
         self.cluster.stop()
-        path = f'{self.cluster.state}/cluster.db'
-        with open(path, 'rb') as file:
-            whole = file.read()
-        damaged = whole[:4096] + b'x' * (len(whole) - 4096)
-        with open(path, 'wb') as file:
-            file.write(damaged)
-        said = self.refuse_to_start()
-        self.assertIn('cannot be used', said)
-        self.assertIn('move it away', said)
-        with open(path, 'rb') as file:
-            self.assertEqual(file.read(), damaged)
-        self.assertIn('kept', self.cluster.poke(tenant))
-        with open(path, 'wb') as file:
-            file.write(whole)
+        with self.cluster.damaged(f'{self.cluster.state}/cluster.db'):
+            said = self.refuse_to_start()
+            self.assertIn('cannot be used', said)
+            self.assertIn('move it away', said)
+            self.assertIn('kept', self.cluster.poke(tenant))
         self.cluster.start()
         self.cluster.settle()
 

@@ -113,20 +113,11 @@ class Recovery(NodeTest):
     def test_a_corrupt_database_is_refused_and_kept(self):
         lease = self.node.create('a')
         self.node.stop()
-        path = f'{self.node.state}/node.db'
-        with open(path, 'rb') as file:
-            whole = file.read()
-        damaged = whole[:4096] + b'x' * (len(whole) - 4096)
-        with open(path, 'wb') as file:
-            file.write(damaged)
-        said = self.refuse_to_start()
-        self.assertIn('cannot be used', said)
-        self.assertIn('move it away', said)
-        with open(path, 'rb') as file:
-            self.assertEqual(file.read(), damaged)
-        self.assertIn(lease['server_pid'], self.node.servers())
-        with open(path, 'wb') as file:
-            file.write(whole)
+        with self.node.damaged(f'{self.node.state}/node.db'):
+            said = self.refuse_to_start()
+            self.assertIn('cannot be used', said)
+            self.assertIn('move it away', said)
+            self.assertIn(lease['server_pid'], self.node.servers())
         self.node.start()
         self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
 

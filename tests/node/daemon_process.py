@@ -1,0 +1,133 @@
+"""What all daemons under test have: a folder, a configuration, a log, and a life."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+
+class Daemon:
+    """A daemon's folder, and the daemon while it runs. `program`: "flyt-node-manager"."""
+
+    START_SECONDS_MAX = 90
+
+    def __init__(self, build, program, name):
+        self.build = os.path.abspath(build)
+        self.daemon = program
+        self.folder = tempfile.mkdtemp(prefix=f'flyt-{name}-')
+        self.run = f'{self.folder}/run'
+        self.state = f'{self.folder}/state'
+        self.address = f'unix://{self.run}/{name}.sock'
+        self.config = f'{self.folder}/{name}.toml'
+        self.log_path = f'{self.folder}/{name}.log'
+        self.process = None
+        self.tenants = []
+
+    def program(self, name):
+        return os.path.join(self.build, 'bin', name)
+
+    def launch(self, *arguments):
+        """The daemon as it is started; nothing is waited for."""
+        with open(self.log_path, 'ab') as log:
+            return subprocess.Popen(
+                [self.program(self.daemon), '--config', self.config, *arguments],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def start(self, *arguments):
+        before = len(self.log())
+        self.process = self.launch(*arguments)
+        self.wait_for(lambda: 'serving' in self.log()[before:] or self.process.poll() is not None,
+                      self.START_SECONDS_MAX)
+        if self.process.poll() is not None:
+            raise AssertionError(f'{self.daemon} did not start: {self.log()[before:]}')
+        return self
+
+    def log(self):
+        if not os.path.exists(self.log_path):
+            return ''
+        with open(self.log_path, encoding='utf-8', errors='replace') as file:
+            return file.read()
+
+    def stop(self, with_signal=signal.SIGTERM):
+        self.process.send_signal(with_signal)
+        status = self.process.wait(30)
+        self.process = None
+        return status
+
+    def remove(self):
+        """Ends whatever is left."""
+        self.end_tenants()
+        if self.process is not None:
+            self.stop(signal.SIGKILL)
+        self.end_rest()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end_rest(self):
+        """What has started meanwhile, and outlives the daemon."""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def damaged(path):
+        """Meanwhile a file is damaged behind its first page; whoever writes to it is found out."""
+        with open(path, 'rb') as file:
+            whole = file.read()
+        damaged = whole[:4096] + b'x' * (len(whole) - 4096)
+        with open(path, 'wb') as file:
+            file.write(damaged)
+        yield
+        with open(path, 'rb') as file:
+            if file.read() != damaged:
+                raise AssertionError(f'{path} was written to')
+        with open(path, 'wb') as file:
+            file.write(whole)
+
+    @staticmethod
+    def wait_for(condition, seconds=30.0):
+        """The condition's value once it is true; an error if it never is."""
+        deadline = time.monotonic() + seconds
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError('what should have happened did not')
+            time.sleep(0.02)
+
+    def flytctl(self, options, words, status, environment=None):
+        """flytctl's output; its exit status must be `status`."""
+        done = subprocess.run([self.program('flytctl'), *options, *words], capture_output=True,
+                              text=True, check=False, timeout=120, env=environment)
+        if done.returncode != status:
+            raise AssertionError(f'flytctl {words}: exit status {done.returncode}, not {status}: '
+                                 f'{done.stdout}{done.stderr}\n{self.log()[-3000:]}')
+        return done.stdout if status == 0 else done.stdout + done.stderr
+
+    def start_holder(self, environment, megabytes):
+        """A tenant's program that holds memory until it is told to end; and what it says first."""
+        tenant = subprocess.Popen(
+            [self.program('flyt'), 'run', '--', self.subject(), 'hold', str(megabytes << 20)],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.tenants.append(tenant)
+        first = tenant.stdout.readline()
+        if not first:
+            raise AssertionError(f'no tenant: {tenant.communicate()[1]}')
+        return tenant, json.loads(first)
+
+    def subject(self):
+        return os.path.join(self.build, 'tests', 'node_subject')
+
+    def end_tenants(self):
+        for tenant in self.tenants:
+            tenant.kill()
+            tenant.wait()
+            for pipe in (tenant.stdin, tenant.stdout, tenant.stderr):
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass
+        self.tenants.clear()
