@@ -178,10 +178,10 @@ void add_cluster_commands(CLI::App& app, Options& options) {
 }
 
 void add_flyt_commands(CLI::App& app, Options& options) {
-  app.add_subcommand("list-vms", "VMs, as Flyt lists them");
-  app.add_subcommand("list-servernodes", "GPUs of nodes, as Flyt lists them");
-  app.add_subcommand("list-virt-servers", "Virtual GPUs, as Flyt lists them");
-  CLI::App* change = app.add_subcommand("change-config", "resize, as Flyt spells it");
+  app.add_subcommand("list-vms", "VMs, as an earlier Flyt listed them");
+  app.add_subcommand("list-servernodes", "GPUs of nodes, as an earlier Flyt listed them");
+  app.add_subcommand("list-virt-servers", "Virtual GPUs, as an earlier Flyt listed them");
+  CLI::App* change = app.add_subcommand("change-config", "resize, as an earlier Flyt spelled it");
   CLI::App* migrate = app.add_subcommand("migrate", "Not possible yet");
   CLI::App* automatic = app.add_subcommand("migrate-auto", "Not possible yet");
   change->add_option("-i,--ip", options.cluster.name, "The VM's address or name")->required();

@@ -42,10 +42,10 @@ constexpr std::array kCommands = {
     Command{"health", "what is wrong", ""},
     Command{"ca", "certificates", "init issue revoke --role --host --days --dir --name"},
     Command{"config", "check a configuration", "check --of"},
-    Command{"list-vms", "VMs, as Flyt lists them", ""},
-    Command{"list-servernodes", "GPUs, as Flyt lists them", ""},
-    Command{"list-virt-servers", "virtual GPUs, as Flyt lists them", ""},
-    Command{"change-config", "resize, as Flyt spells it", "-i -s -m"},
+    Command{"list-vms", "VMs, as an earlier Flyt listed them", ""},
+    Command{"list-servernodes", "GPUs, as an earlier Flyt listed them", ""},
+    Command{"list-virt-servers", "virtual GPUs, as an earlier Flyt listed them", ""},
+    Command{"change-config", "resize, as an earlier Flyt spelled it", "-i -s -m"},
     Command{"completion", "a script for a shell", ""},
 };
 constexpr std::string_view kGlobal = "--cluster --node --cert --key --ca --config --json --help";
