@@ -1,14 +1,12 @@
 // flyt-client-manager: serves a cluster's virtual GPU to the programs of this machine.
-#include <signal.h>
-#include <sys/signalfd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
 
-#include "base/fd.h"
 #include "control/client/client_thread.h"
 #include "control/client/config.h"
+#include "control/daemon/stop_signals.h"
 
 namespace {
 
@@ -22,18 +20,6 @@ constexpr char kFooter[] =
 int fail(const flyt::Error& error) {
   std::cerr << "flyt-client-manager: " << error.message << "\n";
   return EXIT_FAILURE;
-}
-
-// Threads inherit the mask, so this comes before any is made.
-flyt::Fd block_signals() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, SIGTERM);
-  ::sigaddset(&set, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);
-  return flyt::Fd(::signalfd(-1, &set, SFD_CLOEXEC));
 }
 
 }  // namespace
@@ -65,7 +51,7 @@ int main(int argc, char** argv) {
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }
-  const flyt::Fd signals = block_signals();
-  const flyt::Status status = flyt::vm::run_client(*config, signals.get());
+  const flyt::Fd signals = flyt::control::take_stop_signals();
+  const flyt::Status status = flyt::vm::run_client(*config, signals);
   return status ? EXIT_SUCCESS : fail(status.error());
 }

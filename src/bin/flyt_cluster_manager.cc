@@ -1,6 +1,4 @@
 // flyt-cluster-manager: hands virtual GPUs of many nodes to VMs.
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -8,9 +6,9 @@
 #include <filesystem>
 #include <iostream>
 
-#include "base/fd.h"
 #include "control/cluster/cluster_threads.h"
 #include "control/cluster/config.h"
+#include "control/daemon/stop_signals.h"
 
 namespace {
 
@@ -52,19 +50,6 @@ flyt::Result<flyt::cluster::Config> configure(const Options& options) {
   return flyt::Error{status.error().code, front + status.error().message};
 }
 
-// Threads inherit the mask, so this comes before any is made.
-flyt::Fd block_signals() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, SIGTERM);
-  ::sigaddset(&set, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-  // A full disk, or a limit on files, is an error of the write.
-  ::signal(SIGXFSZ, SIG_IGN);
-  return flyt::Fd(::signalfd(-1, &set, SFD_CLOEXEC));
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -87,7 +72,7 @@ int main(int argc, char** argv) {
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }
-  const flyt::Fd signals = block_signals();
-  const flyt::Status status = flyt::cluster::run_cluster(*config, FLYT_VERSION, signals.get());
+  const flyt::Fd signals = flyt::control::take_stop_signals();
+  const flyt::Status status = flyt::cluster::run_cluster(*config, FLYT_VERSION, signals);
   return status ? EXIT_SUCCESS : fail(status.error());
 }

@@ -1,6 +1,4 @@
 // flyt-node-manager: leases virtual GPUs of this machine, and runs a server for each lease.
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -8,7 +6,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "base/fd.h"
+#include "control/daemon/stop_signals.h"
 #include "control/node/config.h"
 #include "control/node/node_thread.h"
 
@@ -58,19 +56,6 @@ flyt::Result<flyt::node::Config> configure(const Options& options) {
   return flyt::Error{status.error().code, front + status.error().message};
 }
 
-// Threads inherit the mask, so this comes before any is made.
-flyt::Fd block_signals() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, SIGTERM);
-  ::sigaddset(&set, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
-  // A full disk, or a limit on files, is an error of the write.
-  ::signal(SIGXFSZ, SIG_IGN);
-  return flyt::Fd(::signalfd(-1, &set, SFD_CLOEXEC));
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -97,8 +82,8 @@ int main(int argc, char** argv) {
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }
-  const flyt::Fd signals = block_signals();
+  const flyt::Fd signals = flyt::control::take_stop_signals();
   const flyt::Status status =
-      flyt::node::run_node(*config, FLYT_VERSION, signals.get(), options.end_leases);
+      flyt::node::run_node(*config, FLYT_VERSION, signals, options.end_leases);
   return status ? EXIT_SUCCESS : fail(status.error());
 }

@@ -33,10 +33,15 @@ FORBIDDEN = [
     (re.compile(r'src/(?!control/)'), re.compile(r'grpc.*|google/protobuf.*|absl/.*'),
      'gRPC, protobuf and abseil belong to the control plane'),
     # gRPC's headers cost seconds for each file that sees them.
-    (re.compile(r'src/control/(?!(node|cluster)/api_thread\.cc|cli/node/node_client\.cc'
+    (re.compile(r'src/control/(?!grpc/|(node|cluster)/api_thread\.cc|cli/node/node_client\.cc'
                 r'|client/cluster_link\.cc|cluster_client/cluster_client\.cc)'),
-     re.compile(r'grpc.*|control/\w+\.grpc\.pb\.h'),
-     'gRPC is seen by one file on each side'),
+     re.compile(r'grpc.*|control/grpc/.*|control/\w+\.grpc\.pb\.h'),
+     'gRPC is seen by control/grpc and by one file on each side'),
+    (re.compile(r'src/control/(?!grpc/)'),
+     re.compile(r'grpcpp/(grpcpp|create_channel|security/(server_)?credentials)\.h'),
+     'channels and credentials are made in control/grpc'),
+    (re.compile(r'src/control/(?!daemon/pages_thread\.cc)'), re.compile(r'httplib\.h'),
+     'HTTP is served by control/daemon/pages_thread.cc'),
     (re.compile(r'src/wire/(?!.*_test\.cc)'),
      re.compile(r'base/clock\.h|base/random\.h|base/executor\.h'),
      'src/wire holds pure functions'),

@@ -1,8 +1,5 @@
 #include "control/client/client_thread.h"
 
-#include <poll.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <thread>
 
@@ -10,19 +7,10 @@
 #include "control/client/cluster_link.h"
 #include "control/client/desk_server.h"
 #include "control/client/office.h"
+#include "control/daemon/stop_signals.h"
 
 namespace flyt::vm {
-namespace {
-
-void wait_readable(int fd) {
-  pollfd entry{fd, POLLIN, 0};
-  while (::poll(&entry, 1, -1) < 0 && errno == EINTR) {
-  }
-}
-
-}  // namespace
-
-Status run_client(const Config& config, int signals) {
+Status run_client(const Config& config, const Fd& signals) {
   const Log log("client", log_level_of(config.log_level, LogLevel::kInfo));
   std::error_code error;
   std::filesystem::create_directories(config.state_folder, error);
@@ -41,7 +29,7 @@ Status run_client(const Config& config, int signals) {
   std::thread serves([&] { (*desk)->run(); });
   std::thread asks([&] { office.run_asks(**link); });
   std::thread watches([&] { office.run_watch(**link); });
-  wait_readable(signals);
+  control::await_stop(signals);
   log.info("stopping");
   office.stop();
   (*link)->stop();

@@ -1,49 +1,25 @@
 #include "control/client/cluster_link.h"
 
-#include <grpcpp/grpcpp.h>
-#include <stdlib.h>
-
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
-#include "base/wall_clock.h"
 #include "control/cluster.grpc.pb.h"
-#include "control/settings/settings.h"
+#include "control/grpc/call.h"
+#include "control/grpc/channel.h"
 
 namespace flyt::vm {
 namespace {
 
 namespace v1 = cluster::v1;
 
-constexpr std::int64_t kAnswerMs = 10000;
+constexpr auto kAnswerTime = std::chrono::seconds(10);
 constexpr int kMessageBytesMax = 1 << 20;
 constexpr int kKeepaliveMs = 10000;
 constexpr int kKeepaliveAnswerMs = 5000;
 constexpr int kReconnectLeastMs = 250;
 constexpr int kReconnectMostMs = 5000;
-constexpr std::string_view kUnix = "unix://";
 constexpr int kUrlsMax = 16;
-
-ErrorCode code_of(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return ErrorCode::kInvalid;
-    case grpc::StatusCode::NOT_FOUND:
-      return ErrorCode::kNotFound;
-    case grpc::StatusCode::PERMISSION_DENIED:
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return ErrorCode::kDenied;
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return ErrorCode::kLimit;
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return ErrorCode::kTimeout;
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::CANCELLED:
-      return ErrorCode::kLost;
-    default:
-      return ErrorCode::kSystem;
-  }
-}
 
 Phase phase_of(v1::Phase phase) {
   switch (phase) {
@@ -128,10 +104,10 @@ class Link final : public ClusterLink {
  private:
   // With the mutex held.
   Error failed(const grpc::Status& status, std::size_t at) {
-    const ErrorCode code = code_of(status.error_code());
+    const ErrorCode code = control::error_code_of(status.error_code());
     const std::string& address = config_.addresses[at];
     if (status.ok()) return {ErrorCode::kLost, address + " ended the connection"};
-    if (code != ErrorCode::kLost && code != ErrorCode::kTimeout && code != ErrorCode::kSystem) {
+    if (code != ErrorCode::kLost && code != ErrorCode::kSystem) {
       return {code, status.error_message()};
     }
     if (at == at_) at_ = (at_ + 1) % stubs_.size();
@@ -148,11 +124,8 @@ class Link final : public ClusterLink {
         if (stopped_) return Error{ErrorCode::kLost, "stopped"};
         at = at_;
       }
-      grpc::ClientContext context;
-      const std::int64_t end = unix_milliseconds() + kAnswerMs;
-      context.set_deadline(gpr_time_from_millis(end, GPR_CLOCK_REALTIME));
       v1::VirtualGpu reply;
-      const grpc::Status status = ((*stubs_[at]).*method)(&context, request, &reply);
+      const grpc::Status status = control::call(*stubs_[at], method, request, kAnswerTime, reply);
       if (status.ok()) return value_of(reply);
       const std::lock_guard lock(mutex_);
       last = failed(status, at);
@@ -170,38 +143,22 @@ class Link final : public ClusterLink {
   bool stopped_ = false;
 };
 
-Result<std::shared_ptr<grpc::ChannelCredentials>> credentials_of(const Config& config,
-                                                                 const std::string& address) {
-  if (address.starts_with(kUnix)) return grpc::InsecureChannelCredentials();
-  const auto cert = control::read_file(config.cert);
-  if (!cert) return cert.error();
-  const auto key = control::read_file(config.key);
-  if (!key) return key.error();
-  const auto ca = control::read_file(config.ca);
-  if (!ca) return ca.error();
-  return grpc::SslCredentials({*ca, *key, *cert});
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ClusterLink>> link_to_cluster(const Config& config) {
-  ::setenv("GRPC_VERBOSITY", "NONE", 0);
-  ::setenv("GRPC_DNS_RESOLVER", "native", 0);
   Link::Stubs stubs;
   for (const std::string& address : config.addresses) {
-    const auto credentials = credentials_of(config, address);
-    if (!credentials) return credentials.error();
     grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
     // A cut network says nothing by itself.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveAnswerMs);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectLeastMs);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMostMs);
-    const std::string target =
-        address.starts_with(kUnix) ? "unix:" + address.substr(kUnix.size()) : "dns:///" + address;
-    stubs.push_back(v1::Vms::NewStub(grpc::CreateCustomChannel(target, *credentials, arguments)));
+    const auto channel =
+        control::open_channel(address, {config.cert, config.key, config.ca}, arguments);
+    if (!channel) return channel.error();
+    stubs.push_back(v1::Vms::NewStub(*channel));
   }
   return std::unique_ptr<ClusterLink>(std::make_unique<Link>(config, std::move(stubs)));
 }

@@ -11,7 +11,7 @@
 namespace flyt::vm {
 
 // Safe from any thread. Errors: kNotFound, kDenied, kInvalid: an operator has to do something;
-// kLost, kTimeout: nobody answers now.
+// kLost: nobody answers now.
 class ClusterLink {
  public:
   virtual ~ClusterLink() = default;

@@ -80,9 +80,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 }
 
 Result<Config> read_config(const std::string& path) {
-  const auto text = control::read_file(path);
-  if (!text) return text.error();
-  return parse_config(*text, path);
+  return control::read_parsed(path, parse_config);
 }
 
 Result<std::vector<std::uint32_t>> users_of(const Config& config) {

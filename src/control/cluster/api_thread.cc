@@ -1,18 +1,20 @@
 #include "control/cluster/api_thread.h"
 
-#include <fcntl.h>
-#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <map>
-#include <thread>
 
-#include "base/wall_clock.h"
 #include "control/cluster.grpc.pb.h"
-#include "transport/transport.h"
+#include "control/daemon/door_thread.h"
+#include "control/grpc/credentials.h"
+#include "control/grpc/status.h"
+#include "control/grpc/watcher.h"
 
 namespace flyt::cluster {
 namespace {
@@ -22,33 +24,9 @@ constexpr int kWatchersMax = 512;
 constexpr int kMessageBytesMax = 16 << 20;
 constexpr Duration kWatchStep = std::chrono::milliseconds(500);
 constexpr Duration kWatchRest = std::chrono::milliseconds(200);
-constexpr std::int64_t kShutdownMs = 1000;
+constexpr auto kShutdownTime = std::chrono::seconds(1);
 constexpr int kAliveMs = 15'000;
 constexpr int kPingMsMin = 5'000;
-constexpr Duration kDoorRest = std::chrono::milliseconds(10);
-
-grpc::StatusCode code_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalid:
-      return grpc::StatusCode::INVALID_ARGUMENT;
-    case ErrorCode::kLimit:
-      return grpc::StatusCode::RESOURCE_EXHAUSTED;
-    case ErrorCode::kNotFound:
-      return grpc::StatusCode::NOT_FOUND;
-    case ErrorCode::kUnsupported:
-      return grpc::StatusCode::FAILED_PRECONDITION;
-    case ErrorCode::kLost:
-    case ErrorCode::kTimeout:
-      return grpc::StatusCode::UNAVAILABLE;
-    case ErrorCode::kDenied:
-      return grpc::StatusCode::ALREADY_EXISTS;
-    case ErrorCode::kSystem:
-      return grpc::StatusCode::INTERNAL;
-  }
-  return grpc::StatusCode::INTERNAL;
-}
-
-grpc::Status status_of(const Error& error) { return {code_of(error.code), error.message}; }
 
 grpc::Status denial(const Error& error) {
   return {error.code == ErrorCode::kInvalid ? grpc::StatusCode::INVALID_ARGUMENT
@@ -58,7 +36,7 @@ grpc::Status denial(const Error& error) {
 
 template <class Message>
 grpc::Status answer(Result<Message> value, Message* message) {
-  if (!value) return status_of(value.error());
+  if (!value) return control::status_of(value.error());
   *message = std::move(*value);
   return grpc::Status::OK;
 }
@@ -137,22 +115,6 @@ struct Desk {
   }
 };
 
-class Watcher {
- public:
-  explicit Watcher(std::atomic<int>& count) : total_(count), count_(++count) {}
-  ~Watcher() { --total_; }
-  Watcher(const Watcher&) = delete;
-  Watcher& operator=(const Watcher&) = delete;
-  grpc::Status status() const {
-    if (count_ <= kWatchersMax) return grpc::Status::OK;
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many watch already"};
-  }
-
- private:
-  std::atomic<int>& total_;
-  const int count_;
-};
-
 class NodesService final : public v1::Nodes::Service {
  public:
   explicit NodesService(const Desk& desk) : desk_(desk) {}
@@ -196,9 +158,10 @@ class VmsService final : public v1::Vms::Service {
                      grpc::ServerWriter<v1::VirtualGpu>* out) override {
     const auto vm = desk_.self(*context, Role::kVm, request->vm());
     if (!vm) return denial(vm.error());
-    const Watcher watcher(desk_.watchers);
+    const control::Watcher watcher(desk_.watchers, kWatchersMax);
     if (!watcher.status().ok()) return watcher.status();
-    if (Status begun = desk_.manager.watch(*vm, true); !begun) return status_of(begun.error());
+    if (Status begun = desk_.manager.watch(*vm, true); !begun)
+      return control::status_of(begun.error());
     const grpc::Status status = follow(*context, *vm, *out);
     static_cast<void>(desk_.manager.watch(*vm, false).ok());
     return status;
@@ -211,7 +174,7 @@ class VmsService final : public v1::Vms::Service {
     std::uint64_t revision = 0;
     while (!context.IsCancelled() && !desk_.manager.stopping()) {
       const auto gpu = desk_.manager.gpu_of(vm);
-      if (!gpu) return status_of(gpu.error());
+      if (!gpu) return control::status_of(gpu.error());
       std::string now = gpu->SerializeAsString();
       if (now != last && !out.Write(*gpu)) break;
       last = std::move(now);
@@ -280,7 +243,7 @@ class OperatorsService final : public v1::Operators::Service {
                      grpc::ServerWriter<v1::Change>* out) override {
     const auto caller = desk_.admit(*context, Role::kViewer);
     if (!caller) return denial(caller.error());
-    const Watcher watcher(desk_.watchers);
+    const control::Watcher watcher(desk_.watchers, kWatchersMax);
     if (!watcher.status().ok()) return watcher.status();
     std::uint64_t told = 0;
     while (!context->IsCancelled() && !manager_.stopping()) {
@@ -300,7 +263,7 @@ class OperatorsService final : public v1::Operators::Service {
                            grpc::ServerWriter<v1::ClusterEvent>* out) override {
     const auto caller = desk_.admit(*context, Role::kViewer);
     if (!caller) return denial(caller.error());
-    const Watcher watcher(desk_.watchers);
+    const control::Watcher watcher(desk_.watchers, kWatchersMax);
     if (!watcher.status().ok()) return watcher.status();
     std::uint64_t last = request->after();
     std::uint64_t revision = 0;
@@ -405,8 +368,7 @@ class Counter {
   }
   void take(int fd) { grpc::AddInsecureChannelFromFd(server_.get(), fd); }
   void close() {
-    const std::int64_t end = unix_milliseconds() + kShutdownMs;
-    if (server_) server_->Shutdown(gpr_time_from_millis(end, GPR_CLOCK_REALTIME));
+    if (server_) server_->Shutdown(control::time_in(kShutdownTime));
   }
 
  private:
@@ -417,34 +379,19 @@ class Counter {
   std::unique_ptr<grpc::Server> server_;
 };
 
-Result<std::shared_ptr<grpc::ServerCredentials>> mutual_tls(const Config& config) {
-  const auto cert = control::read_file(config.cert);
-  if (!cert) return cert.error();
-  const auto key = control::read_file(config.key);
-  if (!key) return key.error();
-  const auto ca = control::read_file(config.ca);
-  if (!ca) return ca.error();
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = *ca;
-  options.pem_key_cert_pairs.push_back({*key, *cert});
-  return grpc::SslServerCredentials(options);
-}
-
 class Api final : public ApiThread {
  public:
   Api(const Config& config, Manager& manager, Gate& gate, const Log& log, std::string_view version)
       : config_(config), manager_(manager), gate_(gate), log_(log), version_(version) {}
   ~Api() override {
-    if (listener_) listener_->shut_down();
-    if (door_.joinable()) door_.join();
+    door_.reset();
     for (auto& [user, counter] : local_) counter->close();
     if (remote_) remote_->close();
   }
 
   Status start() {
     if (!config_.api_tcp.empty()) {
-      const auto credentials = mutual_tls(config_);
+      const auto credentials = control::server_credentials({config_.cert, config_.key, config_.ca});
       if (!credentials) return credentials.error();
       remote_ = std::make_unique<Counter>(desk({}));
       if (!remote_->open(config_.api_tcp, *credentials)) {
@@ -452,17 +399,16 @@ class Api final : public ApiThread {
                                              ": the address is taken, or a certificate is bad"};
       }
     }
-    const auto url = transport::parse_url("unix://" + config_.api_unix);
-    if (!url) return url.error();
-    auto listener = transport::listen(*url);
-    if (!listener) return std::move(listener).error();
-    listener_ = std::move(*listener);
+    auto door = control::UserDoor::open(config_.api_unix, log_);
+    if (!door) return std::move(door).error();
+    door_ = std::move(*door);
     // Others than this user may come; who has no role is turned away.
     const bool others = !config_.operators.empty() || !config_.viewers.empty();
     if (others && ::chmod(config_.api_unix.c_str(), 0666) != 0) {
       return system_error("cannot open " + config_.api_unix + " for others", errno);
     }
-    door_ = std::thread([this] { let_in(); });
+    door_->start(
+        [this](std::uint32_t user, Fd connection) { return let_in(user, std::move(connection)); });
     return {};
   }
 
@@ -471,44 +417,22 @@ class Api final : public ApiThread {
     return {manager_, gate_, log_, version_, std::move(everybody), watchers_};
   }
 
-  // gRPC itself does not ask who is at a Unix socket: each user has a server of its own.
-  void let_in() {
-    while (true) {
-      auto connection = listener_->accept(transport::kNever, nullptr);
-      if (!connection) {
-        if (connection.error().code == ErrorCode::kLost) return;
-        // No descriptor is free, or the like: it passes.
-        system_clock().sleep_for(kDoorRest);
-        continue;
-      }
-      const std::string identity = transport::identity_of_peer((*connection)->fd());
-      Counter* counter = counter_of(identity);
-      if (counter == nullptr) {
-        log_.warn("refused", {{"peer", identity}, {"reason", "a user without a role"}});
-        continue;
-      }
-      const int own = ::fcntl((*connection)->fd(), F_DUPFD_CLOEXEC, 0);
-      (*connection)->abandon();
-      if (own < 0) continue;
-      ::fcntl(own, F_SETFL, ::fcntl(own, F_GETFL) | O_NONBLOCK);
-      counter->take(own);
-    }
+  // Each user has a server of its own.
+  Status let_in(std::uint32_t user, Fd connection) {
+    Counter* counter = counter_of(user);
+    if (counter == nullptr) return Error{ErrorCode::kDenied, "a user without a role"};
+    counter->take(connection.release());
+    return {};
   }
 
-  Counter* counter_of(const std::string& identity) {
-    if (const auto known = local_.find(identity); known != local_.end()) return known->second.get();
-    constexpr std::string_view kFront = "unix-";
-    std::uint32_t user = 0;
-    const char* end = identity.data() + identity.size();
-    if (!identity.starts_with(kFront) ||
-        std::from_chars(identity.data() + kFront.size(), end, user).ptr != end) {
-      return nullptr;
-    }
+  Counter* counter_of(std::uint32_t user) {
+    if (const auto known = local_.find(user); known != local_.end()) return known->second.get();
     const auto role = Gate::role_of_user(config_, user);
     if (!role) return nullptr;
-    auto counter = std::make_unique<Counter>(desk(Caller{identity, *role, "unix"}));
+    const std::string name = "unix-" + std::to_string(user);
+    auto counter = std::make_unique<Counter>(desk(Caller{name, *role, "unix"}));
     if (!counter->open({}, nullptr)) return nullptr;
-    return local_.emplace(identity, std::move(counter)).first->second.get();
+    return local_.emplace(user, std::move(counter)).first->second.get();
   }
 
   const Config& config_;
@@ -517,10 +441,10 @@ class Api final : public ApiThread {
   const Log log_;
   const std::string version_;
   std::atomic<int> watchers_{0};
-  std::unique_ptr<transport::Listener> listener_;
   std::unique_ptr<Counter> remote_;
-  std::map<std::string, std::unique_ptr<Counter>> local_;  // The door's thread alone, till it ends.
-  std::thread door_;
+  std::map<std::uint32_t, std::unique_ptr<Counter>>
+      local_;  // The door's thread alone, till it ends.
+  std::unique_ptr<control::UserDoor> door_;
 };
 
 }  // namespace

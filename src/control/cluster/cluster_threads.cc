@@ -1,6 +1,5 @@
 #include "control/cluster/cluster_threads.h"
 
-#include <poll.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -12,8 +11,9 @@
 #include "base/annotations.h"
 #include "control/cluster/api_thread.h"
 #include "control/cluster/node_links.h"
-#include "control/cluster/pages_thread.h"
+#include "control/cluster/pages.h"
 #include "control/cluster/sqlite_store.h"
+#include "control/daemon/stop_signals.h"
 
 namespace flyt::cluster {
 namespace {
@@ -88,12 +88,6 @@ class LastResort {
   std::thread thread_;
 };
 
-void wait_readable(int fd) {
-  pollfd entry{fd, POLLIN, 0};
-  while (::poll(&entry, 1, -1) < 0 && errno == EINTR) {
-  }
-}
-
 Status make_folder(const std::string& path, unsigned mode) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
@@ -103,7 +97,7 @@ Status make_folder(const std::string& path, unsigned mode) {
 
 }  // namespace
 
-Status run_cluster(const Config& config, std::string_view version, int signals) {
+Status run_cluster(const Config& config, std::string_view version, const Fd& signals) {
   const Log log("cluster", log_level_of(config.log_level, LogLevel::kInfo));
   Gate gate(config);
   if (Status status = gate.check(); !status) return status;
@@ -124,9 +118,10 @@ Status run_cluster(const Config& config, std::string_view version, int signals) 
   }
   auto api = ApiThread::start(config, manager, gate, log, version);
   if (!api) return std::move(api).error();
-  std::unique_ptr<PagesThread> pages;
+  std::unique_ptr<control::Pages> pages;
   if (!config.metrics.empty()) {
-    auto started = PagesThread::start(*control::parse_address(config.metrics), manager);
+    auto started =
+        control::Pages::start(*control::parse_address(config.metrics), pages_of(manager));
     if (!started) return std::move(started).error();
     pages = std::move(*started);
   }
@@ -135,7 +130,7 @@ Status run_cluster(const Config& config, std::string_view version, int signals) 
                        {"tcp", config.api_tcp},
                        {"metrics", config.metrics},
                        {"nodes", manager.describe().nodes()}});
-  wait_readable(signals);
+  control::await_stop(signals);
   log.info("stopping");
   manager.stop();
   last_resort.arm();

@@ -3,12 +3,13 @@
 
 #include <string_view>
 
+#include "base/fd.h"
 #include "base/result.h"
 #include "control/cluster/config.h"
 
 namespace flyt::cluster {
 
-// Serves until `signals`, a signalfd, can be read. An error only if it cannot start.
-Status run_cluster(const Config& config, std::string_view version, int signals);
+// Serves until a signal comes: take_stop_signals(). An error only if it cannot start.
+Status run_cluster(const Config& config, std::string_view version, const Fd& signals);
 
 }  // namespace flyt::cluster

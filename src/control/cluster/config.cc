@@ -49,14 +49,10 @@ control::SettingSections sections_of(Config& config) {
 Error invalid(std::string message) { return {ErrorCode::kInvalid, std::move(message)}; }
 
 Status check(const Config& config) {
-  const bool all = !config.cert.empty() && !config.key.empty() && !config.ca.empty();
-  if (!config.api_tcp.empty() && !all) {
-    return invalid(
-        "api.tcp needs api.cert, api.key and api.ca: TCP is served with mutual TLS only");
-  }
-  if (!config.metrics.empty() &&
-      !control::is_loopback(control::parse_address(config.metrics)->host)) {
-    return invalid("metrics.listen must be a loopback address: who asks there is not identified");
+  if (Status status = control::check_doors(config.api_tcp, {config.cert, config.key, config.ca},
+                                           config.metrics);
+      !status) {
+    return status;
   }
   if (config.lost_seconds < 2 * config.report_seconds) {
     return invalid("nodes.lost_after must be at least twice nodes.report_every");
@@ -74,9 +70,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 }
 
 Result<Config> read_config(const std::string& path) {
-  const auto text = control::read_file(path);
-  if (!text) return text.error();
-  return parse_config(*text, path);
+  return control::read_parsed(path, parse_config);
 }
 
 Status finish(Config& config, const std::string& home) {

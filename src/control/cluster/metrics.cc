@@ -1,42 +1,11 @@
 #include "control/cluster/metrics.h"
 
+#include "control/daemon/metrics_page.h"
+
 namespace flyt::cluster {
 namespace {
 
-using Labels = std::vector<std::pair<std::string, std::string>>;
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out.push_back('\\');
-    out.push_back(c < ' ' || c > '~' ? '?' : c);
-  }
-  return out;
-}
-
-class Page {
- public:
-  void family(const char* name, const char* kind, const char* help) {
-    name_ = name;
-    text_ += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " " + kind + "\n";
-  }
-  void value(const Labels& labels, std::uint64_t value) {
-    text_ += name_;
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      text_ += (i == 0 ? "{" : ",") + labels[i].first + "=\"" + escaped(labels[i].second) + "\"";
-    }
-    text_ += (labels.empty() ? " " : "} ") + std::to_string(value) + "\n";
-  }
-  void one(const char* name, const char* kind, const char* help, std::uint64_t number) {
-    family(name, kind, help);
-    value({}, number);
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string name_;
-  std::string text_;
-};
+using Page = control::MetricsPage;
 
 void add_nodes(const v1::ListNodesResponse& nodes, Page& page) {
   page.family("flyt_cluster_node_up", "gauge", "1 while the node reports.");

@@ -1,13 +1,10 @@
 #include "control/cluster_client/cluster_client.h"
 
-#include <grpcpp/grpcpp.h>
-#include <stdlib.h>
-
 #include <chrono>
 
-#include "base/wall_clock.h"
 #include "control/cluster.grpc.pb.h"
-#include "control/settings/settings.h"
+#include "control/grpc/call.h"
+#include "control/grpc/channel.h"
 
 namespace flyt::cluster {
 namespace {
@@ -20,30 +17,6 @@ constexpr auto kMachineTime = std::chrono::seconds(10);
 constexpr int kMessageBytesMax = 256 << 20;
 constexpr int kReconnectMs = 1000;
 constexpr int kAliveMs = 15'000;
-constexpr std::string_view kUnix = "unix://";
-
-ErrorCode code_of(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return ErrorCode::kInvalid;
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return ErrorCode::kLimit;
-    case grpc::StatusCode::NOT_FOUND:
-      return ErrorCode::kNotFound;
-    case grpc::StatusCode::FAILED_PRECONDITION:
-      return ErrorCode::kUnsupported;
-    case grpc::StatusCode::ALREADY_EXISTS:
-    case grpc::StatusCode::PERMISSION_DENIED:
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return ErrorCode::kDenied;
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::CANCELLED:
-      return ErrorCode::kLost;
-    default:
-      return ErrorCode::kSystem;
-  }
-}
 
 class Client final : public ClusterClient {
  public:
@@ -156,23 +129,14 @@ class Client final : public ClusterClient {
   using Stub = v1::Operators::Stub;
 
   Error error_of(const grpc::Status& status) const {
-    const ErrorCode code = code_of(status.error_code());
-    if (code != ErrorCode::kLost || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      return {code, status.error_message()};
-    }
-    return {code, "cluster " + name_ + ": " + status.error_message() +
-                      "; does flyt-cluster-manager run there, and is this user or certificate"
-                      " allowed?"};
+    return control::error_of(status, "cluster " + name_, "flyt-cluster-manager");
   }
 
   template <class Reply, class Service, class Method, class Request>
   Result<Reply> ask(Service& service, Method method, const Request& request,
                     std::chrono::seconds patience) {
-    grpc::ClientContext context;
-    const std::int64_t end = unix_milliseconds() + patience.count() * 1000;
-    context.set_deadline(gpr_time_from_millis(end, GPR_CLOCK_REALTIME));
     Reply reply;
-    const grpc::Status status = (service.*method)(&context, request, &reply);
+    const grpc::Status status = control::call(service, method, request, patience, reply);
     if (status.ok()) return reply;
     return error_of(status);
   }
@@ -186,14 +150,7 @@ class Client final : public ClusterClient {
   }
   template <class Message, class Reader, class Take>
   Status read(Reader& reader, grpc::ClientContext& context, Take take) const {
-    Message message;
-    while (reader.Read(&message)) {
-      if (take(message)) continue;
-      context.TryCancel();
-      static_cast<void>(reader.Finish());
-      return {};
-    }
-    const grpc::Status status = reader.Finish();
+    const grpc::Status status = control::read_stream<Message>(reader, context, take);
     return status.ok() ? Status() : Status(error_of(status));
   }
 
@@ -203,44 +160,25 @@ class Client final : public ClusterClient {
   const std::unique_ptr<Stub> people_;
 };
 
-Result<std::shared_ptr<grpc::ChannelCredentials>> credentials_of(const ClusterAddress& address) {
-  if (address.cluster.starts_with(kUnix)) return grpc::InsecureChannelCredentials();
-  if (address.cert.empty() || address.key.empty() || address.ca.empty()) {
+}  // namespace
+
+Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddress& address) {
+  const control::TlsFiles files{address.cert, address.key, address.ca};
+  if (!control::is_local(address.cluster) && !files.complete()) {
     return Error{ErrorCode::kInvalid,
                  "a cluster at HOST:PORT is asked with a certificate, its key and the authority's"
                  " certificate; on its own machine unix:///PATH needs none"};
   }
-  const auto cert = control::read_file(address.cert);
-  if (!cert) return cert.error();
-  const auto key = control::read_file(address.key);
-  if (!key) return key.error();
-  const auto ca = control::read_file(address.ca);
-  if (!ca) return ca.error();
-  return grpc::SslCredentials({*ca, *key, *cert});
-}
-
-}  // namespace
-
-Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddress& address) {
-  // gRPC's own words would stand beside ours; and the C library's resolver is enough for one name.
-  ::setenv("GRPC_VERBOSITY", "NONE", 0);
-  ::setenv("GRPC_DNS_RESOLVER", "native", 0);
-  const auto credentials = credentials_of(address);
-  if (!credentials) return credentials.error();
-  const bool local = address.cluster.starts_with(kUnix);
-  // A proxy of the environment is for the web.
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   // Who watches a manager that is cut off shall notice.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  const std::string target =
-      local ? "unix:" + address.cluster.substr(kUnix.size()) : "dns:///" + address.cluster;
-  auto channel = grpc::CreateCustomChannel(target, *credentials, arguments);
-  return std::unique_ptr<ClusterClient>(std::make_unique<Client>(address.cluster, channel));
+  const auto channel = control::open_channel(address.cluster, files, arguments);
+  if (!channel) return channel.error();
+  return std::unique_ptr<ClusterClient>(std::make_unique<Client>(address.cluster, *channel));
 }
 
 }  // namespace flyt::cluster

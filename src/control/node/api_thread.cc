@@ -1,20 +1,21 @@
 #include "control/node/api_thread.h"
 
-#include <fcntl.h>
-#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
 #include <unistd.h>
 
-#include <charconv>
-#include <fstream>
-#include <sstream>
-#include <thread>
+#include <atomic>
 
-#include "base/wall_clock.h"
+#include "control/daemon/door_thread.h"
+#include "control/grpc/credentials.h"
+#include "control/grpc/status.h"
+#include "control/grpc/watcher.h"
 #include "control/node.grpc.pb.h"
 #include "control/node/messages.h"
 #include "control/pki/certificate.h"
-#include "transport/transport.h"
 
 namespace flyt::node {
 namespace {
@@ -23,35 +24,11 @@ constexpr int kThreadsMax = 64;
 constexpr int kWatchersMax = 32;
 constexpr int kMessageBytesMax = 1 << 20;
 constexpr int kWatchStepMs = 500;
-constexpr std::int64_t kShutdownMs = 1000;
-constexpr Duration kDoorRest = std::chrono::milliseconds(10);
-
-grpc::StatusCode code_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalid:
-      return grpc::StatusCode::INVALID_ARGUMENT;
-    case ErrorCode::kLimit:
-      return grpc::StatusCode::RESOURCE_EXHAUSTED;
-    case ErrorCode::kNotFound:
-      return grpc::StatusCode::NOT_FOUND;
-    case ErrorCode::kUnsupported:
-      return grpc::StatusCode::FAILED_PRECONDITION;
-    case ErrorCode::kLost:
-    case ErrorCode::kTimeout:
-      return grpc::StatusCode::UNAVAILABLE;
-    case ErrorCode::kDenied:
-      return grpc::StatusCode::ALREADY_EXISTS;
-    case ErrorCode::kSystem:
-      return grpc::StatusCode::INTERNAL;
-  }
-  return grpc::StatusCode::INTERNAL;
-}
-
-grpc::Status status_of(const Error& error) { return {code_of(error.code), error.message}; }
+constexpr auto kShutdownTime = std::chrono::seconds(1);
 
 template <class Value, class Message>
 grpc::Status answer(const Result<Value>& value, Message* message) {
-  if (!value) return status_of(value.error());
+  if (!value) return control::status_of(value.error());
   *message = message_of(*value);
   return grpc::Status::OK;
 }
@@ -77,7 +54,7 @@ class Service final : public v1::Node::Service {
   grpc::Status CreateLease(grpc::ServerContext*, const v1::CreateLeaseRequest* request,
                            v1::Lease* reply) override {
     const auto wanted = request_of(*request);
-    if (!wanted) return status_of(wanted.error());
+    if (!wanted) return control::status_of(wanted.error());
     return answer(manager_.create(*wanted), reply);
   }
   grpc::Status ResizeLease(grpc::ServerContext*, const v1::ResizeLeaseRequest* request,
@@ -96,7 +73,7 @@ class Service final : public v1::Node::Service {
   grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest* request,
                             v1::ListSessionsResponse* reply) override {
     const auto sessions = manager_.sessions(request->lease());
-    if (!sessions) return status_of(sessions.error());
+    if (!sessions) return control::status_of(sessions.error());
     for (const SessionView& view : *sessions) *reply->add_sessions() = message_of(view);
     return grpc::Status::OK;
   }
@@ -107,7 +84,7 @@ class Service final : public v1::Node::Service {
   grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request,
                      v1::DrainResponse* reply) override {
     const auto leases = manager_.drain(request->drain());
-    if (!leases) return status_of(leases.error());
+    if (!leases) return control::status_of(leases.error());
     reply->set_draining(request->drain());
     reply->set_leases(static_cast<std::uint32_t>(*leases));
     return grpc::Status::OK;
@@ -120,10 +97,8 @@ class Service final : public v1::Node::Service {
   }
   grpc::Status WatchEvents(grpc::ServerContext* context, const v1::WatchEventsRequest* request,
                            grpc::ServerWriter<v1::Event>* out) override {
-    const Watcher watcher(watchers_);
-    if (watcher.count() > kWatchersMax) {
-      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "too many watch events already"};
-    }
+    const control::Watcher watcher(watchers_, kWatchersMax);
+    if (!watcher.status().ok()) return watcher.status();
     EventLog& events = manager_.events();
     std::uint64_t last = request->after();
     while (!context->IsCancelled()) {
@@ -138,31 +113,10 @@ class Service final : public v1::Node::Service {
   }
 
  private:
-  class Watcher {
-   public:
-    explicit Watcher(std::atomic<int>& count) : total_(count), count_(++count) {}
-    ~Watcher() { --total_; }
-    Watcher(const Watcher&) = delete;
-    Watcher& operator=(const Watcher&) = delete;
-    int count() const { return count_; }
-
-   private:
-    std::atomic<int>& total_;
-    const int count_;
-  };
-
   Manager& manager_;
   const std::string version_;
   std::atomic<int> watchers_{0};
 };
-
-Result<std::string> contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return system_error("cannot read " + path, errno);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Those that an authority of a cluster has signed for something else than leading nodes are
 // refused: VMs' above all.
@@ -181,43 +135,13 @@ class Roles final : public grpc::AuthMetadataProcessor {
   }
 };
 
-Result<std::shared_ptr<grpc::ServerCredentials>> mutual_tls(const Config& config) {
-  const auto cert = contents(config.cert);
-  if (!cert) return cert.error();
-  const auto key = contents(config.key);
-  if (!key) return key.error();
-  const auto ca = contents(config.ca);
-  if (!ca) return ca.error();
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = *ca;
-  options.pem_key_cert_pairs.push_back({*key, *cert});
-  auto credentials = grpc::SslServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(std::make_shared<Roles>());
-  return credentials;
-}
-
-// The user that the system names, "unix-1000": this one and root may control the node.
-bool may_control(const std::string& identity) {
-  constexpr std::string_view kFront = "unix-";
-  std::uint32_t user = 0;
-  const char* end = identity.data() + identity.size();
-  if (!identity.starts_with(kFront) ||
-      std::from_chars(identity.data() + kFront.size(), end, user).ptr != end) {
-    return false;
-  }
-  return user == 0 || user == ::geteuid();
-}
-
 class Api final : public ApiThread {
  public:
   Api(Manager& manager, const Log& log, std::string_view version)
       : log_(log), service_(manager, version) {}
   ~Api() override {
-    if (listener_) listener_->shut_down();
-    if (door_.joinable()) door_.join();
-    const std::int64_t end = unix_milliseconds() + kShutdownMs;
-    if (server_) server_->Shutdown(gpr_time_from_millis(end, GPR_CLOCK_REALTIME));
+    door_.reset();
+    if (server_) server_->Shutdown(control::time_in(kShutdownTime));
   }
 
   Status start(const Config& config) {
@@ -230,53 +154,36 @@ class Api final : public ApiThread {
     builder.RegisterService(&service_);
     int port = 0;
     if (!config.api_tcp.empty()) {
-      const auto credentials = mutual_tls(config);
+      const auto credentials = control::server_credentials({config.cert, config.key, config.ca});
       if (!credentials) return credentials.error();
+      (*credentials)->SetAuthMetadataProcessor(std::make_shared<Roles>());
       builder.AddListeningPort(config.api_tcp, *credentials, &port);
     }
-    const auto url = transport::parse_url("unix://" + config.api_unix);
-    if (!url) return url.error();
-    auto listener = transport::listen(*url);
-    if (!listener) return std::move(listener).error();
-    listener_ = std::move(*listener);
+    auto door = control::UserDoor::open(config.api_unix, log_);
+    if (!door) return std::move(door).error();
+    door_ = std::move(*door);
     server_ = builder.BuildAndStart();
     if (!server_ || (!config.api_tcp.empty() && port == 0)) {
       return Error{ErrorCode::kSystem, "api.tcp: cannot serve at " + config.api_tcp +
                                            ": the address is taken, or a certificate is bad"};
     }
-    door_ = std::thread([this] { let_in(); });
+    door_->start(
+        [this](std::uint32_t user, Fd connection) { return let_in(user, std::move(connection)); });
     return {};
   }
 
  private:
-  // gRPC itself does not ask who is at a Unix socket.
-  void let_in() {
-    while (true) {
-      auto connection = listener_->accept(transport::kNever, nullptr);
-      if (!connection) {
-        if (connection.error().code == ErrorCode::kLost) return;
-        // No descriptor is free, or the like: it passes.
-        system_clock().sleep_for(kDoorRest);
-        continue;
-      }
-      const std::string identity = transport::identity_of_peer((*connection)->fd());
-      if (!may_control(identity)) {
-        log_.warn("refused", {{"peer", identity}, {"reason", "another user"}});
-        continue;
-      }
-      const int own = ::fcntl((*connection)->fd(), F_DUPFD_CLOEXEC, 0);
-      (*connection)->abandon();
-      if (own < 0) continue;
-      ::fcntl(own, F_SETFL, ::fcntl(own, F_GETFL) | O_NONBLOCK);
-      grpc::AddInsecureChannelFromFd(server_.get(), own);
-    }
+  // This user and root may control the node.
+  Status let_in(std::uint32_t user, Fd connection) {
+    if (user != 0 && user != ::geteuid()) return Error{ErrorCode::kDenied, "another user"};
+    grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+    return {};
   }
 
   const Log log_;
   Service service_;
-  std::unique_ptr<transport::Listener> listener_;
   std::unique_ptr<grpc::Server> server_;
-  std::thread door_;
+  std::unique_ptr<control::UserDoor> door_;
 };
 
 }  // namespace

@@ -110,14 +110,10 @@ Status check(const Config& config) {
     return invalid("node.run has more than " + std::to_string(kRunFolderBytesMax) +
                    " bytes; names of sockets must be short");
   }
-  const bool all = !config.cert.empty() && !config.key.empty() && !config.ca.empty();
-  if (!config.api_tcp.empty() && !all) {
-    return invalid(
-        "api.tcp needs api.cert, api.key and api.ca: TCP is served with mutual TLS"
-        " only");
-  }
-  if (!config.metrics.empty() && !is_loopback(parse_address(config.metrics)->host)) {
-    return invalid("metrics.listen must be a loopback address: who asks there is not identified");
+  if (Status status = control::check_doors(config.api_tcp, {config.cert, config.key, config.ca},
+                                           config.metrics);
+      !status) {
+    return status;
   }
   if (config.tcp_host.empty() != (config.tcp_port_first == 0)) {
     return invalid("leases.tcp_host and leases.tcp_ports belong together");
@@ -147,9 +143,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 }
 
 Result<Config> read_config(const std::string& path) {
-  const auto text = control::read_file(path);
-  if (!text) return text.error();
-  return parse_config(*text, path);
+  return control::read_parsed(path, parse_config);
 }
 
 Status finish(Config& config, const std::string& program_folder, const std::string& home) {

@@ -2,49 +2,18 @@
 
 #include <map>
 
+#include "control/daemon/metrics_page.h"
+
 namespace flyt::node {
 namespace {
 
-using Values = std::vector<std::pair<std::string, std::string>>;
+using Page = control::MetricsPage;
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\n') {
-      out += "\\n";
-      continue;
-    }
-    if (c == '"' || c == '\\') out.push_back('\\');
-    out.push_back(c);
-  }
-  return out;
-}
-
-class Page {
- public:
-  void family(const char* name, const char* kind, const char* help) {
-    name_ = name;
-    text_ += std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " " + kind + "\n";
-  }
-  void value(const Values& labels, std::uint64_t value) {
-    text_ += name_;
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      text_ += (i == 0 ? "{" : ",") + labels[i].first + "=\"" + escaped(labels[i].second) + "\"";
-    }
-    text_ += (labels.empty() ? " " : "} ") + std::to_string(value) + "\n";
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string name_;
-  std::string text_;
-};
-
-Values labels_of(const GpuView& gpu) {
+Page::Labels labels_of(const GpuView& gpu) {
   return {{"gpu", std::to_string(gpu.gpu.index)}, {"uuid", gpu.gpu.uuid}};
 }
 
-Values labels_of(const LeaseView& lease) {
+Page::Labels labels_of(const LeaseView& lease) {
   return {{"lease", lease.lease.id},
           {"name", lease.lease.name},
           {"gpu", std::to_string(lease.lease.grant.gpu)}};
@@ -125,18 +94,14 @@ std::string metrics_text(const NodeView& node, const std::vector<LeaseView>& lea
                          const std::vector<SessionView>& sessions, const Counters& counters,
                          bool healthy) {
   Page page;
-  page.family("flyt_node_healthy", "gauge", "1 if nothing is wrong.");
-  page.value({}, healthy ? 1 : 0);
-  page.family("flyt_node_draining", "gauge", "1 while no new leases are made.");
-  page.value({}, node.draining ? 1 : 0);
-  page.family("flyt_node_leases", "gauge", "Leases.");
-  page.value({}, node.leases);
+  page.one("flyt_node_healthy", "gauge", "1 if nothing is wrong.", healthy ? 1 : 0);
+  page.one("flyt_node_draining", "gauge", "1 while no new leases are made.", node.draining ? 1 : 0);
+  page.one("flyt_node_leases", "gauge", "Leases.", node.leases);
   add_gpus(node, page);
   add_leases(leases, page);
   add_sessions(leases, sessions, page);
   const auto counter = [&](const char* name, const char* help, std::uint64_t value) {
-    page.family(name, "counter", help);
-    page.value({}, value);
+    page.one(name, "counter", help, value);
   };
   counter("flyt_node_leases_created_total", "Leases made.", counters.created);
   counter("flyt_node_leases_refused_total", "Requests that did not fit.", counters.refused);

@@ -1,15 +1,13 @@
 #include "control/node/node_thread.h"
 
-#include <poll.h>
-
 #include <atomic>
-#include <cerrno>
 #include <thread>
 
+#include "control/daemon/stop_signals.h"
 #include "control/node/api_thread.h"
 #include "control/node/cluster_thread.h"
 #include "control/node/manager.h"
-#include "control/node/pages_thread.h"
+#include "control/node/pages.h"
 
 namespace flyt::node {
 namespace {
@@ -38,23 +36,18 @@ class Ticker {
   std::thread thread_;
 };
 
-void wait_readable(int fd) {
-  pollfd entry{fd, POLLIN, 0};
-  while (::poll(&entry, 1, -1) < 0 && errno == EINTR) {
-  }
-}
-
 }  // namespace
 
-Status run_node(const Config& config, std::string_view version, int signals, bool end_leases) {
+Status run_node(const Config& config, std::string_view version, const Fd& signals,
+                bool end_leases) {
   const Log log("node", log_level_of(config.log_level, LogLevel::kInfo));
   Manager manager(config, log);
   if (Status status = manager.start(); !status) return status;
   auto api = ApiThread::start(config, manager, log, version);
   if (!api) return std::move(api).error();
-  std::unique_ptr<PagesThread> pages;
+  std::unique_ptr<control::Pages> pages;
   if (!config.metrics.empty()) {
-    auto started = PagesThread::start(*parse_address(config.metrics), manager);
+    auto started = control::Pages::start(*parse_address(config.metrics), pages_of(manager));
     if (!started) return std::move(started).error();
     pages = std::move(*started);
   }
@@ -70,7 +63,7 @@ Status run_node(const Config& config, std::string_view version, int signals, boo
                        {"gpus", manager.describe().gpus.size()}});
   {
     const Ticker ticker(manager);
-    wait_readable(signals);
+    control::await_stop(signals);
     log.info("stopping", {{"end_leases", end_leases}});
   }
   manager.stop(end_leases);

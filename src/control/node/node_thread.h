@@ -3,12 +3,13 @@
 
 #include <string_view>
 
+#include "base/fd.h"
 #include "base/result.h"
 #include "control/node/config.h"
 
 namespace flyt::node {
 
-// Serves until `signals`, a signalfd, can be read. An error only if it cannot start.
-Status run_node(const Config& config, std::string_view version, int signals, bool end_leases);
+// Serves until a signal comes: take_stop_signals(). An error only if it cannot start.
+Status run_node(const Config& config, std::string_view version, const Fd& signals, bool end_leases);
 
 }  // namespace flyt::node

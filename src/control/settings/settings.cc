@@ -209,6 +209,18 @@ bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
+Status check_doors(const std::string& api_tcp, const TlsFiles& files, const std::string& metrics) {
+  if (!api_tcp.empty() && !files.complete()) {
+    return Error{ErrorCode::kInvalid,
+                 "api.tcp needs api.cert, api.key and api.ca: TCP is served with mutual TLS only"};
+  }
+  if (!metrics.empty() && !is_loopback(parse_address(metrics)->host)) {
+    return Error{ErrorCode::kInvalid,
+                 "metrics.listen must be a loopback address: who asks there is not identified"};
+  }
+  return {};
+}
+
 Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return system_error("cannot read " + path, errno);

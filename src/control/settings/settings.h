@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "control/settings/tls_files.h"
 
 namespace flyt::control {
 
@@ -68,7 +69,20 @@ struct Address {
 Result<Address> parse_address(std::string_view text);
 bool is_loopback(std::string_view host);
 
+// What all sections api and metrics must keep to: TCP is served with certificates, pages to this
+// machine only.
+Status check_doors(const std::string& api_tcp, const TlsFiles& files, const std::string& metrics);
+
 // A whole file.
 Result<std::string> read_file(const std::string& path);
+
+// What `parse`, which is given a file's text and name, makes of one.
+template <class Config>
+Result<Config> read_parsed(const std::string& path,
+                           Result<Config> (*parse)(std::string_view, const std::string&)) {
+  const auto text = read_file(path);
+  if (!text) return text.error();
+  return parse(*text, path);
+}
 
 }  // namespace flyt::control

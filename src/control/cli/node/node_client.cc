@@ -1,14 +1,9 @@
 #include "control/cli/node/node_client.h"
 
-#include <grpcpp/grpcpp.h>
-#include <stdlib.h>
-
-#include <cerrno>
 #include <chrono>
-#include <fstream>
-#include <sstream>
 
-#include "base/wall_clock.h"
+#include "control/grpc/call.h"
+#include "control/grpc/channel.h"
 #include "control/node.grpc.pb.h"
 
 namespace flyt::cli {
@@ -19,38 +14,6 @@ namespace v1 = node::v1;
 constexpr auto kQuestionTime = std::chrono::seconds(30);
 // A new server may have to start a driver first.
 constexpr auto kChangeTime = std::chrono::seconds(120);
-constexpr std::string_view kUnix = "unix://";
-
-Result<std::string> contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return system_error("cannot read " + path, errno);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-ErrorCode code_of(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return ErrorCode::kInvalid;
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return ErrorCode::kLimit;
-    case grpc::StatusCode::NOT_FOUND:
-      return ErrorCode::kNotFound;
-    case grpc::StatusCode::FAILED_PRECONDITION:
-      return ErrorCode::kUnsupported;
-    case grpc::StatusCode::ALREADY_EXISTS:
-    case grpc::StatusCode::PERMISSION_DENIED:
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return ErrorCode::kDenied;
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::CANCELLED:
-      return ErrorCode::kLost;
-    default:
-      return ErrorCode::kSystem;
-  }
-}
 
 class Client final : public NodeClient {
  public:
@@ -109,37 +72,20 @@ class Client final : public NodeClient {
     request.set_follow(follow);
     grpc::ClientContext context;
     const auto reader = stub_->WatchEvents(&context, request);
-    v1::Event event;
-    while (reader->Read(&event)) {
-      if (take(event)) continue;
-      context.TryCancel();
-      static_cast<void>(reader->Finish());
-      return {};
-    }
-    const grpc::Status status = reader->Finish();
+    const grpc::Status status = control::read_stream<v1::Event>(*reader, context, take);
     return status.ok() ? Status() : Status(error_of(status));
   }
 
  private:
   Error error_of(const grpc::Status& status) const {
-    const ErrorCode code = code_of(status.error_code());
-    if (code != ErrorCode::kLost || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      return {code, status.error_message()};
-    }
-    // The node's own words come without gRPC's about addresses.
-    return {code, "node " + name_ + ": " + status.error_message() +
-                      "; does flyt-node-manager run there, and is this user or certificate"
-                      " allowed?"};
+    return control::error_of(status, "node " + name_, "flyt-node-manager");
   }
 
   template <class Reply, class Method, class Request>
   Result<Reply> ask(Method method, const Request& request,
                     std::chrono::seconds patience = kQuestionTime) {
-    grpc::ClientContext context;
-    const std::int64_t end = unix_milliseconds() + patience.count() * 1000;
-    context.set_deadline(gpr_time_from_millis(end, GPR_CLOCK_REALTIME));
     Reply reply;
-    const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
+    const grpc::Status status = control::call(*stub_, method, request, patience, reply);
     if (status.ok()) return reply;
     return error_of(status);
   }
@@ -148,39 +94,19 @@ class Client final : public NodeClient {
   const std::unique_ptr<v1::Node::Stub> stub_;
 };
 
-Result<std::shared_ptr<grpc::ChannelCredentials>> credentials_of(const NodeAddress& address) {
-  if (address.node.starts_with(kUnix)) return grpc::InsecureChannelCredentials();
-  if (address.cert.empty() || address.key.empty() || address.ca.empty()) {
+}  // namespace
+
+Result<std::unique_ptr<NodeClient>> NodeClient::connect(const NodeAddress& address) {
+  const control::TlsFiles files{address.cert, address.key, address.ca};
+  if (!control::is_local(address.node) && !files.complete()) {
     return Error{ErrorCode::kInvalid,
                  "a node at HOST:PORT is asked with --cert, --key and --ca; on its own machine"
                  " --node unix:///run/flyt/node.sock needs none"};
   }
-  const auto cert = contents(address.cert);
-  if (!cert) return cert.error();
-  const auto key = contents(address.key);
-  if (!key) return key.error();
-  const auto ca = contents(address.ca);
-  if (!ca) return ca.error();
-  return grpc::SslCredentials({*ca, *key, *cert});
-}
-
-}  // namespace
-
-Result<std::unique_ptr<NodeClient>> NodeClient::connect(const NodeAddress& address) {
-  // gRPC's own words would stand beside ours; and the C library's resolver is enough for one name.
-  ::setenv("GRPC_VERBOSITY", "NONE", 0);
-  ::setenv("GRPC_DNS_RESOLVER", "native", 0);
-  const auto credentials = credentials_of(address);
-  if (!credentials) return credentials.error();
-  const bool local = address.node.starts_with(kUnix);
-  // A proxy of the environment is for the web.
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  const std::string target =
-      local ? "unix:" + address.node.substr(kUnix.size()) : "dns:///" + address.node;
-  auto channel = grpc::CreateCustomChannel(target, *credentials, arguments);
+  const auto channel = control::open_channel(address.node, files, grpc::ChannelArguments());
+  if (!channel) return channel.error();
   return std::unique_ptr<NodeClient>(
-      std::make_unique<Client>(address.node, v1::Node::NewStub(channel)));
+      std::make_unique<Client>(address.node, v1::Node::NewStub(*channel)));
 }
 
 }  // namespace flyt::cli

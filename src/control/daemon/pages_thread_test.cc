@@ -1,0 +1,135 @@
+#include "control/daemon/pages_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "transport/transport.h"
+
+namespace flyt::control {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::unique_ptr<Pages> serve(PageMap map) {
+  auto pages = Pages::start({"127.0.0.1", 0}, std::move(map));
+  EXPECT_TRUE(pages) << pages.error().message;
+  return std::move(*pages);
+}
+
+// A browser that asks once and reads until the other side ends, or `stop` has come.
+std::string ask(std::uint16_t port, const std::string& path, std::string_view stop = {}) {
+  const Instant deadline = system_clock().now() + kPatience;
+  const auto url = transport::parse_url("tcp://127.0.0.1:" + std::to_string(port));
+  auto connection = transport::connect(*url, deadline);
+  if (!connection) return connection.error().message;
+  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+  const Bytes front[] = {std::as_bytes(std::span(request))};
+  EXPECT_TRUE((*connection)->write(front, transport::Patience::kWait));
+  std::string answer;
+  std::array<std::byte, 4096> space;
+  while (stop.empty() || answer.find(stop) == std::string::npos) {
+    const MutableBytes into[] = {std::span(space)};
+    const auto count = (*connection)->read(into, transport::Patience::kWait);
+    if (!count) break;
+    for (std::size_t i = 0; i < *count; ++i) answer.push_back(static_cast<char>(space[i]));
+  }
+  return answer;
+}
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool becomes(const std::atomic<int>& value, int wanted) {
+  const Instant deadline = system_clock().now() + kPatience;
+  while (value != wanted && system_clock().now() < deadline) std::this_thread::yield();
+  return value == wanted;
+}
+
+TEST(Pages, AnswerEachPathByItsFunction) {
+  PageMap map;
+  map.pages["/hello"] = [](const PageRequest& request) {
+    return Page{.text = request.path + " " + request.query.find("a")->second,
+                .type = "application/json",
+                .status = 503};
+  };
+  const auto pages = serve(std::move(map));
+  const std::string answer = ask(pages->port(), "/hello?a=x%20y&a=z");
+  EXPECT_TRUE(has(answer, "HTTP/1.1 503")) << answer;
+  EXPECT_TRUE(has(answer, "Content-Type: application/json\r\n")) << answer;
+  EXPECT_TRUE(has(answer, "X-Content-Type-Options: nosniff\r\n")) << answer;
+  EXPECT_TRUE(has(answer, "\r\n\r\n/hello x y")) << answer;
+  EXPECT_TRUE(has(ask(pages->port(), "/hello/there"), "HTTP/1.1 404"));
+  EXPECT_TRUE(has(ask(pages->port(), "/"), "HTTP/1.1 404"));
+}
+
+TEST(Pages, AStreamLastsUntilItsFunctionReturns) {
+  PageMap map;
+  map.streams["/events"] = [](const PageRequest&, PageStream& out) {
+    EXPECT_TRUE(out.open());
+    EXPECT_TRUE(out.send("change", "1\n2"));
+    EXPECT_TRUE(out.send("", "3"));
+  };
+  const auto pages = serve(std::move(map));
+  const std::string answer = ask(pages->port(), "/events");
+  EXPECT_TRUE(has(answer, "Content-Type: text/event-stream\r\n")) << answer;
+  EXPECT_TRUE(has(answer, "event: change\ndata: 1\ndata: 2\n\n")) << answer;
+  EXPECT_TRUE(has(answer, "data: 3\n\n")) << answer;
+}
+
+TEST(Pages, AListenerWhoLeavesAndPagesThatEndCloseAStream) {
+  PageMap map;
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
+  map.streams["/events"] = [&](const PageRequest&, PageStream& out) {
+    ++begun;
+    out.send("", "first");
+    while (out.open()) std::this_thread::yield();
+    ++ended;
+  };
+  auto pages = serve(std::move(map));
+  EXPECT_TRUE(has(ask(pages->port(), "/events", "first"), "first"));
+  EXPECT_TRUE(becomes(ended, 1));
+  std::thread listener([&] { ask(pages->port(), "/events"); });
+  EXPECT_TRUE(becomes(begun, 2));
+  pages.reset();
+  listener.join();
+  EXPECT_EQ(ended, 2);
+}
+
+TEST(Pages, NoMoreStreamsThanTheirLimitAndPagesAreServedBeside) {
+  PageMap map;
+  std::atomic<int> open{0};
+  map.pages["/page"] = [](const PageRequest&) { return Page{.text = "here"}; };
+  map.streams["/events"] = [&](const PageRequest&, PageStream& out) {
+    ++open;
+    while (out.open()) std::this_thread::yield();
+    --open;
+  };
+  auto pages = serve(std::move(map));
+  std::vector<std::thread> listeners;
+  for (int i = 0; i < Pages::kStreamsMax; ++i) {
+    listeners.emplace_back([&] { ask(pages->port(), "/events"); });
+  }
+  EXPECT_TRUE(becomes(open, Pages::kStreamsMax));
+  EXPECT_TRUE(has(ask(pages->port(), "/events"), "HTTP/1.1 503"));
+  EXPECT_TRUE(has(ask(pages->port(), "/page"), "here"));
+  pages.reset();
+  for (std::thread& listener : listeners) listener.join();
+}
+
+TEST(Pages, AnAddressThatIsTakenIsAnError) {
+  // By a socket that does not share its port.
+  const auto url = transport::parse_url("tcp://127.0.0.1:0");
+  const auto other = transport::listen(*url);
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(Pages::start({"127.0.0.1", (*other)->url().port}, {}));
+}
+
+}  // namespace
+}  // namespace flyt::control

@@ -1,0 +1,24 @@
+// Channels: how a manager is reached.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "control/grpc/credentials.h"
+
+namespace flyt::control {
+
+bool is_local(std::string_view address);
+
+// `address`: unix:///PATH, which needs no certificates, or HOST:PORT. It is connected to when it is
+// first used. Sets what the environment tells gRPC: to be called before there are other threads.
+Result<std::shared_ptr<grpc::Channel>> open_channel(const std::string& address,
+                                                    const TlsFiles& files,
+                                                    grpc::ChannelArguments arguments);
+
+}  // namespace flyt::control

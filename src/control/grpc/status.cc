@@ -1,0 +1,69 @@
+#include "control/grpc/status.h"
+
+#include "base/wall_clock.h"
+
+namespace flyt::control {
+namespace {
+
+grpc::StatusCode code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalid:
+      return grpc::StatusCode::INVALID_ARGUMENT;
+    case ErrorCode::kLimit:
+      return grpc::StatusCode::RESOURCE_EXHAUSTED;
+    case ErrorCode::kNotFound:
+      return grpc::StatusCode::NOT_FOUND;
+    case ErrorCode::kUnsupported:
+      return grpc::StatusCode::FAILED_PRECONDITION;
+    case ErrorCode::kLost:
+    case ErrorCode::kTimeout:
+      return grpc::StatusCode::UNAVAILABLE;
+    case ErrorCode::kDenied:
+      return grpc::StatusCode::ALREADY_EXISTS;
+    case ErrorCode::kSystem:
+      return grpc::StatusCode::INTERNAL;
+  }
+  return grpc::StatusCode::INTERNAL;
+}
+
+}  // namespace
+
+grpc::Status status_of(const Error& error) { return {code_of(error.code), error.message}; }
+
+ErrorCode error_code_of(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return ErrorCode::kInvalid;
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return ErrorCode::kLimit;
+    case grpc::StatusCode::NOT_FOUND:
+      return ErrorCode::kNotFound;
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return ErrorCode::kUnsupported;
+    case grpc::StatusCode::ALREADY_EXISTS:
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return ErrorCode::kDenied;
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::CANCELLED:
+      return ErrorCode::kLost;
+    default:
+      return ErrorCode::kSystem;
+  }
+}
+
+Error error_of(const grpc::Status& status, const std::string& who, std::string_view program) {
+  const ErrorCode code = error_code_of(status.error_code());
+  if (code != ErrorCode::kLost || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return {code, status.error_message()};
+  }
+  return {code, who + ": " + status.error_message() + "; does " + std::string(program) +
+                    " run there, and is this user or certificate allowed?"};
+}
+
+gpr_timespec time_in(std::chrono::milliseconds time) {
+  return gpr_time_from_millis(unix_milliseconds() + time.count(), GPR_CLOCK_REALTIME);
+}
+
+}  // namespace flyt::control
