@@ -42,6 +42,8 @@ constexpr unsigned kCoresToSpin = 4;
 // come: what is, is safe from whatever becomes of this process.
 constexpr Duration kSettlingFirst = std::chrono::milliseconds(1);
 constexpr Duration kSettlingLast = std::chrono::milliseconds(16);
+// Looks for the use meter, as turns of an idle session.
+constexpr int kLooksPerTurn = kIdleTurn / UseMeter::kPeriod;
 
 // These hold endings() instead of use().
 bool ends_objects(std::uint16_t op) {
@@ -95,6 +97,7 @@ Session::~Session() {
 std::string Session::run() {
   main_thread_ = std::this_thread::get_id();
   int quiet_turns = 0;
+  int looks = 0;
   const Duration spin = std::thread::hardware_concurrency() >= kCoresToSpin ? kSpin : Duration{0};
   Instant spin_until{};
   Instant looked{};
@@ -113,7 +116,9 @@ std::string Session::run() {
     const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
     Duration turn = moves_->pending() ? kMoveTurn : idle_turn;
     if (unsettled()) turn = std::min(turn, settling_pause_);
-    const Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
+    Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
+    const Instant look = parts_.measured ? use_meter_.next(now) : deadline;
+    deadline = std::min(deadline, look);
     switch (endpoint().receive(*this, deadline)) {
       case rpc::Received::kCommands:
         ran = true;
@@ -124,7 +129,7 @@ std::string Session::run() {
       case rpc::Received::kNothing:
         if (deadline.ns != 0 && unsettled()) {
           look_whether_settled();
-        } else if (deadline.ns != 0) {
+        } else if (deadline.ns != 0 && (deadline < look || ++looks % kLooksPerTurn == 0)) {
           ++quiet_turns;
         }
         break;
@@ -146,6 +151,7 @@ bool Session::look_after(bool quiet) {
   own_usage().count(counters_);
   {
     const auto using_objects = use();
+    if (parts_.measured) measure();
     do_main_work();
     memory_->heed_shortages(quiet);
     polling = completions_.poll();
@@ -171,13 +177,33 @@ void Session::look_whether_settled() {
 }
 
 bool Session::all_work_done() {
-  if (!put_off_.empty() || memory_->host_calls.any() || memory_->deliveries.pending() != 0 ||
-      !moves_->left_behind().empty()) {
-    return false;
+  return put_off_.empty() && !memory_->host_calls.any() && memory_->deliveries.pending() == 0 &&
+         moves_->left_behind().empty() &&
+         !any_stream([](CUresult result) { return result != CUDA_SUCCESS; });
+}
+
+void Session::measure() {
+  const Instant begun = clock().now();
+  if (use_meter_.next(begun) > begun) return;
+  UseMeter::Seen seen;
+  // A query would end a capture.
+  if (!graphs_->capturing()) {
+    seen.busy = any_stream([](CUresult result) { return result == CUDA_ERROR_NOT_READY; });
+    seen.queued = seen.busy && memory_->depths.queued();
   }
+  use_meter_.looked(begun, clock().now(), seen);
+  counters_.busy_ns = static_cast<std::uint64_t>(use_meter_.busy().count());
+  counters_.queued_ns = static_cast<std::uint64_t>(use_meter_.queued().count());
+  own_usage().count(counters_);
+}
+
+bool Session::any_stream(bool (*is)(CUresult)) {
   for (const Handles::Entry& entry : handles_.all(wire::HandleKind::kContext)) {
     const std::uint32_t context = wire::Handle{entry.handle}.index();
-    if (enter(context) != CUDA_SUCCESS) return false;
+    if (const CUresult entered = enter(context); entered != CUDA_SUCCESS) {
+      if (is(entered)) return true;
+      continue;
+    }
     std::vector<CUstream> streams = contexts_->thread_streams(context);
     streams.push_back(CU_STREAM_LEGACY);
     for (const Handles::Entry& stream : handles_.all(wire::HandleKind::kStream)) {
@@ -185,10 +211,10 @@ bool Session::all_work_done() {
       if (owner != nullptr && owner->context() == context) streams.push_back(owner->stream());
     }
     for (CUstream stream : streams) {
-      if (driver().cuStreamQuery(stream) != CUDA_SUCCESS) return false;
+      if (is(driver().cuStreamQuery(stream))) return true;
     }
   }
-  return true;
+  return false;
 }
 
 void Session::on_main(std::function<void()> work) {
@@ -223,7 +249,10 @@ Status Session::on_command(const rpc::Command& command) {
   }
   ++(row->waits ? counters_.waited : counters_.posted);
   counters_.received_bytes += sizeof(wire::CommandHeader) + command.payload.size();
-  if (launches(command.header.op)) ++counters_.launches;
+  if (launches(command.header.op)) {
+    ++counters_.launches;
+    use_meter_.launched();
+  }
   if (parts_.recovery != nullptr) {
     parts_.recovery->marks().begin(command.header.sequence, command.header.op);
   }

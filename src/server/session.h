@@ -27,6 +27,7 @@
 #include "server/request.h"
 #include "server/sm_grant.h"
 #include "server/usage_board.h"
+#include "server/use_meter.h"
 #include "server/workers.h"
 #include "wire/hello.h"
 
@@ -57,6 +58,7 @@ struct SessionParts {
   std::uint32_t user = 0;                  // Whose session it is.
   SmGrant grant = {};                      // Of the first GPU; confines nobody unless set.
   bool movable = false;                    // It may become another one later.
+  bool measured = false;                   // Somebody may ask how much it uses the GPU.
   Recovery* recovery = nullptr;            // Null: the session ends with its process.
 };
 
@@ -145,6 +147,10 @@ class Session final : public rpc::CommandHandler {
   bool unsettled() const;
   void look_whether_settled();
   bool all_work_done();
+  // Whether some stream, when queried, says something that `is`.
+  bool any_stream(bool (*is)(CUresult));
+  // Looks how busy the GPU is, when it is time to. Under use().
+  void measure();
   void do_main_work() EXCLUDES(main_work_mutex_);
   void begin(Request request, const HandlerRow& row);
   // Commands are put off while a stream that waits for a host function of the client is as full as
@@ -171,6 +177,7 @@ class Session final : public rpc::CommandHandler {
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};  // Main thread only.
+  UseMeter use_meter_;          // Main thread only.
   Completions completions_{*this};
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;

@@ -245,6 +245,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    .user = user_of(tenant),
                    .grant = options.board ? options.board->grant() : SmGrant{},
                    .movable = options.board != nullptr && options.movable,
+                   .measured = options.board != nullptr && options.movable,
                    .recovery = recovery.on() ? &recovery : nullptr});
   if (const Status restored = restore_memory(session, recovery); !restored) {
     session.end(restored.error().message);

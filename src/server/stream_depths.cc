@@ -45,13 +45,17 @@ void StreamDepths::count(std::uint32_t context, CUstream stream) {
 bool StreamDepths::full() {
   if (!maybe_full_) return false;
   const auto using_contexts = session_.use();
-  maybe_full_ = std::any_of(depths_.begin(), depths_.end(), [this](auto& item) {
-    if (item.second.marks.size() < kMarksMax) return false;
+  maybe_full_ = deeper_than(kMarksMax - 1);
+  return maybe_full_;
+}
+
+bool StreamDepths::deeper_than(std::size_t marks) {
+  return std::any_of(depths_.begin(), depths_.end(), [this, marks](auto& item) {
+    if (item.second.marks.size() <= marks) return false;
     session_.enter(item.first.first);
     prune(item.second);
-    return item.second.marks.size() >= kMarksMax;
+    return item.second.marks.size() > marks;
   });
-  return maybe_full_;
 }
 
 }  // namespace flyt::server

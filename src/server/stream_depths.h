@@ -29,6 +29,9 @@ class StreamDepths {
   // Some stream holds kMarkEvery * kMarksMax operations or more that are not done. May make another
   // context current; without use() held.
   bool full();
+  // More than kMarkEvery operations wait in some stream. May make another context current; with
+  // use() held.
+  bool queued() { return deeper_than(1); }
 
  private:
   using Key = std::pair<std::uint32_t, CUstream>;
@@ -38,6 +41,7 @@ class StreamDepths {
   };
   // Forgets marks that the GPU has passed.
   static void prune(Depth& depth);
+  bool deeper_than(std::size_t marks);
 
   Session& session_;
   EventPool& events_;

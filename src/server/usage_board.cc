@@ -19,6 +19,10 @@ namespace {
 
 constexpr std::size_t kNameBytesMax = 63;
 constexpr std::uint32_t kNoDrain = ~std::uint32_t{0};
+constexpr std::array kCounters = {
+    &SessionCounters::posted,         &SessionCounters::waited,  &SessionCounters::launches,
+    &SessionCounters::received_bytes, &SessionCounters::busy_ns, &SessionCounters::queued_ns,
+};
 
 template <std::size_t size>
 void put_text(std::array<char, size>& into, std::string_view text) {
@@ -54,10 +58,7 @@ struct UsageRow {
   SessionKind kind = SessionKind::kCuda;
   std::array<char, transport::kMachineBytesMax + 1> machine{};
   std::array<char, kNameBytesMax + 1> name{};
-  std::atomic<std::uint64_t> posted{0};
-  std::atomic<std::uint64_t> waited{0};
-  std::atomic<std::uint64_t> launches{0};
-  std::atomic<std::uint64_t> received_bytes{0};
+  std::array<std::atomic<std::uint64_t>, kCounters.size()> counters{};
   std::array<Device, kUsageDevicesMax> devices{};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -71,7 +72,10 @@ struct BoardHead {
   const std::size_t count;
   std::atomic<std::size_t> rows_used{0};  // Those beyond it were never claimed.
   std::uint64_t sessions_begun = 0;       // The parent's.
-  SharedMutex mutex;  // Held while something is reserved, and while the limit changes.
+  // Held while something is reserved, while the limit changes, and while a row's counters become
+  // part of what has ended.
+  SharedMutex mutex;
+  SessionCounters ended;  // Of rows that were released.
   std::atomic<std::uint64_t> memory_limit{0};
   std::atomic<std::uint32_t> shortages{0};
   std::atomic<std::uint32_t> drain_seconds{kNoDrain};
@@ -111,11 +115,24 @@ UsageRow::Device* find(UsageRow* row, CUdevice device) {
   return row == nullptr || index >= row->devices.size() ? nullptr : &row->devices[index];
 }
 
+SessionCounters counters_of(const UsageRow& row) {
+  SessionCounters counters;
+  for (std::size_t i = 0; i < kCounters.size(); ++i) {
+    counters.*kCounters[i] = row.counters[i].load(std::memory_order_relaxed);
+  }
+  return counters;
+}
+
 MemoryQuota quota_of(const BoardHead& head) {
   return {head.memory_limit.load(std::memory_order_relaxed), head.memory_used()};
 }
 
 }  // namespace
+
+SessionCounters& SessionCounters::operator+=(const SessionCounters& more) {
+  for (const auto counter : kCounters) this->*counter += more.*counter;
+  return *this;
+}
 
 UsageSlot own_usage() { return UsageSlot(own_row.load(std::memory_order_relaxed)); }
 void take_usage_slot(UsageSlot slot) { own_row.store(slot.row(), std::memory_order_relaxed); }
@@ -176,10 +193,9 @@ std::uint64_t UsageSlot::bytes(CUdevice device) const {
 
 void UsageSlot::count(const SessionCounters& counters) const {
   if (row_ == nullptr) return;
-  row_->posted.store(counters.posted, std::memory_order_relaxed);
-  row_->waited.store(counters.waited, std::memory_order_relaxed);
-  row_->launches.store(counters.launches, std::memory_order_relaxed);
-  row_->received_bytes.store(counters.received_bytes, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kCounters.size(); ++i) {
+    row_->counters[i].store(counters.*kCounters[i], std::memory_order_relaxed);
+  }
 }
 
 MemoryQuota UsageSlot::quota() const {
@@ -206,6 +222,7 @@ UsageBoard::UsageBoard(void* memory, std::size_t count)
       rows_(
           static_cast<UsageRow*>(static_cast<void*>(static_cast<std::byte*>(memory) + kHeadBytes))),
       count_(count),
+      begun_(system_clock().now()),
       claimed_(count) {
   std::construct_at(head_, rows_, count_);
 }
@@ -247,8 +264,10 @@ void UsageBoard::release(std::size_t slot) {
     device.bytes.store(0, std::memory_order_relaxed);
     device.contexts.store(0, std::memory_order_relaxed);
   }
-  for (auto* counter : {&row.posted, &row.waited, &row.launches, &row.received_bytes}) {
-    counter->store(0, std::memory_order_relaxed);
+  {
+    const SharedLock lock(head_->mutex);
+    head_->ended += counters_of(row);
+    for (auto& counter : row.counters) counter.store(0, std::memory_order_relaxed);
   }
   row.machine.fill('\0');
   row.name.fill('\0');
@@ -313,15 +332,21 @@ std::vector<UsageBoard::Row> UsageBoard::rows() const {
             .age = now - Instant{row.begun_ns},
             .bytes = row.devices[0].bytes.load(std::memory_order_relaxed),
             .contexts = row.devices[0].contexts.load(std::memory_order_relaxed),
-            .counters = {.posted = row.posted.load(std::memory_order_relaxed),
-                         .waited = row.waited.load(std::memory_order_relaxed),
-                         .launches = row.launches.load(std::memory_order_relaxed),
-                         .received_bytes = row.received_bytes.load(std::memory_order_relaxed)}};
+            .counters = counters_of(row)};
     if (row.server_process.load(std::memory_order_acquire) == server) found.push_back(one);
   }
   std::sort(found.begin(), found.end(),
             [](const Row& a, const Row& b) { return a.number < b.number; });
   return found;
+}
+
+UsageBoard::Total UsageBoard::total() const {
+  const SharedLock lock(head_->mutex);
+  Total total{.counters = head_->ended, .since = system_clock().now() - begun_};
+  for (std::size_t i = 0; i < head_->rows_used.load(std::memory_order_acquire); ++i) {
+    total.counters += counters_of(rows_[i]);
+  }
+  return total;
 }
 
 MemoryQuota UsageBoard::quota() const { return quota_of(*head_); }

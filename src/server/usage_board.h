@@ -30,6 +30,10 @@ struct SessionCounters {
   std::uint64_t waited = 0;
   std::uint64_t launches = 0;
   std::uint64_t received_bytes = 0;
+  std::uint64_t busy_ns = 0;    // With kernels on the GPU; server/use_meter.h.
+  std::uint64_t queued_ns = 0;  // And much waiting behind them.
+
+  SessionCounters& operator+=(const SessionCounters& more);
 };
 
 // The memory of a lease: docs/leases.md.
@@ -167,6 +171,14 @@ class UsageBoard {
   // All whose client is known, by their numbers.
   std::vector<Row> rows() const;
 
+  // What all sessions have done since the board was made, those that have ended among them, and how
+  // long ago that was.
+  struct Total {
+    SessionCounters counters;
+    Duration since{0};
+  };
+  Total total() const;
+
   MemoryQuota quota() const;
   // 0: none. False, and nothing changes, if more is used and may not be.
   bool set_quota(std::uint64_t bytes, Shrink shrink);
@@ -210,6 +222,7 @@ class UsageBoard {
   BoardHead* const head_;
   UsageRow* const rows_;
   const std::size_t count_;
+  const Instant begun_;
   std::vector<bool> claimed_;
 };
 

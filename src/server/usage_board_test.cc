@@ -223,6 +223,24 @@ TEST(UsageBoard, ShowsSessionsInTheOrderInWhichTheyCame) {
   EXPECT_EQ(rows[1].counters.launches, 0U);
 }
 
+TEST(UsageBoard, CountsWhatEndedSessionsHaveDone) {
+  const auto board = make_board(2);
+  const std::size_t first = board->claim();
+  board->slot(first).count({.launches = 3, .busy_ns = 10, .queued_ns = 1});
+  board->release(first);
+  const std::size_t again = board->claim();
+  EXPECT_EQ(board->total().counters.launches, 3U);
+  board->slot(again).count({.launches = 2, .busy_ns = 5});
+  board->slot(board->claim()).count({.posted = 9, .busy_ns = 100, .queued_ns = 50});
+  const UsageBoard::Total total = board->total();
+  EXPECT_EQ(total.counters.launches, 5U);
+  EXPECT_EQ(total.counters.posted, 9U);
+  EXPECT_EQ(total.counters.busy_ns, 115U);
+  EXPECT_EQ(total.counters.queued_ns, 51U);
+  EXPECT_GT(total.since.count(), 0);
+  EXPECT_GE(board->total().since, total.since);
+}
+
 TEST(UsageBoard, HandsRequestsToTheParentOnce) {
   const auto board = make_board(2);
   const std::size_t slot = board->claim();

@@ -172,6 +172,16 @@ Result<LeaseState> ControlClient::describe() {
   return state;
 }
 
+Result<UseState> ControlClient::use() {
+  commands::LeaseUse::Reply reply;
+  rpc::Reply answer;
+  if (Status asked = ask(commands::LeaseUse{}, reply, answer); !asked) return asked.error();
+  if (answer.result() != FLYT_ADMIN_SUCCESS) return error_of(answer.result(), "use");
+  const auto time = [](std::uint64_t ns) { return Duration(static_cast<std::int64_t>(ns)); };
+  return UseState{time(reply.measured_ns), time(reply.busy_ns), time(reply.queued_ns),
+                  reply.launches};
+}
+
 Result<std::vector<SessionState>> ControlClient::sessions() {
   std::vector<SessionState> all;
   commands::LeaseSessions command;

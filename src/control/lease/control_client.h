@@ -57,6 +57,14 @@ struct SessionState {
   bool monitor = false;  // NVML's, no session of CUDA.
 };
 
+// All only grow, as long as the server lives.
+struct UseState {
+  Duration measured{0};  // The server's age.
+  Duration busy{0};      // With kernels on the GPU: the sum of all sessions, so perhaps more.
+  Duration queued{0};    // And more than a hundred operations waiting in one stream.
+  std::uint64_t launches = 0;
+};
+
 struct MemoryState {
   std::uint64_t limit = 0;
   std::uint64_t used = 0;
@@ -87,6 +95,8 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   Result<LeaseState> describe();
+  // kUnsupported: an older server, which does not measure.
+  Result<UseState> use();
   // All of them, monitors too, in the order in which they came.
   Result<std::vector<SessionState>> sessions();
   // 0 bytes: no limit.

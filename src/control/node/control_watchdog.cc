@@ -61,6 +61,11 @@ Result<control::LeaseState> ControlLink::describe() {
   return client_->describe();
 }
 
+Result<control::UseState> ControlLink::use() {
+  const ControlWatchdog::Guard guard(watchdog_, *client_, kPatience);
+  return client_->use();
+}
+
 Result<std::vector<control::SessionState>> ControlLink::sessions() {
   const ControlWatchdog::Guard guard(watchdog_, *client_, kPatience);
   return client_->sessions();

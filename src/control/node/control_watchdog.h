@@ -66,6 +66,7 @@ class ControlLink {
       : watchdog_(watchdog), client_(std::move(client)) {}
 
   Result<control::LeaseState> describe();
+  Result<control::UseState> use();
   Result<std::vector<control::SessionState>> sessions();
   Result<control::MemoryState> set_memory(std::uint64_t bytes,
                                           control::Shrink shrink = control::Shrink::kRefuse);

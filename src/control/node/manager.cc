@@ -408,6 +408,7 @@ LeaseView Manager::view(const Lease& lease, const std::shared_ptr<ControlLink>& 
   if (const auto state = link->describe()) {
     view.use = LeaseUse{state->memory_used, state->sessions, state->behind,
                         state->fixed,       state->moves,    state->last_move};
+    if (const auto work = link->use()) view.use->work = *work;
   }
   return view;
 }

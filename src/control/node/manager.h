@@ -36,6 +36,7 @@ struct LeaseUse {
   std::uint32_t fixed = 0;   // and contexts and graphs that never will.
   std::uint64_t moves = 0;   // Since its server started.
   Duration last_move{0};
+  control::UseState work = {};  // Zeroes if its server does not measure.
 };
 
 struct LeaseView {

@@ -1,6 +1,14 @@
 #include "control/node/messages.h"
 
 namespace flyt::node {
+namespace {
+
+std::uint64_t microseconds(Duration time) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+}
+
+}  // namespace
 
 v1::Mode message_of(Mode mode) {
   switch (mode) {
@@ -75,8 +83,11 @@ v1::Lease message_of(const LeaseView& view) {
     message.set_sessions_behind(view.use->behind);
     message.set_fixed(view.use->fixed);
     message.set_moves(view.use->moves);
-    message.set_last_move_microseconds(static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::microseconds>(view.use->last_move).count()));
+    message.set_measured_microseconds(microseconds(view.use->work.measured));
+    message.set_busy_microseconds(microseconds(view.use->work.busy));
+    message.set_queued_microseconds(microseconds(view.use->work.queued));
+    message.set_launches(view.use->work.launches);
+    message.set_last_move_microseconds(microseconds(view.use->last_move));
   }
   return message;
 }

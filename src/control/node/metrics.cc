@@ -66,6 +66,19 @@ void add_leases(const std::vector<LeaseView>& leases, Page& page) {
                           .count()
                     : 0;
        });
+  const auto microseconds = [&each](const char* name, const char* help, auto member) {
+    each(name, "counter", help, [member](const LeaseView& view) {
+      return view.use
+                 ? std::chrono::duration_cast<std::chrono::microseconds>(view.use->work.*member)
+                       .count()
+                 : 0;
+    });
+  };
+  using control::UseState;
+  microseconds("flyt_lease_busy_microseconds_total", "Kernels on the GPU, summed over sessions.",
+               &UseState::busy);
+  microseconds("flyt_lease_queued_microseconds_total", "And many more waiting in one stream.",
+               &UseState::queued);
   each("flyt_lease_server_restarts_total", "counter", "Servers that died and were replaced.",
        [](const LeaseView& view) { return view.lease.restarts; });
 }

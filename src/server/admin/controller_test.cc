@@ -131,6 +131,18 @@ TEST(Controller, DescribesTheLease) {
   EXPECT_EQ(sessions.sessions.size(), 0U);
 }
 
+TEST(Controller, TellsHowMuchTheLeaseIsUsed) {
+  Served served;
+  const UsageSlot slot = served.board().slot(served.board().claim());
+  slot.count({.launches = 4, .busy_ns = 3000, .queued_ns = 2000});
+  commands::LeaseUse::Reply use;
+  EXPECT_EQ(served.ask(commands::LeaseUse{}, use), FLYT_ADMIN_SUCCESS);
+  EXPECT_GT(use.measured_ns, 0U);
+  EXPECT_EQ(use.busy_ns, 3000U);
+  EXPECT_EQ(use.queued_ns, 2000U);
+  EXPECT_EQ(use.launches, 4U);
+}
+
 TEST(Controller, TellsWhatHoldsWithARefusal) {
   Served served;
   EXPECT_TRUE(served.board().slot(served.board().claim()).reserve(0, 100));
@@ -189,7 +201,8 @@ TEST(Controller, EndsForMalformedCommands) {
       {commands::LeaseSessions::kOp, nine},    {commands::LeaseSetMemory::kOp, many},
       {commands::LeaseSetMemory::kOp, nine},   {commands::LeaseSetSms::kOp, many},
       {commands::LeaseSetSms::kOp, long_list}, {commands::LeaseEndSession::kOp, none},
-      {commands::LeaseDrain::kOp, none},       {commands::LeaseNewToken::kOp, nine}};
+      {commands::LeaseDrain::kOp, none},       {commands::LeaseNewToken::kOp, nine},
+      {commands::LeaseUse::kOp, nine}};
   for (const auto& [op, payload] : bad) {
     Served served;
     EXPECT_FALSE(served.send(op, payload)) << op << " with " << payload.size();

@@ -77,6 +77,16 @@ void lease_describe(Request request, const commands::LeaseDescribe&) {
   request.reply(FLYT_ADMIN_SUCCESS, reply);
 }
 
+FlytAdminResult lease_use(Request& request, const commands::LeaseUse&,
+                          commands::LeaseUse::Reply& reply) {
+  const UsageBoard::Total total = request.parts().board.total();
+  reply.measured_ns = static_cast<std::uint64_t>(total.since.count());
+  reply.busy_ns = total.counters.busy_ns;
+  reply.queued_ns = total.counters.queued_ns;
+  reply.launches = total.counters.launches;
+  return FLYT_ADMIN_SUCCESS;
+}
+
 void lease_sessions(Request request, const commands::LeaseSessions& command) {
   commands::LeaseSessions::Reply reply;
   std::vector<FlytAdminSession> sessions;
