@@ -41,6 +41,11 @@ void add_vm_set(CLI::App& vm, Options& options) {
                             "Say what a VM gets; what is not named stays as it is", "VM", true);
   cli::ClusterOptions& cluster = options.cluster;
   add_sizes(*set, options.node, false);
+  set->add_option("--sms-min", cluster.sms_min,
+                  "Shrinks to so many when it is little used; 0: never")
+      ->type_name("N");
+  set->add_option("--sms-max", cluster.sms_max, "Grows to so many when it is much used; 0: never")
+      ->type_name("N");
   set->add_option("--address", cluster.vm_address, "Its IP address")->type_name("IP");
   set->add_option("--host", cluster.host, "The machine that it runs on")->type_name("HOST");
   set->add_option("--policy", cluster.policy, "Where its virtual GPU goes")

@@ -100,10 +100,14 @@ class Cluster(Daemon):
         url = next(url for url in gpu['urls'] if url.startswith(kind))
         return dict(os.environ, FLYT_SERVER=url, FLYT_TOKEN=gpu['token'])
 
-    def hold(self, vm, megabytes):
-        """A VM's program that holds memory until it is told to end."""
+    def run_program(self, vm, *words):
+        """A VM's program that goes on until it is told to end."""
         gpu = self.want(vm)
-        return self.nodes[gpu['node']].start_holder(self.environment(gpu), megabytes)
+        return self.nodes[gpu['node']].start_tenant(self.environment(gpu), *words)
+
+    def hold(self, vm, megabytes):
+        """One that holds memory."""
+        return self.run_program(vm, 'hold', str(megabytes << 20))
 
     poke = staticmethod(Node.poke)
 

@@ -106,10 +106,10 @@ class Daemon:
                                  f'{done.stdout}{done.stderr}\n{self.log()[-3000:]}')
         return done.stdout if status == 0 else done.stdout + done.stderr
 
-    def start_holder(self, environment, megabytes):
-        """A tenant's program that holds memory until it is told to end; and what it says first."""
+    def start_tenant(self, environment, *words):
+        """A tenant's program that goes on until it is told to end; and what it says first."""
         tenant = subprocess.Popen(
-            [self.program('flyt'), 'run', '--', self.subject(), 'hold', str(megabytes << 20)],
+            [self.program('flyt'), 'run', '--', self.subject(), *words],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.tenants.append(tenant)

@@ -63,7 +63,7 @@ class Node(Daemon):
 
     def hold(self, lease, megabytes):
         """A tenant's program that holds memory until it is told to end."""
-        return self.start_holder(self.settings(lease), megabytes)
+        return self.start_tenant(self.settings(lease), 'hold', str(megabytes << 20))
 
     @staticmethod
     def poke(tenant):

@@ -1,5 +1,9 @@
 // A tenant's program: says what GPU it sees; with "hold BYTES" it takes memory, and says after each
-// line of its input whether the memory still has what it wrote.
+// line of its input whether the memory still has what it wrote; with "work" it keeps the GPU busy
+// until a line comes, and is idle from then on.
+#include <poll.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +61,49 @@ void hold(std::size_t bytes) {
   }
 }
 
+CUfunction busy_kernel() {
+  static constexpr char kCode[] = R"(
+    .version 8.0
+    .target sm_80
+    .address_size 64
+    .visible .entry spin(.param .u32 turns) {
+      .reg .pred %p;
+      .reg .u32 %r<3>;
+      ld.param.u32 %r1, [turns];
+      mov.u32 %r2, 0;
+    again:
+      add.u32 %r2, %r2, 1;
+      setp.lt.u32 %p, %r2, %r1;
+      @%p bra again;
+      ret;
+    }
+  )";
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  need(cuModuleLoadData(&module, kCode), "cuModuleLoadData");
+  need(cuModuleGetFunction(&function, module, "spin"), "cuModuleGetFunction");
+  return function;
+}
+
+// Some milliseconds each, and several before each wait, so that there is always one under way.
+void work() {
+  constexpr int kLaunchesAtOnce = 16;
+  std::uint32_t turns = 100000;
+  void* arguments[] = {&turns};
+  CUfunction function = busy_kernel();
+  tell("works");
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  while (::poll(&input, 1, 0) == 0) {
+    for (int i = 0; i < kLaunchesAtOnce; ++i) {
+      need(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr),
+           "cuLaunchKernel");
+    }
+    need(cuCtxSynchronize(), "cuCtxSynchronize");
+  }
+  char line[64];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) tell("rests");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -66,6 +113,8 @@ int main(int argc, char** argv) {
   need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
   if (argc == 3 && std::strcmp(argv[1], "hold") == 0) {
     hold(std::strtoull(argv[2], nullptr, 10));
+  } else if (argc == 2 && std::strcmp(argv[1], "work") == 0) {
+    work();
   } else {
     tell("sees");
   }

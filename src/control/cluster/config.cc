@@ -39,6 +39,11 @@ control::SettingSections sections_of(Config& config) {
         {"free_unused", flag_setting(config.free_unused)},
         {"keep_wish", seconds_setting(config.keep_seconds, 2, kDay)}}},
       {"placement", {{"policy", one_of_setting(config.policy, {"host-first", "pack", "spread"})}}},
+      {"scaling",
+       {{"window", seconds_setting(config.scaling_window_seconds, 1, kDay)},
+        {"cool_down", seconds_setting(config.scaling_cool_down_seconds, 1, kDay)},
+        {"grow_above", number_setting(config.grow_above, 2, 99)},
+        {"shrink_below", number_setting(config.shrink_below, 0, 49)}}},
       {"metrics", {{"listen", address_setting(config.metrics)}}},
       {"events",
        {{"max", number_setting(config.events_max, 10, 1000000)},
@@ -57,7 +62,10 @@ Status check(const Config& config) {
   if (config.lost_seconds < 2 * config.report_seconds) {
     return invalid("nodes.lost_after must be at least twice nodes.report_every");
   }
-  return {};
+  if (config.scaling_window_seconds < 2 * config.report_seconds) {
+    return invalid("scaling.window must be at least twice nodes.report_every");
+  }
+  return scaling::check(scaling_rules(config));
 }
 
 }  // namespace
@@ -71,6 +79,13 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 
 Result<Config> read_config(const std::string& path) {
   return control::read_parsed(path, parse_config);
+}
+
+scaling::Rules scaling_rules(const Config& config) {
+  return {.window = std::chrono::seconds(config.scaling_window_seconds),
+          .cool_down = std::chrono::seconds(config.scaling_cool_down_seconds),
+          .grow_above = config.grow_above,
+          .shrink_below = config.shrink_below};
 }
 
 Status finish(Config& config, const std::string& home) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "control/cluster/scaling/scaler.h"
 #include "control/settings/settings.h"
 
 namespace flyt::cluster {
@@ -41,6 +42,12 @@ struct Config {
   // [placement]
   std::string policy = "host-first";
 
+  // [scaling]: of VMs with sms_min and sms_max.
+  std::uint32_t scaling_window_seconds = 15;
+  std::uint32_t scaling_cool_down_seconds = 60;
+  std::uint32_t grow_above = 80;  // Percent.
+  std::uint32_t shrink_below = 40;
+
   // [metrics]
   std::string metrics;  // HOST:PORT of the loopback interface; empty: none.
 
@@ -52,6 +59,7 @@ struct Config {
 // Parses and checks. An error says FILE:LINE, the key and what it should be.
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> read_config(const std::string& path);
+scaling::Rules scaling_rules(const Config& config);
 
 // Fills what was left open and checks what belongs together. `home` is the user's home folder, or
 // empty for root.

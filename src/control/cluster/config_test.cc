@@ -58,6 +58,9 @@ TEST(ClusterConfig, RefusesWhatWouldNotBeSafe) {
   EXPECT_THAT(error_of("[api]\ntcp = \"0.0.0.0:7700\"\n"), HasSubstr("mutual TLS"));
   EXPECT_THAT(error_of("[metrics]\nlisten = \"0.0.0.0:1\"\n"), HasSubstr("loopback"));
   EXPECT_THAT(error_of("[nodes]\nreport_every = 10\nlost_after = 12\n"), HasSubstr("twice"));
+  EXPECT_THAT(error_of("[scaling]\nwindow = 3\n"), HasSubstr("twice nodes.report_every"));
+  EXPECT_THAT(error_of("[scaling]\ngrow_above = 70\n"), HasSubstr("grow and shrink in turn"));
+  EXPECT_EQ(error_of("[scaling]\nwindow = 4\ngrow_above = 70\nshrink_below = 35\n"), "");
 }
 
 }  // namespace

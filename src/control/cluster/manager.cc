@@ -16,6 +16,15 @@ Error no_vm(std::string_view name) {
                                     "; flytctl vm set makes one, flytctl vms lists them"};
 }
 
+std::string text_of(const v1::VmSpec& spec) {
+  std::string text = std::to_string(spec.sms()) + " multiprocessors, ";
+  if (spec.sms_max() != 0) {
+    text += "from " + std::to_string(spec.sms_min()) + " to " + std::to_string(spec.sms_max()) +
+            " by use, ";
+  }
+  return text + size_text(spec.memory_bytes());
+}
+
 Error no_node(const std::string& name) {
   return {ErrorCode::kNotFound, "there is no node " + name + "; flytctl nodes lists them"};
 }
@@ -25,6 +34,7 @@ Error no_node(const std::string& name) {
 Manager::Manager(Config config, const Log& log, std::unique_ptr<Store> store, NodeCalls& calls,
                  const Clock& clock)
     : config_(std::move(config)),
+      rules_(scaling_rules(config_)),
       log_(log),
       calls_(calls),
       clock_(clock),
@@ -213,9 +223,7 @@ Result<v1::ListVmsResponse> Manager::set_vms(const v1::SetVmsRequest& request) {
     if (twice) return Error{ErrorCode::kInvalid, "VM " + spec->name() + " is there twice"};
     const Vm* vm = find_vm(spec->name());
     batch.put("vms/" + spec->name(), *spec);
-    batch.event(
-        vm == nullptr ? "vm-added" : "vm-changed", "", spec->name(),
-        std::to_string(spec->sms()) + " multiprocessors, " + size_text(spec->memory_bytes()));
+    batch.event(vm == nullptr ? "vm-added" : "vm-changed", "", spec->name(), text_of(*spec));
     specs.push_back(std::move(*spec));
   }
   if (vms_.size() + specs.size() > kVmsMax) {
@@ -279,12 +287,15 @@ Result<v1::Vm> Manager::resize(const v1::ResizeVmRequest& request) {
     if (request.has_memory_bytes()) after.set_memory_bytes(request.memory_bytes());
     if (Status status = check_spec(after); !status) return status.error();
     if (!(*found)->grant || (*found)->absent) return resize_waiting(**found, after);
-    auto begun = begin_resize(after.name(), after);
+    // What use has given it is not taken back by a change of its memory.
+    v1::VmSpec there = after;
+    if (scales(**found) && !request.has_sms()) there.set_sms((*found)->grant->sms());
+    auto begun = begin_resize(after.name(), there);
     if (!begun) return std::move(begun).error();
     id = std::move(*begun);
     const state::Grant& grant = *find_vm(after.name())->grant;
     wanted.set_lease(grant.lease().name());
-    wanted.set_sms(after.sms());
+    wanted.set_sms(there.sms());
     wanted.set_memory_bytes(after.memory_bytes());
     address = find_node(grant.node())->record.address();
   }
@@ -343,33 +354,40 @@ Result<v1::Vm> Manager::end_resize(const std::string& id, const v1::VmSpec& afte
     place();
     return Error{lease.error().code, "node " + vm->grant->node() + ": " + lease.error().message};
   }
-  node::v1::NodeDescription& shown = *find_node(vm->grant->node())->report.mutable_description();
-  show_lease(vm->grant->lease(), false, shown);
-  show_lease(*lease, true, shown);
-  *vm->grant->mutable_lease() = *lease;
-  state::Grant grant = *vm->grant;
-  grant.set_sms(after.sms());
-  grant.set_memory_bytes(after.memory_bytes());
   v1::VmSpec spec = vm->spec;
   spec.set_sms(after.sms());
   spec.set_memory_bytes(after.memory_bytes());
-  Batch batch;
-  batch.put("vms/" + spec.name(), spec);
-  batch.put("grants/" + spec.name(), grant);
-  batch.event("gpu-resized", grant.node(), spec.name(),
-              std::to_string(lease->sms_granted()) + " multiprocessors, " +
-                  size_text(lease->memory_bytes()));
-  const Status status = ledger_.commit(std::move(batch));
-  if (status) {
-    vm->grant = std::move(grant);
-    set_spec(spec);
-  }
-  hold(*vm);
-  place();
-  changed();
+  const Status status = keep_resized(*vm, *lease, spec, "gpu-resized",
+                                     std::to_string(lease->sms_granted()) + " multiprocessors, " +
+                                         size_text(lease->memory_bytes()));
   if (status) return view_of_vm(*vm);
   return Error{status.error().code,
                "its node has resized it, and that cannot be written: " + status.error().message};
+}
+
+Status Manager::keep_resized(Vm& vm, const node::v1::Lease& lease, const v1::VmSpec& spec,
+                             std::string_view kind, std::string text) {
+  node::v1::NodeDescription& shown = *find_node(vm.grant->node())->report.mutable_description();
+  show_lease(vm.grant->lease(), false, shown);
+  show_lease(lease, true, shown);
+  *vm.grant->mutable_lease() = lease;
+  state::Grant grant = *vm.grant;
+  grant.set_sms(lease.sms_asked());
+  grant.set_memory_bytes(lease.memory_bytes());
+  Batch batch;
+  batch.put("vms/" + spec.name(), spec);
+  batch.put("grants/" + spec.name(), grant);
+  batch.event(kind, grant.node(), spec.name(), std::move(text));
+  Status status = ledger_.commit(std::move(batch));
+  if (status) {
+    vm.grant = std::move(grant);
+    set_spec(spec);
+  }
+  vm.scaler.settle(clock_.now());
+  hold(vm);
+  place();
+  changed();
+  return status;
 }
 
 Result<v1::Node> Manager::set_node(const v1::SetNodeRequest& request) {

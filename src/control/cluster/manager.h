@@ -21,6 +21,7 @@
 #include "control/cluster/node_calls.h"
 #include "control/cluster/placement/scheduler.h"
 #include "control/cluster/roles.h"
+#include "control/cluster/scaling/scaler.h"
 #include "control/cluster_state.pb.h"
 
 namespace flyt::cluster {
@@ -32,6 +33,7 @@ struct Job {
     kEnd,     // Release the lease of an ending.
     kCheck,   // Is a grant's lease still there?
     kRetire,  // Take a grant back if no program uses it.
+    kScale,   // Give a grant more or fewer multiprocessors.
   };
   Kind kind = Kind::kCreate;
   std::string id;  // The grant's, or the ending's.
@@ -46,6 +48,7 @@ struct ClusterCounters {
   std::uint64_t released = 0;
   std::uint64_t freed = 0;  // Unused.
   std::uint64_t nodes_lost = 0;
+  std::uint64_t scaled = 0;  // By use.
 };
 
 // A VM has at most one grant that is its own; a grant that is no longer any VM's is an ending until
@@ -118,6 +121,9 @@ class Manager {
     std::uint64_t generation = 0;
     std::string reason;
     std::map<std::string, Instant> avoid;  // Nodes that have refused, until then.
+    scaling::Scaler scaler;
+    scaling::Decision scale;  // What was decided last, done or not.
+    std::string scaled;       // What became of it.
   };
   struct NodeEntry {
     state::NodeRecord record;
@@ -198,6 +204,17 @@ class Manager {
   void wishes_due() REQUIRES(mutex_);
   void endings_due() REQUIRES(mutex_);
 
+  // manager_scaling.cc
+  bool scales(const Vm& vm) const;
+  void measure(Vm& vm, const node::v1::Lease& lease) REQUIRES(mutex_);
+  std::optional<scaling::Size> size_of(const Vm& vm) const REQUIRES(mutex_);
+  void scales_due() REQUIRES(mutex_);
+  void scale(const std::string& id);
+  Result<node::v1::ResizeLeaseRequest> begin_scale(Vm& vm) REQUIRES(mutex_);
+  void scaled(const std::string& node, const std::string& id, const Result<node::v1::Lease>& lease);
+  void not_scaled(Vm& vm, const std::string& why) REQUIRES(mutex_);
+  void explain_scaling(const Vm& vm, v1::Explanation& out) const REQUIRES(mutex_);
+
   Vm* find_vm(std::string_view name) REQUIRES(mutex_);
   Result<Vm*> need_vm(std::string_view name) REQUIRES(mutex_);
   Vm* vm_of_grant(const std::string& id) REQUIRES(mutex_);
@@ -217,11 +234,15 @@ class Manager {
       REQUIRES(mutex_);
   Result<v1::Vm> end_resize(const std::string& id, const v1::VmSpec& after,
                             const Result<node::v1::Lease>& lease);
+  // What its node has made of a lease; the spec is written with it.
+  Status keep_resized(Vm& vm, const node::v1::Lease& lease, const v1::VmSpec& spec,
+                      std::string_view kind, std::string text) REQUIRES(mutex_);
   void note(std::string_view kind, std::string_view node, std::string_view vm, std::string text)
       REQUIRES(mutex_);
   void changed() REQUIRES(mutex_);
 
   const Config config_;
+  const scaling::Rules rules_;
   const Log log_;
   NodeCalls& calls_;
   const Clock& clock_;

@@ -14,6 +14,19 @@ constexpr Duration kReportAge = std::chrono::seconds(10);
 constexpr Duration kAskAgain = std::chrono::seconds(5);
 constexpr std::size_t kNodesMax = 10000;
 
+// What is counted all the time is no news.
+bool tells_the_same(v1::NodeReport a, v1::NodeReport b) {
+  for (v1::NodeReport* report : {&a, &b}) {
+    for (node::v1::Lease& lease : *report->mutable_leases()) {
+      lease.clear_measured_microseconds();
+      lease.clear_busy_microseconds();
+      lease.clear_queued_microseconds();
+      lease.clear_launches();
+    }
+  }
+  return a.SerializeAsString() == b.SerializeAsString();
+}
+
 }  // namespace
 
 v1::NodeState Manager::state_of(const NodeEntry& node) const {
@@ -57,8 +70,7 @@ Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
   if (!known) node = &fresh;
   const bool back = node->lost;
   const placement::NodeState before = placement_state(*node);
-  const bool same = known && !back && node->heard &&
-                    report.SerializeAsString() == node->report.SerializeAsString();
+  const bool same = known && !back && node->heard && tells_the_same(report, node->report);
   node->heard = true;
   node->lost = false;
   node->last = clock_.now();
@@ -146,6 +158,7 @@ void Manager::take_own(NodeEntry& node, const std::string& id, const node::v1::L
   }
   *vm->grant->mutable_lease() = lease;
   if (lease.sessions() != 0) vm->used = clock_.now();
+  measure(*vm, lease);
   hold(*vm);
   if (vm->absent && lease.state() != "lost") {
     vm->absent = false;

@@ -16,11 +16,12 @@ constexpr std::uint64_t kVms = 8;
 
 class Storm {
  public:
-  explicit Storm(std::uint64_t seed) : random_(seed) {
+  explicit Storm(std::uint64_t seed) : random_(seed), cluster_(quick()) {
     for (std::uint64_t i = 0; i < kNodes; ++i) cluster_.add_node("n" + std::to_string(i)).gpus = 2;
     for (std::uint64_t i = 0; i < kVms; ++i) {
       cluster_.add_vm(vm(i), 8 * (1 + static_cast<std::uint32_t>(random_.below(4))),
                       1ull << (28 + random_.below(4)));
+      if (random_.one_in(2)) scale(vm(i));
     }
   }
 
@@ -34,6 +35,22 @@ class Storm {
   }
 
  private:
+  static Config quick() {
+    Config config;
+    config.scaling_window_seconds = 4;
+    config.scaling_cool_down_seconds = 5;
+    return config;
+  }
+  void scale(const std::string& name) {
+    v1::SetVmsRequest request;
+    request.add_vms()->set_name(name);
+    request.mutable_vms(0)->set_sms_min(8);
+    request.mutable_vms(0)->set_sms_max(32);
+    request.add_fields("sms_min");
+    request.add_fields("sms_max");
+    EXPECT_TRUE(cluster_.manager().set_vms(request).ok());
+  }
+
   static std::string vm(std::uint64_t number) { return "vm-" + std::to_string(number); }
   std::string any_vm() { return vm(random_.below(kVms)); }
   testing::FakeNode& any_node() {
@@ -106,6 +123,7 @@ class Storm {
   // Programs come and go; and now and then somebody releases a lease at the node itself.
   void use() {
     testing::FakeNode& node = any_node();
+    node.busy_percent = random_.below(101);
     for (auto& [name, lease] : node.leases) {
       lease.set_sessions(static_cast<std::uint32_t>(random_.below(2)));
     }

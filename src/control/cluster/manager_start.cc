@@ -93,6 +93,7 @@ Status Manager::load_grants() {
                               if (find_node(grant.node()) == nullptr)
                                 return unknown("node", grant.node());
                               vm->made = vm->used = clock_.now();
+                              vm->scaler.settle(clock_.now());
                               vm->generation = grant.generation();
                               vm_of_id_[grant.id()] = name;
                               vm->grant = std::move(grant);

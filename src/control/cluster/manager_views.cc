@@ -51,6 +51,10 @@ v1::Vm Manager::view_of_vm(const Vm& vm) const {
   if (!ready(vm)) return one;
   one.set_sessions(vm.grant->lease().sessions());
   one.set_memory_used_bytes(vm.grant->lease().memory_used_bytes());
+  if (const auto use = vm.scaler.use(rules_, clock_.now())) {
+    one.set_busy_percent(use->busy_percent);
+    one.set_queued_percent(use->queued_percent);
+  }
   return one;
 }
 
@@ -246,6 +250,7 @@ Result<v1::Explanation> Manager::explain(const std::string& name) {
   for (const placement::NodeAnswer& answer : told.nodes) {
     out.add_lines(answer.node + ": " + answer.text);
   }
+  explain_scaling(vm, out);
   return out;
 }
 

@@ -86,6 +86,9 @@ void Manager::run(const Job& job) {
     case Job::Kind::kRetire:
       check(job.id, true);
       return;
+    case Job::Kind::kScale:
+      scale(job.id);
+      return;
   }
 }
 
@@ -109,6 +112,8 @@ void Manager::place() {
     vm.absent = false;
     vm.generation = planned.grant.generation();
     vm.made = vm.used = vm.tried = clock_.now();
+    vm.scaler.settle(clock_.now());
+    vm.scaled.clear();
     const std::string id = planned.grant.id();
     vm.grant = std::move(planned.grant);
     ++counters_.placed;
@@ -512,6 +517,7 @@ void Manager::tick() {
   wishes_due();
   grants_due();
   endings_due();
+  scales_due();
   place();
 }
 

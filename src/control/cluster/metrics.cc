@@ -48,6 +48,11 @@ void add_vms(const v1::ListVmsResponse& vms, Page& page) {
        [](const v1::Vm& vm) { return vm.gpu().memory_bytes(); });
   each("flyt_cluster_vm_memory_used_bytes", "Memory used.",
        [](const v1::Vm& vm) { return vm.memory_used_bytes(); });
+  page.family("flyt_cluster_vm_busy_percent", "gauge", "Of the last while, kernels on the GPU.");
+  for (const v1::Vm& vm : vms.vms()) {
+    if (!vm.has_busy_percent()) continue;
+    page.value({{"vm", vm.spec().name()}, {"node", vm.gpu().node()}}, vm.busy_percent());
+  }
   each("flyt_cluster_vm_sessions", "Client processes.",
        [](const v1::Vm& vm) { return vm.sessions(); });
 }
@@ -76,6 +81,7 @@ std::string metrics_text(const v1::ClusterDescription& cluster, const v1::ListNo
   counter("flyt_cluster_refused_total", "Placements that nodes refused.", counters.refused);
   counter("flyt_cluster_released_total", "Leases released.", counters.released);
   counter("flyt_cluster_freed_total", "Virtual GPUs taken back unused.", counters.freed);
+  counter("flyt_cluster_scaled_total", "Virtual GPUs grown or shrunk by use.", counters.scaled);
   counter("flyt_cluster_nodes_lost_total", "Nodes that were lost.", counters.nodes_lost);
   return page.take();
 }

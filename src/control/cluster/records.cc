@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "control/cluster/scaling/scaler.h"
 #include "control/settings/settings.h"
 
 namespace flyt::cluster {
@@ -44,6 +45,12 @@ Status check_labels(const v1::VmSpec& spec) {
     }
   }
   return {};
+}
+
+bool can_be_use(const node::v1::Lease& lease) {
+  return lease.measured_microseconds() <= scaling::Scaler::kMicrosecondsMax &&
+         lease.busy_microseconds() <= scaling::Scaler::kMicrosecondsMax &&
+         lease.queued_microseconds() <= lease.busy_microseconds();
 }
 
 Status check_gpu(const node::v1::Gpu& gpu) {
@@ -91,6 +98,13 @@ Status check_spec(const v1::VmSpec& spec) {
   const std::string vm = "VM " + spec.name() + ": ";
   if (spec.sms() == 0 || spec.sms() > kVmSmsMax) {
     return invalid(vm + "it needs 1 to " + std::to_string(kVmSmsMax) + " multiprocessors");
+  }
+  const bool scaled = spec.sms_min() != 0 || spec.sms_max() != 0;
+  if (scaled && (spec.sms_min() == 0 || spec.sms_min() > spec.sms() ||
+                 spec.sms() > spec.sms_max() || spec.sms_max() > kVmSmsMax)) {
+    return invalid(vm +
+                   "its least, its own and its most multiprocessors are in this order, from 1 to " +
+                   std::to_string(kVmSmsMax) + "; or it has neither a least nor a most");
   }
   if (spec.memory_bytes() < kVmMemoryMin || spec.memory_bytes() > kVmMemoryMax) {
     return invalid(vm + "it needs " + size_text(kVmMemoryMin) + " to " + size_text(kVmMemoryMax) +
@@ -151,7 +165,8 @@ Status check_report(const v1::NodeReport& report) {
   }
   for (const node::v1::Lease& lease : report.leases()) {
     if (lease.id().empty() || !is_printable(lease.id()) || !is_printable(lease.name()) ||
-        lease.memory_bytes() > kVmMemoryMax || lease.overhead_bytes() > kVmMemoryMax) {
+        lease.memory_bytes() > kVmMemoryMax || lease.overhead_bytes() > kVmMemoryMax ||
+        !can_be_use(lease)) {
       return invalid(node + "it reports a lease that cannot be");
     }
   }

@@ -66,6 +66,14 @@ Result<v1::SetVmsRequest> set_request(const ClusterOptions& options) {
     spec.set_sms(*options.sms);
     field("sms");
   }
+  if (options.sms_min) {
+    spec.set_sms_min(*options.sms_min);
+    field("sms_min");
+  }
+  if (options.sms_max) {
+    spec.set_sms_max(*options.sms_max);
+    field("sms_max");
+  }
   if (!options.memory.empty()) {
     const auto memory = size_of(options.memory);
     if (!memory) return memory.error();

@@ -19,6 +19,8 @@ struct ClusterOptions {
   std::string name;  // Of a node or VM; or a file.
   std::string on;    // A node.
   std::optional<std::uint32_t> sms;
+  std::optional<std::uint32_t> sms_min;
+  std::optional<std::uint32_t> sms_max;
   std::string memory;
   std::optional<std::string> vm_address;
   std::optional<std::string> host;

@@ -28,15 +28,15 @@ Result<std::uint64_t> whole(const Json& value) {
   return value.get<std::uint64_t>();
 }
 
-Status take_sms(const Json& value, v1::VmSpec& spec) {
+Status take_sms(const Json& value, void (v1::VmSpec::*set)(std::uint32_t), v1::VmSpec& spec) {
   const auto sms = whole(value);
   if (!sms) return sms.error();
   if (*sms > UINT32_MAX) return wrong("there are not so many multiprocessors");
-  spec.set_sms(static_cast<std::uint32_t>(*sms));
+  (spec.*set)(static_cast<std::uint32_t>(*sms));
   return {};
 }
 
-// Ours is in bytes, or a text such as "20G"; Flyt's in MiB.
+// Ours is in bytes, or a text such as "20G"; an earlier Flyt's in MiB.
 Status take_memory(const Json& value, std::uint64_t unit, v1::VmSpec& spec) {
   const auto memory =
       unit == 1 && value.is_string() ? parse_size(value.get<std::string>()) : whole(value);
@@ -69,7 +69,9 @@ Status take_field(const std::string& key, const Json& value, v1::VmSpec& spec) {
   if (key == "address" || key == "vm_ip") return take_text(value, spec.mutable_address());
   if (key == "host" || key == "host_ip") return take_text(value, spec.mutable_host());
   if (key == "policy") return take_text(value, spec.mutable_policy());
-  if (key == "sms" || key == "compute_units") return take_sms(value, spec);
+  if (key == "sms" || key == "compute_units") return take_sms(value, &v1::VmSpec::set_sms, spec);
+  if (key == "sms_min") return take_sms(value, &v1::VmSpec::set_sms_min, spec);
+  if (key == "sms_max") return take_sms(value, &v1::VmSpec::set_sms_max, spec);
   if (key == "memory_bytes") return take_memory(value, 1, spec);
   if (key == "memory") return take_memory(value, value.is_string() ? 1 : 1ull << 20, spec);
   if (key == "labels") return take_labels(value, spec);

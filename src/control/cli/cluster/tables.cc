@@ -53,6 +53,12 @@ std::string map_text(const node::v1::Gpu& gpu) {
   return text;
 }
 
+std::string range_text(const v1::VmSpec& spec) {
+  if (spec.sms_max() == 0) return "";
+  return "from " + std::to_string(spec.sms_min()) + " to " + std::to_string(spec.sms_max()) +
+         " by use, ";
+}
+
 }  // namespace
 
 std::string phase_text(const v1::VirtualGpu& gpu) {
@@ -188,7 +194,7 @@ std::string details_of(const v1::Vm& vm) {
   const v1::VirtualGpu& gpu = vm.gpu();
   std::string out = "name      " + clean(spec.name()) + "\naddress   " + or_dash(spec.address()) +
                     "\nhost      " + or_dash(spec.host()) + "\nwants     " +
-                    std::to_string(spec.sms()) + " multiprocessors, " +
+                    std::to_string(spec.sms()) + " multiprocessors, " + range_text(spec) +
                     size_text(spec.memory_bytes()) + "\npolicy    " +
                     (spec.policy().empty() ? "the cluster's" : clean(spec.policy())) +
                     "\npriority  " + std::to_string(spec.priority()) + "\nunused    " +
@@ -206,6 +212,10 @@ std::string details_of(const v1::Vm& vm) {
          std::to_string(gpu.sms_asked()) + " asked\nmemory    " +
          size_text(vm.memory_used_bytes()) + " / " + size_text(gpu.memory_bytes()) +
          "\nsessions  " + std::to_string(vm.sessions()) + "\n";
+  if (vm.has_busy_percent()) {
+    out += "busy      " + std::to_string(vm.busy_percent()) + " %, launches waiting for " +
+           std::to_string(vm.queued_percent()) + " %\n";
+  }
   for (const std::string& url : gpu.urls()) out += "url       " + clean(url) + "\n";
   return out;
 }

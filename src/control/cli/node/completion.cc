@@ -19,7 +19,8 @@ constexpr std::array kCommands = {
     Command{"gpus", "list GPUs", "--watch", "nodes"},
     Command{"vms", "list VMs", "--watch", "vms"},
     Command{"vm", "set, forget and import VMs",
-            "set rm import --sms --memory --address --host --policy --mode --priority --label"
+            "set rm import --sms --sms-min --sms-max --memory --address --host --policy --mode "
+            "--priority --label"
             " --apart --keep --no-keep --force",
             "vms"},
     Command{"node", "forget a lost node", "rm", "nodes"},

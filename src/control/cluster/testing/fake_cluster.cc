@@ -83,6 +83,16 @@ FakeNode& FakeNodes::add(const std::string& name) {
   return node;
 }
 
+void FakeNodes::use(Duration time) {
+  const auto us = static_cast<std::uint64_t>(time.count() / 1000);
+  for (auto& [address, node] : nodes_) {
+    for (auto& [name, lease] : node.leases) {
+      lease.set_measured_microseconds(lease.measured_microseconds() + us);
+      lease.set_busy_microseconds(lease.busy_microseconds() + us * node.busy_percent / 100);
+    }
+  }
+}
+
 Result<FakeNode*> FakeNodes::reach(const std::string& address) {
   const auto found = nodes_.find(address);
   if (found == nodes_.end() || !found->second.up || !fuse_.step()) return gone();
@@ -117,6 +127,7 @@ Result<node::v1::Lease> FakeNodes::create(const std::string& address,
   lease.set_sms_granted(sms);
   lease.set_memory_bytes(request.memory_bytes());
   lease.set_state("running");
+  lease.set_confined(true);
   lease.add_urls("unix:///" + lease.id());
   *lease.mutable_labels() = request.labels();
   there.leases[request.name()] = lease;
@@ -130,14 +141,17 @@ Result<node::v1::Lease> FakeNodes::resize(const std::string& address,
   FakeNode& there = **node;
   const auto found = there.leases.find(request.lease());
   if (found == there.leases.end()) return Error{ErrorCode::kNotFound, "there is no such lease"};
-  const std::uint32_t sms = (request.sms() + kGroupSms - 1) / kGroupSms * kGroupSms;
+  const std::uint32_t asked = request.has_sms() ? request.sms() : found->second.sms_asked();
+  const std::uint64_t memory =
+      request.has_memory_bytes() ? request.memory_bytes() : found->second.memory_bytes();
+  const std::uint32_t sms = (asked + kGroupSms - 1) / kGroupSms * kGroupSms;
   node::v1::Lease& lease = found->second;
-  if (!there.fits(lease.gpu(), sms, request.memory_bytes(), lease.name())) {
+  if (!there.fits(lease.gpu(), sms, memory, lease.name())) {
     return Error{ErrorCode::kLimit, "there is no room"};
   }
-  lease.set_sms_asked(request.sms());
+  lease.set_sms_asked(asked);
   lease.set_sms_granted(sms);
-  lease.set_memory_bytes(request.memory_bytes());
+  lease.set_memory_bytes(memory);
   return answer(there, lease);
 }
 
@@ -223,6 +237,7 @@ void FakeCluster::work() {
 void FakeCluster::live(std::uint32_t seconds) {
   for (std::uint32_t i = 0; i < seconds; ++i) {
     clock.pass(std::chrono::seconds(1));
+    nodes.use(std::chrono::seconds(1));
     report();
     manager_->tick();
     work();

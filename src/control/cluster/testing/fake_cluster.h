@@ -67,9 +67,10 @@ struct FakeNode {
   std::uint32_t gpus = 1;
   std::uint32_t groups = 4;  // Of 8 multiprocessors, on each GPU.
   std::uint64_t memory = 4ull << 30;
-  bool up = true;        // It can be reached.
-  bool answers = true;   // Otherwise it does what it is asked, and the answer is lost.
-  bool refuses = false;  // It has no room, whatever it reported.
+  bool up = true;                  // It can be reached.
+  bool answers = true;             // Otherwise it does what it is asked, and the answer is lost.
+  bool refuses = false;            // It has no room, whatever it reported.
+  std::uint64_t busy_percent = 0;  // Of each lease.
   std::map<std::string, node::v1::Lease> leases;  // By name.
 
   v1::NodeReport report() const;
@@ -84,6 +85,8 @@ class FakeNodes final : public NodeCalls {
   std::function<void()> on_create;  // While a node makes a lease.
   std::map<std::string, FakeNode>& all() { return nodes_; }
   const std::map<std::string, FakeNode>& all() const { return nodes_; }
+  // What leases do passes so long.
+  void use(Duration time);
   FakeNode& at(const std::string& name) { return nodes_.at("unix:///" + name); }
 
   Result<node::v1::Lease> create(const std::string& address,
