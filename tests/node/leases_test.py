@@ -3,6 +3,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 
@@ -116,6 +117,26 @@ class Leases(NodeTest):
         self.node.create('b', 1, '500M')
         kinds = [event['kind'] for event in self.node.events()]
         self.assertIn('lease-shrinking', kinds)
+
+    def test_a_shrink_that_waits_outlives_manager_and_server(self):
+        self.node.create('a', GROUP, '600M')
+        tenant, _ = self.node.hold('a', 400)
+        self.node.ask('resize', 'a', '--memory', '200M', '--when-free')
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        again = self.node.leases()['a']
+        self.assertEqual((again['memory_bytes'], again['memory_pending_bytes']),
+                         (600 << 20, 200 << 20))
+        # The server has not been given the whole quota again.
+        self.assertIn('full', self.node.hold('a', 16)[1])
+        self.assertIn('kept', self.node.poke(tenant))
+        tenant.stdin.close()
+        tenant.wait(30)
+        self.node.wait_for(lambda: self.node.leases()['a']['memory_bytes'] == 200 << 20)
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        again = self.node.leases()['a']
+        self.assertEqual((again['memory_bytes'], again['memory_pending_bytes']), (200 << 20, 0))
 
     def test_leases_are_moved_together_while_programs_run(self):
         for name in 'abc':

@@ -7,9 +7,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from node_process import GROUP, NodeTest, main  # noqa: E402
+
+
+LAUNCH_FAILED = 719
 
 
 class Recovery(NodeTest):
@@ -62,6 +66,53 @@ class Recovery(NodeTest):
         self.node.start()
         self.node.wait_for(lambda: self.node.leases()['a']['state'] == 'running')
         self.assertIn('holds', self.node.hold('a', 16)[1])
+
+    def process_of(self, lease):
+        """The process of the lease's only session."""
+        sessions = self.node.wait_for(lambda: self.node.ask('sessions', lease)['sessions'])
+        self.assertEqual(len(sessions), 1)
+        return sessions[0]['server_pid']
+
+    def survivor(self, lease, kill):
+        """A program whose process was killed, and that noticed nothing. How soon a session knows
+        that its work is done depends on the machine: who was too quick tries again."""
+        for attempt in range(10):
+            tenant, first = self.node.hold(lease, 64)
+            self.assertIn('holds', first)
+            time.sleep(0.05 * (attempt + 1))
+            kill(lease)
+            answer = self.node.poke(tenant)
+            if answer.get('error') != LAUNCH_FAILED:
+                self.assertIn('kept', answer)
+                return tenant
+            self.node.end_tenants()
+            self.node.wait_for(lambda: not self.node.ask('sessions', lease)['sessions'])
+        raise AssertionError('it never survived')
+
+    def kill_session(self, lease):
+        """Kills its process, and returns once it is gone."""
+        killed = self.process_of(lease)
+        os.kill(killed, signal.SIGKILL)
+        self.node.wait_for(lambda: killed not in self.node.servers())
+        return killed
+
+    def test_a_program_goes_on_when_its_process_is_killed(self):
+        lease = self.node.create('a')
+        tenant = self.survivor('a', self.kill_session)
+        # It counts once to the quota, whichever process has it.
+        self.node.wait_for(lambda: self.node.leases()['a']['memory_used_bytes'] < 128 << 20)
+        # The next manager finds the process that the session goes on in.
+        self.kill_manager()
+        self.node.start()
+        self.assertIn('kept', self.node.poke(tenant))
+        self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
+        self.node.end_tenants()
+        self.node.wait_for(lambda: not self.node.ask('sessions', 'a')['sessions'])
+        tenant = self.survivor('a', self.kill_session)
+        self.assertEqual(self.node.leases()['a']['restarts'], 0)
+        self.node.ctl('release', 'a')
+        self.assertIn('failed', self.node.poke(tenant))
+        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
 
     def test_a_killed_server_is_started_again(self):
         first = self.node.create('a')

@@ -64,6 +64,7 @@ memory = "512M"
 max = 5
 sessions = 6
 warm = 0
+recover_seconds = 0
 tcp_host = "0.0.0.0"
 tcp_ports = "7710-7720"
 advertise = "gpu-host"
@@ -79,6 +80,7 @@ max = 100
   EXPECT_EQ(config->reserve_bytes, 1ull << 30);
   EXPECT_EQ(config->overhead_per_session_bytes, 1ull << 20);
   EXPECT_EQ(config->soft_memory_bytes, 512ull << 20);
+  EXPECT_EQ(config->recover_seconds, 0u);
   EXPECT_EQ(config->tcp_port_first, 7710);
   EXPECT_EQ(config->tcp_port_last, 7720);
   EXPECT_EQ(config->token_seconds_max, 120u);
@@ -104,6 +106,7 @@ TEST(Config, SaysWhatAValueShouldBe) {
   expects("[gpus]\nsoft = 65", "expected a number from 0 to 64");
   expects("[gpus]\nsoft = \"2\"", "expected a number");
   expects("[soft]\nmemory = \"1 apple\"", "expected a size");
+  expects("[leases]\nrecover_seconds = 3601", "expected a number from 0 to 3600");
   expects("[soft]\nmemory = -1", "expected a size");
   expects("[node]\nstate = \"relative\"", "expected an absolute path");
   expects("[node]\nlog_level = \"loud\"", "expected one of \"debug\"");

@@ -90,11 +90,11 @@ struct Lease {
   std::uint16_t port = 0;  // TCP, for clients; 0: none.
   ProcessId server;
   std::uint32_t restarts = 0;
+  // Its quota as soon as no more is used; until then nobody else gets what it gives up. 0: none.
+  std::uint64_t memory_pending = 0;
   LeaseState state = LeaseState::kStarting;  // Not kept on disk, nor what follows.
   std::string state_reason;
   bool confined = false;  // Its programs run on its groups alone.
-  // Its quota as soon as no more is used; until then nobody else gets what it gives up. 0: none.
-  std::uint64_t memory_pending = 0;
 };
 
 }  // namespace flyt::node

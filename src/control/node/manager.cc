@@ -311,9 +311,7 @@ Status Manager::change(const std::string& id, std::string_view kind, const Wante
   if (!status && link) static_cast<void>(apply(*link, before.grant).ok());
   const bool waits =
       before.memory_pending != 0 && (!status || wanted.memory_bytes == before.grant.memory_bytes);
-  if (waits && link) {
-    static_cast<void>(link->set_memory(before.memory_pending, control::Shrink::kWhenFree).ok());
-  }
+  if (waits && link) shrink_again(*link, before);
   return status;
 }
 
@@ -330,10 +328,24 @@ Status Manager::shrink_later(const std::string& id, std::uint64_t bytes) {
   if (!set) return set.error();
   const Lock lock(mutex_);
   Held& held = held_.at(id);
-  held.lease.memory_pending = bytes;
-  note("lease-shrinking", &held.lease,
-       "to " + size_text(bytes) + " once it is free; used: " + size_text(set->used));
+  Lease after = held.lease;
+  after.memory_pending = bytes;
+  const Event shrinking =
+      event("lease-shrinking", &after,
+            "to " + size_text(bytes) + " once it is free; used: " + size_text(set->used));
+  if (Status status = checked(state_->update(after, shrinking)); !status) {
+    static_cast<void>(link->set_memory(held.lease.grant.memory_bytes).ok());
+    shrink_again(*link, held.lease);
+    return status;
+  }
+  held.lease = after;
+  publish(shrinking);
   return {};
+}
+
+void Manager::shrink_again(ControlLink& link, const Lease& lease) {
+  if (lease.memory_pending == 0) return;
+  static_cast<void>(link.set_memory(lease.memory_pending, control::Shrink::kWhenFree).ok());
 }
 
 // Leases that use no more than the quota that waits for that.

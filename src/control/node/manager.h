@@ -176,6 +176,8 @@ class Manager {
   Status change(const std::string& id, std::string_view kind, const Wanted& wanted,
                 std::uint32_t sms_asked);
   Status shrink_later(const std::string& id, std::uint64_t bytes);
+  // Tells a server that has just been given the whole quota.
+  static void shrink_again(ControlLink& link, const Lease& lease);
   void shrink_due();
   LeaseView view(const Lease& lease, const std::shared_ptr<ControlLink>& link) const;
 

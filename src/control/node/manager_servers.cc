@@ -49,6 +49,7 @@ Status Manager::run_server(const std::string& id) {
     process->end(SIGKILL, Duration(0));
     return confined.error();
   }
+  shrink_again(**link, lease);
   const Lock lock(mutex_);
   Held& held = held_.at(id);
   held.lease.server = process->id();

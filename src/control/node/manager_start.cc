@@ -179,6 +179,7 @@ bool Manager::adopt(Held& held, ProcessId id) {
       status = Error{ErrorCode::kInvalid, "it serves lease " + state->lease};
     } else if (const auto confined = apply(**link, held.lease.grant)) {
       held.lease.confined = confined->confined;
+      shrink_again(**link, held.lease);
     } else {
       status = confined.error();
     }

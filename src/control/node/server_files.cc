@@ -138,6 +138,7 @@ ProcessCommand server_command(const Config& config, const Lease& lease, const Gp
   }
   add("--max-sessions", config.sessions_max);
   add("--warm", config.warm);
+  if (config.recover_seconds != 0) add("--recover", config.recover_seconds);
   if (lease.port != 0) {
     command.words.insert(command.words.end(), {"--listen", listen_address(config, lease.port)});
   }

@@ -1,6 +1,7 @@
 #include "control/node/state.h"
 
 #include <algorithm>
+#include <array>
 
 namespace flyt::node {
 namespace {
@@ -13,7 +14,8 @@ CREATE TABLE leases (
   mode TEXT NOT NULL, sms_asked INTEGER NOT NULL, sms INTEGER NOT NULL,
   memory_bytes INTEGER NOT NULL, overhead_bytes INTEGER NOT NULL, priority INTEGER NOT NULL,
   created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, port INTEGER NOT NULL,
-  server_pid INTEGER NOT NULL, server_start INTEGER NOT NULL, restarts INTEGER NOT NULL
+  server_pid INTEGER NOT NULL, server_start INTEGER NOT NULL, restarts INTEGER NOT NULL,
+  memory_pending INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE lease_groups (
   gpu INTEGER NOT NULL, number INTEGER NOT NULL,
@@ -33,6 +35,11 @@ CREATE TABLE processes (
 ) STRICT;
 CREATE TABLE settings (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
 )";
+
+// What each version added to the one before it; the first one is version 2.
+constexpr std::array<const char*, State::kSchemaVersion - 1> kMigrations = {
+    "ALTER TABLE leases ADD COLUMN memory_pending INTEGER NOT NULL DEFAULT 0",
+};
 
 Error unusable(const std::string& path, const std::string& why) {
   return {ErrorCode::kInvalid,
@@ -58,6 +65,8 @@ Result<State> State::open(const std::string& path, std::uint64_t events_max) {
   State state(std::move(*database), events_max);
   if (*version == 0) {
     if (Status status = state.make_tables(); !status) return status.error();
+  } else if (*version > 0 && *version < kSchemaVersion) {
+    if (Status status = state.migrate(*version); !status) return status.error();
   } else if (*version != kSchemaVersion) {
     return unusable(path, "it has schema version " + std::to_string(*version) +
                               ", and this program knows " + std::to_string(kSchemaVersion));
@@ -78,10 +87,24 @@ Status State::make_tables() {
   return transaction.commit();
 }
 
+Status State::migrate(std::int64_t version) {
+  Transaction transaction(database_);
+  if (Status status = transaction.begin(); !status) return status;
+  for (auto step = static_cast<std::size_t>(version - 1); step < kMigrations.size(); ++step) {
+    if (Status status = database_.execute(kMigrations[step]); !status) return status;
+  }
+  if (Status status = database_.execute("PRAGMA user_version = " + std::to_string(kSchemaVersion));
+      !status) {
+    return status;
+  }
+  return transaction.commit();
+}
+
 Result<std::vector<Lease>> State::leases() {
   auto rows = database_.prepare(
       "SELECT id, name, gpu, gpu_uuid, mode, sms_asked, sms, memory_bytes, overhead_bytes,"
-      " priority, created_at, expires_at, port, server_pid, server_start, restarts"
+      " priority, created_at, expires_at, port, server_pid, server_start, restarts,"
+      " memory_pending"
       " FROM leases ORDER BY created_at, id");
   if (!rows) return std::move(rows).error();
   std::vector<Lease> leases;
@@ -105,6 +128,7 @@ Result<std::vector<Lease>> State::leases() {
     lease.server = {static_cast<std::int32_t>(rows->number(13)),
                     static_cast<std::uint64_t>(rows->number(14))};
     lease.restarts = static_cast<std::uint32_t>(rows->number(15));
+    lease.memory_pending = static_cast<std::uint64_t>(rows->number(16));
     leases.push_back(std::move(lease));
   }
   if (Status status = read_lists(leases); !status) return status.error();
@@ -141,7 +165,7 @@ Status State::add(const Lease& lease, const Event& event) {
   Transaction transaction(database_);
   if (Status status = transaction.begin(); !status) return status;
   auto row = database_.prepare(
-      "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      "INSERT INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   if (!row) return std::move(row).error();
   row->bind(1, lease.id).bind(2, lease.name).bind(3, std::int64_t{lease.grant.gpu});
   row->bind(4, lease.gpu_uuid).bind(5, to_string(lease.grant.mode));
@@ -153,6 +177,7 @@ Status State::add(const Lease& lease, const Event& event) {
   row->bind(14, std::int64_t{lease.server.pid});
   row->bind(15, static_cast<std::int64_t>(lease.server.start));
   row->bind(16, std::int64_t{lease.restarts});
+  row->bind(17, static_cast<std::int64_t>(lease.memory_pending));
   if (Status status = row->run(); !status) return status;
   if (Status status = write_groups(lease); !status) return status;
   for (const auto& [key, value] : lease.labels) {
@@ -181,13 +206,14 @@ Status State::update(const Lease& lease, const Event& event) {
   if (Status status = transaction.begin(); !status) return status;
   auto row = database_.prepare(
       "UPDATE leases SET sms_asked = ?, sms = ?, memory_bytes = ?, port = ?, server_pid = ?,"
-      " server_start = ?, restarts = ? WHERE id = ?");
+      " server_start = ?, restarts = ?, memory_pending = ? WHERE id = ?");
   if (!row) return std::move(row).error();
   row->bind(1, std::int64_t{lease.sms_asked}).bind(2, std::int64_t{lease.grant.sms});
   row->bind(3, static_cast<std::int64_t>(lease.grant.memory_bytes));
   row->bind(4, std::int64_t{lease.port}).bind(5, std::int64_t{lease.server.pid});
   row->bind(6, static_cast<std::int64_t>(lease.server.start));
-  row->bind(7, std::int64_t{lease.restarts}).bind(8, lease.id);
+  row->bind(7, std::int64_t{lease.restarts});
+  row->bind(8, static_cast<std::int64_t>(lease.memory_pending)).bind(9, lease.id);
   if (Status status = row->run(); !status) return status;
   auto old = database_.prepare("DELETE FROM lease_groups WHERE lease = ?");
   if (!old) return std::move(old).error();

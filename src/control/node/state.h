@@ -18,7 +18,7 @@ using control::Database;
 // leases in one group. A call that failed changed nothing. Not thread-safe.
 class State {
  public:
-  static constexpr std::int64_t kSchemaVersion = 1;
+  static constexpr std::int64_t kSchemaVersion = 2;
 
   // Makes what is not there. A damaged file, or one of a newer version, is refused with what to do,
   // and left as it is. At most `events_max` events are kept.
@@ -26,7 +26,7 @@ class State {
 
   Result<std::vector<Lease>> leases();
   Status add(const Lease& lease, const Event& event);
-  // Whatever may change: grant, asked multiprocessors, server, restarts.
+  // Whatever may change: grant, asked multiprocessors, server, restarts, a quota that waits.
   Status update(const Lease& lease, const Event& event);
   Status remove(const std::string& id, const Event& event);
 
@@ -47,6 +47,7 @@ class State {
   State(Database database, std::uint64_t events_max)
       : database_(std::move(database)), events_max_(events_max) {}
   Status make_tables();
+  Status migrate(std::int64_t version);
   Status write_groups(const Lease& lease);
   Status write_event(const Event& event);
   Status read_lists(std::vector<Lease>& leases);

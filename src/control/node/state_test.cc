@@ -25,6 +25,7 @@ Lease lease(const std::string& id, std::vector<std::uint32_t> groups) {
   lease.port = 7711;
   lease.server = {4711, 1ull << 40};
   lease.restarts = 3;
+  lease.memory_pending = 1ull << 39;
   return lease;
 }
 
@@ -68,7 +69,42 @@ TEST_F(StateTest, KeepsALeaseWhole) {
   EXPECT_EQ(got.labels, (Labels{{"team", "blue"}, {"k", ""}}));
   EXPECT_EQ(got.server, (ProcessId{4711, 1ull << 40}));
   EXPECT_EQ(got.restarts, 3u);
+  EXPECT_EQ(got.memory_pending, 1ull << 39);
   EXPECT_EQ(again.events()->size(), 1u);
+}
+
+TEST_F(StateTest, KeepsWhatChangesOfALease) {
+  Lease changed = lease("a", {2, 3});
+  {
+    State state = open();
+    ASSERT_TRUE(state.add(changed, event(1)));
+    changed.memory_pending = 0;
+    changed.restarts = 4;
+    changed.grant.memory_bytes = 1ull << 38;
+    ASSERT_TRUE(state.update(changed, event(2)));
+  }
+  const auto leases = open().leases();
+  ASSERT_EQ(leases->size(), 1u);
+  EXPECT_EQ(leases->front().memory_pending, 0u);
+  EXPECT_EQ(leases->front().restarts, 4u);
+  EXPECT_EQ(leases->front().grant.memory_bytes, 1ull << 38);
+}
+
+TEST_F(StateTest, BringsAFileOfTheFirstVersionUpToDate) {
+  ASSERT_TRUE(open().add(lease("a", {2, 3}), event(1)));
+  {
+    auto database = Database::open(path());
+    ASSERT_TRUE(database->execute("ALTER TABLE leases DROP COLUMN memory_pending"));
+    ASSERT_TRUE(database->execute("PRAGMA user_version = 1"));
+  }
+  State state = open();
+  const auto leases = state.leases();
+  ASSERT_TRUE(leases) << leases.error().message;
+  ASSERT_EQ(leases->size(), 1u);
+  EXPECT_EQ(leases->front().restarts, 3u);
+  EXPECT_EQ(leases->front().memory_pending, 0u);
+  EXPECT_TRUE(state.update(lease("a", {2, 3}), event(2)));
+  EXPECT_EQ(open().leases()->front().memory_pending, 1ull << 39);
 }
 
 TEST_F(StateTest, RefusesAGroupThatIsHeldAndChangesNothing) {
@@ -146,8 +182,8 @@ TEST_F(StateTest, RefusesWhatIsNoDatabase) {
 
 TEST_F(StateTest, RefusesANewerVersion) {
   open();
-  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = 2"));
-  EXPECT_NE(refusal().find("schema version 2"), std::string::npos);
+  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = 3"));
+  EXPECT_NE(refusal().find("schema version 3"), std::string::npos);
 }
 
 TEST_F(StateTest, SaysThatTheDiskIsFullAndChangesNothing) {
