@@ -59,6 +59,8 @@ void add_vm_set(CLI::App& vm, Options& options) {
   set->add_option("--apart", cluster.apart, "On other nodes than VMs with the same label")
       ->type_name("KEY")
       ->take_all();
+  set->add_flag("--share-sms,!--no-share-sms", cluster.share_sms,
+                "May share multiprocessors, on GPUs that give out more than they have");
   set->add_flag("--keep,!--no-keep", cluster.keep, "Keeps it when no program uses it");
 }
 

@@ -18,11 +18,12 @@ GROUP = 8
 class Node(Daemon):
     """A node manager's folders, and the manager while it runs."""
 
-    def __init__(self, build, soft=2, extra='', name='test-node'):
+    def __init__(self, build, soft=2, extra='', name='test-node', gpus=''):
         super().__init__(build, 'flyt-node-manager', 'node')
         with open(self.config, 'w', encoding='utf-8') as file:
             file.write(f'[node]\nname = "{name}"\nstate = "{self.state}"\nrun = "{self.run}"\n'
-                       f'[gpus]\nsoft = {soft}\n[soft]\nsms = {SMS}\nmemory = {MEMORY}\n{extra}')
+                       f'[gpus]\nsoft = {soft}\n{gpus}\n'
+                       f'[soft]\nsms = {SMS}\nmemory = {MEMORY}\n{extra}')
 
     def end_rest(self):
         for pid in self.servers():

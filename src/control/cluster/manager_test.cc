@@ -272,6 +272,28 @@ TEST(ClusterManager, ResizesWhatIsThereAndWhatIsToCome) {
   EXPECT_EQ(cluster.audit_quiet(), "");
 }
 
+TEST(ClusterManager, GivesSharedMultiprocessorsToThoseWhoAgreeAlone) {
+  FakeCluster cluster(quick());
+  v1::NodeReport report = cluster.add_node("n1").report();
+  const auto takes = [&](std::uint32_t percent) {
+    report.mutable_description()->mutable_gpus(0)->set_sm_percent(percent);
+    return cluster.manager().report(report).ok();
+  };
+  EXPECT_FALSE(takes(99));
+  EXPECT_FALSE(takes(1001));
+  EXPECT_FALSE(takes(UINT32_MAX));
+  EXPECT_TRUE(takes(0));
+  EXPECT_TRUE(takes(200));
+  cluster.add_vm("alone");
+  EXPECT_EQ(cluster.want("alone").phase(), v1::PHASE_WAITING);
+  v1::SetVmsRequest request;
+  request.add_vms()->set_name("alone");
+  request.mutable_vms(0)->set_share_sms(true);
+  request.add_fields("share_sms");
+  ASSERT_TRUE(cluster.manager().set_vms(request).ok());
+  EXPECT_EQ(cluster.want("alone").phase(), v1::PHASE_READY);
+}
+
 TEST(ClusterManager, ADrainingNodeEmptiesAsProgramsEnd) {
   FakeCluster cluster(quick());
   FakeNode& node = cluster.add_node("n1");

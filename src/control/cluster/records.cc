@@ -64,6 +64,11 @@ Status check_gpu(const node::v1::Gpu& gpu) {
   if (gpu.memory_bytes() > kVmMemoryMax || gpu.memory_overhead_bytes() > kVmMemoryMax) {
     return invalid(name + " has more memory than there can be");
   }
+  if (gpu.sm_percent() != 0 &&
+      (gpu.sm_percent() < 100 || gpu.sm_percent() > placement::kSmPercentMax)) {
+    return invalid(name + " gives out " + std::to_string(gpu.sm_percent()) +
+                   " percent of its multiprocessors");
+  }
   if (!is_printable(gpu.name()) || !is_printable(gpu.uuid())) {
     return invalid(name + " has a name that cannot be shown");
   }
@@ -186,7 +191,10 @@ state::NodeRecord record_of(const v1::NodeReport& report, const state::NodeRecor
     gpu.set_memory_leased_bytes(0);
     gpu.set_memory_free_bytes(0);
     gpu.set_sms_free(0);
-    for (node::v1::Group& group : *gpu.mutable_groups()) group.clear_lease_id();
+    for (node::v1::Group& group : *gpu.mutable_groups()) {
+      group.clear_lease_id();
+      group.clear_leases();
+    }
   }
   return record;
 }
@@ -204,6 +212,7 @@ placement::NodeFacts facts_of(const state::NodeRecord& record) {
     gpu.mode = said.mode() == node::v1::MODE_SHARED ? placement::GpuMode::kShared
                                                     : placement::GpuMode::kIsolated;
     for (const node::v1::Group& group : said.groups()) gpu.groups.push_back(group.sms());
+    gpu.sm_percent = said.sm_percent() == 0 ? 100 : said.sm_percent();
     gpu.memory_bytes = said.memory_bytes();
     gpu.reserve_bytes = said.memory_overhead_bytes();
     gpu.usable = said.mps().empty() || said.mps() == "running";
@@ -247,6 +256,7 @@ placement::Request request_of(const v1::VmSpec& spec, const std::string& id,
   if (spec.mode() == node::v1::MODE_ISOLATED) request.mode = placement::GpuMode::kIsolated;
   request.labels.insert(spec.labels().begin(), spec.labels().end());
   request.apart = apart_of(spec);
+  request.share_sms = spec.share_sms();
   return request;
 }
 
@@ -278,13 +288,15 @@ std::string label_of(const node::v1::Lease& lease, const char* key) {
 
 void show_lease(const node::v1::Lease& lease, bool there, node::v1::NodeDescription& node) {
   for (node::v1::Gpu& gpu : *node.mutable_gpus()) {
-    if (gpu.index() != lease.gpu()) continue;
+    // Who else has the groups is the node's to say.
+    if (gpu.index() != lease.gpu() || gpu.sm_percent() > 100) continue;
     std::uint32_t changed = 0;
     for (const std::uint32_t number : lease.groups()) {
       if (number >= static_cast<std::uint32_t>(gpu.groups_size())) continue;
       node::v1::Group& group = *gpu.mutable_groups(static_cast<int>(number));
       if ((group.lease_id() == lease.id()) == there) continue;
       group.set_lease_id(there ? lease.id() : "");
+      group.set_leases(there ? 1 : 0);
       changed += group.sms();
     }
     // A report may have told of it already.

@@ -69,6 +69,7 @@ control::SettingSections sections_of(Config& config) {
       {"gpus",
        {{"mode", mode_setting(config.mode)},
         {"soft", number_setting(config.soft, 0, kSoftGpusMax)},
+        {"sm_percent", number_setting(config.sm_percent, 100, kSmPercentMax)},
         {"reserve", size_setting(config.reserve_bytes, 0, kMost)},
         {"overhead_per_session", size_setting(config.overhead_per_session_bytes, 0, kMost)},
         {"mps_control", text_setting(config.mps_control)},

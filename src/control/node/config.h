@@ -13,6 +13,7 @@
 namespace flyt::node {
 
 inline constexpr std::uint32_t kSoftGpusMax = 64;
+inline constexpr std::uint32_t kSmPercentMax = 1000;
 // Socket files are named below the run folder, and such names have few bytes.
 inline constexpr std::size_t kRunFolderBytesMax = 60;
 
@@ -37,6 +38,7 @@ struct Config {
   // [gpus]
   Mode mode = Mode::kIsolated;
   std::uint32_t soft = 0;                    // Software GPUs; 0: those that NVML knows.
+  std::uint32_t sm_percent = 100;            // Of multiprocessors, given out.
   std::uint64_t reserve_bytes = UINT64_MAX;  // UINT64_MAX: by the kind of GPU.
   std::uint64_t overhead_per_session_bytes = UINT64_MAX;  // The same.
   std::string mps_control = "nvidia-cuda-mps-control";

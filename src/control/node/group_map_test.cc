@@ -48,10 +48,43 @@ TEST(GroupMap, PrefersTheSmallestGapThatIsLargeEnough) {
 TEST(GroupMap, TakesNothingTwiceAndNothingThatIsNotThere) {
   GroupMap map(Groups(4, 8));
   ASSERT_TRUE(map.take({1, 2}));
-  EXPECT_FALSE(map.take({2}));
   EXPECT_FALSE(map.take({0, 4}));
   EXPECT_FALSE(map.take({0, 0}));
   EXPECT_EQ(map.sms_free(), 16u);
+  // What two have already is counted, and nobody gets it.
+  EXPECT_TRUE(map.take({2}));
+  EXPECT_EQ(map.sms_free(), 8u);
+  EXPECT_EQ(map.choose(8), (Groups{0}));
+  EXPECT_EQ(map.choose(16), std::nullopt);
+}
+
+TEST(GroupMap, GivesOutMoreThanThereIsToThoseWithTheFewestNeighbours) {
+  GroupMap map(Groups(4, 8), 150);
+  EXPECT_EQ(map.sms_free(), 48u);
+  EXPECT_EQ(map.choose(33), std::nullopt) << "nobody has more than all of them";
+  ASSERT_TRUE(map.take({0, 1, 2}));
+  EXPECT_EQ(map.choose(8), (Groups{3}));
+  EXPECT_EQ(map.choose(16), (Groups{0, 3}));
+  EXPECT_EQ(map.choose(24), (Groups{0, 1, 3}));
+  EXPECT_EQ(map.choose(32), std::nullopt);
+  ASSERT_TRUE(map.take({0, 3}));
+  EXPECT_EQ(map.choose(8), (Groups{1}));
+  EXPECT_EQ(map.choose(16), std::nullopt);
+  EXPECT_EQ(map.free_text(), "1 groups of 8");
+  // Who has some keeps them.
+  EXPECT_EQ(map.choose_again(8, {0}), (Groups{0}));
+}
+
+TEST(GroupMap, GivesTheOddGroupOutAsOftenAsAllOthers) {
+  GroupMap map(h200(), 200);
+  const auto all = map.choose(132);
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->size(), 16u);
+  ASSERT_TRUE(map.take(*all));
+  EXPECT_EQ(map.choose(132), all);
+  ASSERT_TRUE(map.take({0}));
+  EXPECT_EQ(map.choose(132), std::nullopt);
+  EXPECT_EQ(map.choose(112)->size(), 14u);
 }
 
 TEST(GroupMap, KeepsWhatALeaseHasWhenItGrowsOrShrinks) {

@@ -24,6 +24,7 @@ struct Gpu {
   std::uint64_t memory_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // Never given to leases.
   bool divisible = false;           // Programs can be confined to groups.
+  std::uint32_t sm_percent = 100;   // So many of its groups are given out.
 
   std::uint32_t sms() const {
     std::uint32_t sum = 0;

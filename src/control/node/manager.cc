@@ -519,11 +519,16 @@ NodeView Manager::describe() {
                 .leases = held_.size()};
   const std::vector<Lease> leases = snapshot();
   for (const Gpu& gpu : planner_->gpus()) {
-    GpuView one{.gpu = gpu, .holders = std::vector<std::string>(gpu.groups.size())};
+    GpuView one{.gpu = gpu,
+                .holders = std::vector<std::string>(gpu.groups.size()),
+                .holder_counts = std::vector<std::uint32_t>(gpu.groups.size()),
+                .sms_free = Planner::map_of(gpu, leases, nullptr).sms_free()};
     for (const Lease& lease : leases) {
       if (lease.grant.gpu != gpu.index) continue;
       for (const std::uint32_t group : lease.grant.groups) {
-        if (group < one.holders.size()) one.holders[group] = lease.id;
+        if (group >= one.holders.size()) continue;
+        one.holders[group] = lease.id;
+        ++one.holder_counts[group];
       }
     }
     const Planner::Held held = Planner::held(gpu.index, leases);

@@ -47,7 +47,9 @@ struct LeaseView {
 
 struct GpuView {
   Gpu gpu;
-  std::vector<std::string> holders;  // The lease of each group; empty: free.
+  std::vector<std::string> holders;          // A lease of each group; empty: free.
+  std::vector<std::uint32_t> holder_counts;  // How many have it.
+  std::uint32_t sms_free = 0;                // Still given out.
   std::uint64_t quota_bytes = 0;
   std::uint64_t overhead_bytes = 0;  // With what is never leased.
   std::uint64_t free_bytes = 0;

@@ -54,6 +54,7 @@ Status Manager::lock_folder() {
 Status Manager::open_state() {
   auto state = State::open(config_.state_folder + "/node.db", config_.events_max);
   if (!state) return std::move(state).error();
+  if (Status status = state->share_groups(config_.sm_percent > 100); !status) return status;
   auto kept = state->events();
   if (!kept) return std::move(kept).error();
   const auto draining = state->draining();
@@ -95,6 +96,7 @@ Status Manager::find_all_gpus() {
   for (std::uint32_t i = 0; i < uuids->size(); ++i) {
     auto gpu = probe_gpu(config_, i, (*uuids)[i], watchdog_);
     if (!gpu) return std::move(gpu).error();
+    gpu->sm_percent = config_.sm_percent;
     log_.info("gpu", {{"index", i},
                       {"name", gpu->name},
                       {"uuid", gpu->uuid},

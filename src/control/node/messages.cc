@@ -42,14 +42,14 @@ v1::NodeDescription message_of(const NodeView& node, std::string_view version) {
     gpu.set_memory_overhead_bytes(view.overhead_bytes);
     gpu.set_memory_free_bytes(view.free_bytes);
     gpu.set_mps(view.mps);
-    std::uint32_t free = 0;
     for (std::size_t i = 0; i < view.gpu.groups.size(); ++i) {
       v1::Group& group = *gpu.add_groups();
       group.set_sms(view.gpu.groups[i]);
       group.set_lease_id(view.holders[i]);
-      free += view.holders[i].empty() ? view.gpu.groups[i] : 0;
+      group.set_leases(view.holder_counts[i]);
     }
-    gpu.set_sms_free(free);
+    gpu.set_sms_free(view.sms_free);
+    gpu.set_sm_percent(view.gpu.sm_percent);
   }
   return message;
 }

@@ -25,13 +25,14 @@ void add_gpus(const NodeView& node, Page& page) {
     for (const GpuView& gpu : node.gpus) page.value(labels_of(gpu), value(gpu));
   };
   each("flyt_gpu_sms", "Multiprocessors.", [](const GpuView& gpu) { return gpu.gpu.sms(); });
-  each("flyt_gpu_sms_leased", "Multiprocessors in groups of leases.", [](const GpuView& gpu) {
-    std::uint32_t sms = 0;
-    for (std::size_t i = 0; i < gpu.holders.size(); ++i) {
-      if (!gpu.holders[i].empty()) sms += gpu.gpu.groups[i];
-    }
-    return sms;
-  });
+  each("flyt_gpu_sms_leased", "Multiprocessors in groups of leases; in those of two, twice.",
+       [](const GpuView& gpu) {
+         std::uint32_t sms = 0;
+         for (std::size_t i = 0; i < gpu.holder_counts.size(); ++i) {
+           sms += gpu.holder_counts[i] * gpu.gpu.groups[i];
+         }
+         return sms;
+       });
   each("flyt_gpu_memory_bytes", "Memory.", [](const GpuView& gpu) { return gpu.gpu.memory_bytes; });
   each("flyt_gpu_memory_leased_bytes", "Quotas of leases.",
        [](const GpuView& gpu) { return gpu.quota_bytes; });

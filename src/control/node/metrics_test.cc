@@ -8,7 +8,7 @@ namespace {
 TEST(Metrics, TellGpusLeasesAndCounters) {
   NodeView node{.draining = true, .leases = 1};
   GpuView gpu{.gpu = {.index = 3, .uuid = "GPU-3", .groups = {8, 8, 4}}};
-  gpu.holders = {"id", "", "id"};
+  gpu.holder_counts = {1, 0, 1};
   gpu.quota_bytes = 100;
   node.gpus.push_back(gpu);
   LeaseView lease{.lease = {.id = "id", .name = "a\"b"}, .use = LeaseUse{50, 2}};

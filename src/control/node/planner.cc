@@ -66,7 +66,7 @@ Planner::Held Planner::held(std::uint32_t gpu, std::span<const Lease> leases) {
 }
 
 GroupMap Planner::map_of(const Gpu& gpu, std::span<const Lease> leases, const Lease* without) {
-  GroupMap map(gpu.groups);
+  GroupMap map(gpu.groups, gpu.sm_percent);
   for (const Lease& lease : leases) {
     if (lease.grant.gpu != gpu.index || (without != nullptr && lease.id == without->id)) continue;
     static_cast<void>(map.take(lease.grant.groups));

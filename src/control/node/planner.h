@@ -22,8 +22,9 @@ struct PlannerLimits {
   std::uint32_t leases_max = 64;
 };
 
-// The sum of a GPU's quotas and overheads never exceeds its memory, and no group has two leases.
-// Pure: decides from its arguments alone. kInvalid: could never be granted; kLimit: not now.
+// The sum of a GPU's quotas and overheads never exceeds its memory. No group has two leases, or,
+// with more than 100 percent, no more groups are held together than that many percent. Pure:
+// decides from its arguments alone. kInvalid: could never be granted; kLimit: not now.
 class Planner {
  public:
   Planner(std::vector<Gpu> gpus, PlannerLimits limits) : gpus_(std::move(gpus)), limits_(limits) {}

@@ -131,14 +131,16 @@ TEST_F(PlannerTest, ResizesWithinItsGpu) {
 void check_promises(const Planner& planner, const std::vector<Lease>& leases) {
   std::set<std::string> names;
   for (const Gpu& gpu : planner.gpus()) {
-    std::set<std::uint32_t> taken;
+    std::vector<std::uint64_t> holders(gpu.groups.size());
     std::uint64_t memory = gpu.reserve_bytes;
     for (const Lease& lease : leases) {
       if (lease.grant.gpu != gpu.index) continue;
       std::uint32_t sms = 0;
+      std::set<std::uint32_t> taken;
       for (const std::uint32_t group : lease.grant.groups) {
         ASSERT_LT(group, gpu.groups.size());
         ASSERT_TRUE(taken.insert(group).second) << "group " << group << " is held twice";
+        ++holders[group];
         sms += gpu.groups[group];
       }
       ASSERT_EQ(sms, lease.grant.sms);
@@ -146,6 +148,12 @@ void check_promises(const Planner& planner, const std::vector<Lease>& leases) {
       memory += lease.grant.memory_bytes + lease.grant.overhead_bytes;
     }
     ASSERT_LE(memory, gpu.memory_bytes);
+    std::uint64_t given = 0;
+    for (const std::uint64_t count : holders) {
+      given += count;
+      ASSERT_LE(count, gpu.sm_percent == 100 ? 1u : UINT32_MAX);
+    }
+    ASSERT_LE(given, gpu.groups.size() * gpu.sm_percent / 100);
   }
   for (const Lease& lease : leases) ASSERT_TRUE(names.insert(lease.name).second);
 }
@@ -197,6 +205,28 @@ TEST_F(PlannerTest, GathersGroupsThatLieApart) {
   EXPECT_EQ(gathered->sms, 16u);
 }
 
+TEST_F(PlannerTest, SharesGroupsOnlyWhereThatIsWanted) {
+  std::vector<Gpu> gpus = {gpu(0, 32, 8 * kGiB)};
+  gpus[0].sm_percent = 200;
+  const Planner planner(gpus, {0, 10});
+  std::vector<Lease> leases;
+  for (const char* name : {"a", "b"}) {
+    const auto grant = planner.place(request(32, 3 * kGiB, name), leases, kNow);
+    ASSERT_TRUE(grant) << grant.error().message;
+    EXPECT_EQ(grant->sms, 32u);
+    leases.push_back(lease_of(name, *grant, 32));
+  }
+  // All is given out twice; and memory only once, whoever shares.
+  EXPECT_EQ(planner.place(request(8, kGiB, "c"), leases, kNow).error().code, ErrorCode::kLimit);
+  const auto smaller = planner.resize(leases[0], {.sms = 8}, leases);
+  ASSERT_TRUE(smaller);
+  leases[0].grant = *smaller;
+  EXPECT_TRUE(planner.place(request(8, 2 * kGiB, "c"), leases, kNow));
+  EXPECT_EQ(planner.place(request(8, 3 * kGiB, "c"), leases, kNow).error().code, ErrorCode::kLimit);
+  EXPECT_EQ(planner.resize(leases[1], {.memory_bytes = 6 * kGiB}, leases).error().code,
+            ErrorCode::kLimit);
+}
+
 TEST(PlannerProperty, GroupsAreDisjointAndMemoryIsNeverOvercommitted) {
   const std::uint64_t seed = random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -205,6 +235,9 @@ TEST(PlannerProperty, GroupsAreDisjointAndMemoryIsNeverOvercommitted) {
     std::vector<Gpu> gpus = {gpu(0, 132, 64 * kGiB), gpu(1, 20, 8 * kGiB), gpu(2, 7, 4 * kGiB)};
     gpus[0].groups = groups_of(132, 8, 15);
     gpus[0].reserve_bytes = kGiB;
+    for (Gpu& one : gpus) {
+      if (run % 2 != 0) one.sm_percent = static_cast<std::uint32_t>(100 + random.below(300));
+    }
     const Planner planner(std::move(gpus), {random.below(2 * kGiB), 30});
     std::vector<Lease> leases;
     std::size_t most = 0;

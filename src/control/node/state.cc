@@ -18,9 +18,9 @@ CREATE TABLE leases (
   memory_pending INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE lease_groups (
-  gpu INTEGER NOT NULL, number INTEGER NOT NULL,
+  gpu INTEGER NOT NULL, number INTEGER NOT NULL, layer INTEGER NOT NULL,
   lease TEXT NOT NULL REFERENCES leases(id) ON DELETE CASCADE,
-  PRIMARY KEY (gpu, number)
+  PRIMARY KEY (gpu, number, layer)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE labels (
   lease TEXT NOT NULL REFERENCES leases(id) ON DELETE CASCADE,
@@ -39,6 +39,16 @@ CREATE TABLE settings (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
 // What each version added to the one before it; the first one is version 2.
 constexpr std::array<const char*, State::kSchemaVersion - 1> kMigrations = {
     "ALTER TABLE leases ADD COLUMN memory_pending INTEGER NOT NULL DEFAULT 0",
+    R"(
+CREATE TABLE lease_groups_3 (
+  gpu INTEGER NOT NULL, number INTEGER NOT NULL, layer INTEGER NOT NULL,
+  lease TEXT NOT NULL REFERENCES leases(id) ON DELETE CASCADE,
+  PRIMARY KEY (gpu, number, layer)
+) STRICT, WITHOUT ROWID;
+INSERT INTO lease_groups_3 SELECT gpu, number, 0, lease FROM lease_groups;
+DROP TABLE lease_groups;
+ALTER TABLE lease_groups_3 RENAME TO lease_groups;
+)",
 };
 
 Error unusable(const std::string& path, const std::string& why) {
@@ -98,6 +108,14 @@ Status State::migrate(std::int64_t version) {
     return status;
   }
   return transaction.commit();
+}
+
+// Also where they were shared before: who shares goes on.
+Status State::share_groups(bool on) {
+  const auto layers = database_.number("SELECT coalesce(max(layer), 0) FROM lease_groups");
+  if (!layers) return layers.error();
+  share_groups_ = on || *layers != 0;
+  return {};
 }
 
 Result<std::vector<Lease>> State::leases() {
@@ -191,9 +209,14 @@ Status State::add(const Lease& lease, const Event& event) {
   return transaction.commit();
 }
 
+// Two leases in one layer of a group are refused, whatever they are asked for.
 Status State::write_groups(const Lease& lease) {
   for (const std::uint32_t group : lease.grant.groups) {
-    auto row = database_.prepare("INSERT INTO lease_groups VALUES (?, ?, ?)");
+    auto row = database_.prepare(
+        share_groups_ ? "INSERT INTO lease_groups (gpu, number, lease, layer) SELECT ?1, ?2, ?3,"
+                        " coalesce(max(layer) + 1, 0) FROM lease_groups"
+                        " WHERE gpu = ?1 AND number = ?2"
+                      : "INSERT INTO lease_groups (gpu, number, lease, layer) VALUES (?, ?, ?, 0)");
     if (!row) return std::move(row).error();
     row->bind(1, std::int64_t{lease.grant.gpu}).bind(2, std::int64_t{group}).bind(3, lease.id);
     if (Status status = row->run(); !status) return status;

@@ -15,14 +15,18 @@ namespace flyt::node {
 using control::Database;
 
 // Every change is one transaction, on disk when the call returns. The database itself refuses two
-// leases in one group. A call that failed changed nothing. Not thread-safe.
+// leases in one group, unless groups may be shared. A call that failed changed nothing. Not
+// thread-safe.
 class State {
  public:
-  static constexpr std::int64_t kSchemaVersion = 2;
+  static constexpr std::int64_t kSchemaVersion = 3;
 
   // Makes what is not there. A damaged file, or one of a newer version, is refused with what to do,
   // and left as it is. At most `events_max` events are kept.
   static Result<State> open(const std::string& path, std::uint64_t events_max);
+
+  // A group may have several leases; not before this was called.
+  Status share_groups(bool on);
 
   Result<std::vector<Lease>> leases();
   Status add(const Lease& lease, const Event& event);
@@ -53,6 +57,7 @@ class State {
   Status read_lists(std::vector<Lease>& leases);
 
   Database database_;
+  bool share_groups_ = false;
   std::uint64_t events_max_;
 };
 

@@ -95,6 +95,12 @@ TEST_F(StateTest, BringsAFileOfTheFirstVersionUpToDate) {
   {
     auto database = Database::open(path());
     ASSERT_TRUE(database->execute("ALTER TABLE leases DROP COLUMN memory_pending"));
+    ASSERT_TRUE(database->execute(
+        "DROP TABLE lease_groups;"
+        "CREATE TABLE lease_groups (gpu INTEGER NOT NULL, number INTEGER NOT NULL,"
+        " lease TEXT NOT NULL REFERENCES leases(id) ON DELETE CASCADE,"
+        " PRIMARY KEY (gpu, number)) STRICT, WITHOUT ROWID;"
+        "INSERT INTO lease_groups VALUES (1, 2, 'a'), (1, 3, 'a');"));
     ASSERT_TRUE(database->execute("PRAGMA user_version = 1"));
   }
   State state = open();
@@ -103,8 +109,35 @@ TEST_F(StateTest, BringsAFileOfTheFirstVersionUpToDate) {
   ASSERT_EQ(leases->size(), 1u);
   EXPECT_EQ(leases->front().restarts, 3u);
   EXPECT_EQ(leases->front().memory_pending, 0u);
+  EXPECT_EQ(leases->front().grant.groups, (std::vector<std::uint32_t>{2, 3}));
   EXPECT_TRUE(state.update(lease("a", {2, 3}), event(2)));
   EXPECT_EQ(open().leases()->front().memory_pending, 1ull << 39);
+}
+
+TEST_F(StateTest, LetsLeasesShareGroupsOnceThatIsWanted) {
+  {
+    State state = open();
+    ASSERT_TRUE(state.share_groups(true));
+    ASSERT_TRUE(state.add(lease("a", {2, 3}), event(1)));
+    ASSERT_TRUE(state.add(lease("b", {3, 4}), event(2)));
+    ASSERT_TRUE(state.update(lease("a", {3}), event(3)));
+    ASSERT_TRUE(state.add(lease("c", {2, 3}), event(4)));
+  }
+  State state = open();
+  auto leases = state.leases();
+  ASSERT_EQ(leases->size(), 3u);
+  EXPECT_EQ((*leases)[0].grant.groups, (std::vector<std::uint32_t>{3}));
+  EXPECT_EQ((*leases)[1].grant.groups, (std::vector<std::uint32_t>{3, 4}));
+  EXPECT_EQ((*leases)[2].grant.groups, (std::vector<std::uint32_t>{2, 3}));
+  // Those that share already go on, whatever is wanted now.
+  ASSERT_TRUE(state.share_groups(false));
+  EXPECT_TRUE(state.update(lease("b", {3, 4}), event(5)));
+  ASSERT_TRUE(state.remove("a", event(6)));
+  ASSERT_TRUE(state.remove("b", event(7)));
+  ASSERT_TRUE(state.remove("c", event(8)));
+  ASSERT_TRUE(state.share_groups(false));
+  ASSERT_TRUE(state.add(lease("d", {2}), event(9)));
+  EXPECT_FALSE(state.add(lease("e", {2}), event(10)));
 }
 
 TEST_F(StateTest, RefusesAGroupThatIsHeldAndChangesNothing) {
@@ -182,8 +215,8 @@ TEST_F(StateTest, RefusesWhatIsNoDatabase) {
 
 TEST_F(StateTest, RefusesANewerVersion) {
   open();
-  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = 3"));
-  EXPECT_NE(refusal().find("schema version 3"), std::string::npos);
+  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = 4"));
+  EXPECT_NE(refusal().find("schema version 4"), std::string::npos);
 }
 
 TEST_F(StateTest, SaysThatTheDiskIsFullAndChangesNothing) {

@@ -108,6 +108,10 @@ Result<v1::SetVmsRequest> set_request(const ClusterOptions& options) {
     spec.set_keep(*options.keep);
     field("keep");
   }
+  if (options.share_sms) {
+    spec.set_share_sms(*options.share_sms);
+    field("share_sms");
+  }
   if (request.fields_size() == 0) return invalid("vm set takes what is to be set; see --help");
   return request;
 }

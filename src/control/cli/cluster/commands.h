@@ -30,6 +30,7 @@ struct ClusterOptions {
   std::vector<std::string> labels;
   std::vector<std::string> apart;
   std::optional<bool> keep;
+  std::optional<bool> share_sms;
   bool force = false;
   bool follow = false;
   std::uint64_t after = 0;

@@ -83,9 +83,9 @@ Status take_field(const std::string& key, const Json& value, v1::VmSpec& spec) {
     spec.set_priority(static_cast<std::int32_t>(priority));
     return {};
   }
-  if (key == "keep") {
+  if (key == "keep" || key == "share_sms") {
     if (!value.is_boolean()) return wrong("true or false is expected");
-    spec.set_keep(value.get<bool>());
+    key == "keep" ? spec.set_keep(value.get<bool>()) : spec.set_share_sms(value.get<bool>());
     return {};
   }
   if (key == "mode") {

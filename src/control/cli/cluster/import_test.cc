@@ -27,8 +27,8 @@ TEST(Import, TakesWhatFlytctlSays) {
   const auto request =
       vms_of(R"({"vms":[{"spec":{"name":"a","address":"10.0.0.7","host":"","sms":8,)"
              R"("memory_bytes":1073741824,"priority":-3,"policy":"pack","mode":"unspecified",)"
-             R"("labels":{"team":"x"},"apart":["team"],"keep":true,"sms_min":4,"sms_max":16},)"
-             R"("gpu":{},"sessions":2}]})",
+             R"("labels":{"team":"x"},"apart":["team"],"keep":true,"share_sms":true,)"
+             R"("sms_min":4,"sms_max":16},"gpu":{},"sessions":2}]})",
              "vms.json");
   ASSERT_TRUE(request.ok()) << request.error().message;
   const auto& vm = request->vms(0);
@@ -39,6 +39,7 @@ TEST(Import, TakesWhatFlytctlSays) {
   EXPECT_EQ(vm.labels().at("team"), "x");
   EXPECT_EQ(vm.apart(0), "team");
   EXPECT_TRUE(vm.keep());
+  EXPECT_TRUE(vm.share_sms());
   EXPECT_EQ(vm.sms_min(), 4u);
   EXPECT_EQ(vm.sms_max(), 16u);
 }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "control/cli/node/tables.h"
 #include "control/cli/table.h"
 
 namespace flyt::cli {
@@ -37,13 +38,17 @@ std::string ago(std::int64_t at_ms, std::int64_t now_ms) {
 
 std::uint64_t megabytes(std::uint64_t bytes) { return bytes >> 20; }
 
-// Leases are letters, in the order of their groups; a dot is a free group.
+// Leases are letters, in the order of their groups; a dot is a free group, a star one of several.
 std::string map_text(const node::v1::Gpu& gpu) {
   std::map<std::string, char> letters;
   std::string text;
   for (const node::v1::Group& group : gpu.groups()) {
     if (group.lease_id().empty()) {
       text.push_back('.');
+      continue;
+    }
+    if (group.leases() > 1) {
+      text.push_back('*');
       continue;
     }
     const std::size_t number = letters.size();
@@ -57,6 +62,10 @@ std::string range_text(const v1::VmSpec& spec) {
   if (spec.sms_max() == 0) return "";
   return "from " + std::to_string(spec.sms_min()) + " to " + std::to_string(spec.sms_max()) +
          " by use, ";
+}
+
+std::string sharing_text(const v1::VmSpec& spec) {
+  return spec.share_sms() ? "\nshares    multiprocessors, where they are given out twice" : "";
 }
 
 }  // namespace
@@ -93,7 +102,7 @@ std::string nodes_table(const v1::ListNodesResponse& nodes, std::int64_t now_ms)
     std::uint64_t memory = 0;
     std::uint64_t free_memory = 0;
     for (const node::v1::Gpu& gpu : node.description().gpus()) {
-      sms += gpu.sms();
+      sms += sms_given_out(gpu);
       free_sms += gpu.sms_free();
       memory += gpu.memory_bytes();
       free_memory += gpu.memory_free_bytes();
@@ -113,7 +122,7 @@ std::string gpus_table(const v1::ListNodesResponse& nodes) {
     for (const node::v1::Gpu& gpu : node.description().gpus()) {
       table.add({clean(node.name()), std::to_string(gpu.index()), clean(gpu.name()),
                  mode_text(gpu.mode()),
-                 std::to_string(gpu.sms_free()) + " of " + std::to_string(gpu.sms()),
+                 std::to_string(gpu.sms_free()) + " of " + std::to_string(sms_given_out(gpu)),
                  size_text(gpu.memory_free_bytes()) + " of " + size_text(gpu.memory_bytes()),
                  map_text(gpu), state_text(node.state())});
     }
@@ -198,7 +207,7 @@ std::string details_of(const v1::Vm& vm) {
                     size_text(spec.memory_bytes()) + "\npolicy    " +
                     (spec.policy().empty() ? "the cluster's" : clean(spec.policy())) +
                     "\npriority  " + std::to_string(spec.priority()) + "\nunused    " +
-                    (spec.keep() ? "kept" : "taken back") + "\n";
+                    (spec.keep() ? "kept" : "taken back") + sharing_text(spec) + "\n";
   const std::map<std::string, std::string> labels(spec.labels().begin(), spec.labels().end());
   for (const auto& [key, value] : labels) {
     out += "label     " + clean(key) + "=" + clean(value) + "\n";
@@ -256,7 +265,7 @@ std::string flyt_servernodes_table(const v1::ListNodesResponse& nodes) {
       table.add({clean(node.host()), std::to_string(gpu.index()), clean(gpu.name()),
                  std::to_string(megabytes(gpu.memory_bytes())),
                  std::to_string(megabytes(gpu.memory_leased_bytes())), std::to_string(gpu.sms()),
-                 std::to_string(gpu.sms() - std::min(gpu.sms(), gpu.sms_free()))});
+                 std::to_string(sms_leased(gpu))});
     }
   }
   return table.text();

@@ -21,7 +21,7 @@ constexpr std::array kCommands = {
     Command{"vm", "set, forget and import VMs",
             "set rm import --sms --sms-min --sms-max --memory --address --host --policy --mode "
             "--priority --label"
-            " --apart --keep --no-keep --force",
+            " --apart --keep --no-keep --share-sms --no-share-sms --force",
             "vms"},
     Command{"node", "forget a lost node", "rm", "nodes"},
     Command{"leases", "list leases", "--on --watch"},

@@ -1,5 +1,6 @@
 #include "control/cli/node/tables.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/text.h"
@@ -34,12 +35,16 @@ std::string memory_text(const v1::Lease& lease) {
   return size_text(lease.memory_used_bytes()) + " / " + size_text(lease.memory_bytes());
 }
 
-// Leases are letters, in the order of their groups; a dot is a free group.
+// Leases are letters, in the order of their groups; a dot is a free group, a star one of several.
 std::string map_text(const v1::Gpu& gpu, std::map<std::string, char>& letters) {
   std::string text;
   for (const v1::Group& group : gpu.groups()) {
     if (group.lease_id().empty()) {
       text.push_back('.');
+      continue;
+    }
+    if (group.leases() > 1) {
+      text.push_back('*');
       continue;
     }
     const std::size_t number = letters.size();
@@ -52,6 +57,19 @@ std::string map_text(const v1::Gpu& gpu, std::map<std::string, char>& letters) {
 }
 
 }  // namespace
+
+std::uint32_t sms_leased(const v1::Gpu& gpu) {
+  std::uint32_t sms = 0;
+  for (const v1::Group& group : gpu.groups()) {
+    const std::uint32_t leases = group.leases() != 0 ? group.leases() : 1;
+    if (!group.lease_id().empty()) sms += group.sms() * leases;
+  }
+  return sms;
+}
+
+std::uint32_t sms_given_out(const v1::Gpu& gpu) {
+  return std::max(gpu.sms(), gpu.sms_free() + sms_leased(gpu));
+}
 
 std::string table_of(const v1::NodeDescription& node) {
   std::string out = "node      " + clean(node.name()) + "\nversion   " + clean(node.version()) +
@@ -67,7 +85,7 @@ std::string table_of(const v1::NodeDescription& node) {
   for (const v1::Gpu& gpu : node.gpus()) {
     const std::string free = size_text(gpu.memory_free_bytes());
     gpus.add({std::to_string(gpu.index()), clean(gpu.name()), mode_text(gpu.mode()),
-              std::to_string(gpu.sms_free()) + " of " + std::to_string(gpu.sms()),
+              std::to_string(gpu.sms_free()) + " of " + std::to_string(sms_given_out(gpu)),
               free + " of " + size_text(gpu.memory_bytes()), size_text(gpu.memory_leased_bytes()),
               size_text(gpu.memory_overhead_bytes()), or_dash(gpu.mps()), map_text(gpu, letters)});
   }
@@ -158,7 +176,7 @@ std::string top_of(const v1::NodeDescription& node, const v1::ListLeasesResponse
   std::map<std::string, char> letters;
   for (const v1::Gpu& gpu : node.gpus()) {
     gpus.add({std::to_string(gpu.index()), clean(gpu.name()),
-              std::to_string(gpu.sms() - gpu.sms_free()) + " of " + std::to_string(gpu.sms()),
+              std::to_string(sms_leased(gpu)) + " of " + std::to_string(sms_given_out(gpu)),
               size_text(gpu.memory_leased_bytes()) + " of " + size_text(gpu.memory_bytes()),
               map_text(gpu, letters)});
   }

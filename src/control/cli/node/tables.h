@@ -8,6 +8,11 @@
 
 namespace flyt::cli {
 
+// What leases have of a GPU's multiprocessors; those that two have, twice. And what there is to
+// give out, which may be more than there are.
+std::uint32_t sms_leased(const node::v1::Gpu& gpu);
+std::uint32_t sms_given_out(const node::v1::Gpu& gpu);
+
 std::string table_of(const node::v1::NodeDescription& node);
 std::string table_of(const node::v1::ListLeasesResponse& leases, std::int64_t now);
 std::string table_of(const node::v1::ListSessionsResponse& sessions);

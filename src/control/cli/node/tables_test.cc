@@ -53,6 +53,26 @@ TEST(Tables, DrawTheGroupMap) {
   EXPECT_NE(text.find("A  x\nB  y\n"), std::string::npos) << text;
 }
 
+TEST(Tables, ShowWhatSeveralHave) {
+  v1::NodeDescription node;
+  v1::Gpu& gpu = *node.add_gpus();
+  gpu.set_sms(32);
+  gpu.set_sms_free(24);
+  gpu.set_sm_percent(200);
+  for (const std::uint32_t leases : {2u, 2u, 1u, 0u}) {
+    v1::Group& group = *gpu.add_groups();
+    group.set_sms(8);
+    group.set_leases(leases);
+    if (leases != 0) group.set_lease_id("x");
+  }
+  EXPECT_EQ(sms_leased(gpu), 40u);
+  EXPECT_EQ(sms_given_out(gpu), 64u);
+  const std::string text = table_of(node);
+  EXPECT_NE(text.find("**A."), std::string::npos) << text;
+  EXPECT_NE(text.find("24 of 64"), std::string::npos) << text;
+  EXPECT_NE(top_of(node, {}, 0).find("40 of 64"), std::string::npos);
+}
+
 TEST(Tables, LeaveNothingThatATerminalWouldObey) {
   v1::Event event;
   event.set_text("\x1b[2Jgone");
