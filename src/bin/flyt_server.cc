@@ -93,6 +93,10 @@ int main(int argc, char** argv) {
                  "Seconds for which the memory of a session whose process was killed is kept, so"
                  " that the client can go on in another one; 0: not at all")
       ->check(CLI::Range(0, 3600));
+  app.add_option("--keeper", options.keeper,
+                 "A socket's path, with --recover: if this server is killed, sessions go on in the"
+                 " next one that is started with the same path")
+      ->type_name("PATH");
   app.add_option("--drain-seconds", options.drain_seconds,
                  "How long sessions may go on after SIGTERM")
       ->check(CLI::Range(0, 86400));

@@ -20,6 +20,9 @@ constexpr Duration kPatience = std::chrono::seconds(10);
 constexpr int kTriesMax = 5;
 // The server's parent may not know yet which of them are gone.
 constexpr Duration kPauseFirst = std::chrono::milliseconds(10);
+// While nobody listens, but another server may come.
+constexpr Duration kReturnPause = std::chrono::milliseconds(20);
+constexpr Duration kReturnsMax = std::chrono::hours(1);
 
 }  // namespace
 
@@ -35,7 +38,9 @@ Recovery::Recovery(Session& session, rpc::PushHandler& pushes, const SessionOpti
       options_(options),
       share_(share),
       windows_(session.channel().welcome().windows),
-      token_(session.channel().welcome().recovery) {}
+      token_(session.channel().welcome().recovery),
+      returns_(std::min<Duration>(std::chrono::milliseconds(session.channel().welcome().returns_ms),
+                                  kReturnsMax)) {}
 
 bool Recovery::run() {
   const Lock lock(mutex_);
@@ -65,9 +70,15 @@ Status Recovery::go_on() {
     if (too_much_code_) return Error{ErrorCode::kLimit, "more code than is kept for that"};
   }
   Status last;
+  const Instant returned = system_clock().now() + returns_;
   for (int tries = 0; tries < kTriesMax; ++tries) {
     if (tries != 0) system_clock().sleep_for(kPauseFirst * (1 << (tries - 1)));
     auto opened = open();
+    while (!opened && opened.error().code == ErrorCode::kNotFound &&
+           system_clock().now() < returned) {
+      system_clock().sleep_for(kReturnPause);
+      opened = open();
+    }
     if (!opened) {
       last = std::move(opened).error();
       // A process that ended before it answered; another one may do.
@@ -104,7 +115,7 @@ Result<Recovery::Opened> Recovery::open() {
   hello.recovers = token_;
   auto connection = transport::connect(*url, deadline);
   // Nobody listens any more: the server is gone, not only the session's process.
-  if (!connection) return Error{ErrorCode::kDenied, connection.error().message};
+  if (!connection) return Error{ErrorCode::kNotFound, connection.error().message};
   auto opened =
       rpc::Channel::open(std::move(*connection), hello, deadline, pushes_, options_.channel);
   if (!opened) return opened;

@@ -71,6 +71,7 @@ class Recovery {
   const bool share_;
   const std::vector<wire::Window> windows_;
   const wire::SessionToken token_;
+  const Duration returns_;  // How long another server may take to come in place of this one.
   std::atomic<unsigned> times_{0};
   Mutex mutex_;
   bool given_up_ GUARDED_BY(mutex_) = false;

@@ -3,7 +3,10 @@
 
 #include <sys/resource.h>
 #include <sys/socket.h>  // lint: allow(sockets): files go from process to process
+#include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/un.h>  // lint: allow(sockets): the next server finds the keeper by a name
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -22,6 +25,53 @@ Result<std::pair<Fd, Fd>> make_line() {
     return system_error("socketpair", errno);
   }
   return std::pair(Fd(ends[0]), Fd(ends[1]));
+}
+
+namespace {
+
+Result<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    return Error{ErrorCode::kInvalid, "no name for a socket: " + path};
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+const sockaddr* general(const sockaddr_un& address) {
+  return static_cast<const sockaddr*>(static_cast<const void*>(&address));
+}
+
+}  // namespace
+
+Result<Fd> listen_line(const std::string& path) {
+  const auto address = address_of(path);
+  if (!address) return address.error();
+  Fd line(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ::unlink(path.c_str());
+  if (!line.valid() || ::bind(line.get(), general(*address), sizeof *address) != 0 ||
+      ::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0 || ::listen(line.get(), 4) != 0) {
+    return system_error("listening at " + path, errno);
+  }
+  return line;
+}
+
+Result<Fd> connect_line(const std::string& path) {
+  const auto address = address_of(path);
+  if (!address) return address.error();
+  Fd line(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!line.valid() || ::connect(line.get(), general(*address), sizeof *address) != 0) {
+    return Error{ErrorCode::kLost, "nobody is at " + path};
+  }
+  return line;
+}
+
+bool of_this_user(int socket) {
+  ucred maker{};
+  socklen_t size = sizeof maker;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &maker, &size) == 0 &&
+         (maker.uid == ::geteuid() || maker.uid == 0);
 }
 
 void limit_patience(int socket, int direction) {

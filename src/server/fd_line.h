@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <string>
 #include <utility>
 
 #include "base/bytes.h"
@@ -13,6 +14,11 @@ namespace flyt::server {
 
 // Two ends of a line that keeps messages apart.
 Result<std::pair<Fd, Fd>> make_line();
+// A place in the file system where lines can be had, for this user and root; what was there goes.
+Result<Fd> listen_line(const std::string& path);
+Result<Fd> connect_line(const std::string& path);
+// Whether the other end was made by this user or root.
+bool of_this_user(int socket);
 // Who sends or waits there gives up after five seconds: the other end is gone, or as good as that.
 void limit_patience(int socket, int direction);
 

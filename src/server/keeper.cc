@@ -17,6 +17,7 @@
 
 #include "base/random.h"
 #include "server/fd_line.h"
+#include "server/process_state.h"
 
 namespace flyt::server {
 namespace {
@@ -32,8 +33,9 @@ enum class Ask : std::uint32_t {
   kEnd = 8,
   kAnswer = 9,
   kGone = 10,  // -> kAnswer: whether the process before is.
+  kQuit = 11,  // Of the server's parent alone.
 };
-constexpr std::uint32_t kAskMax = 10;
+constexpr std::uint32_t kAskMax = 11;
 
 enum class Outcome : std::uint32_t { kRefused = 0, kGood = 1, kStillThere = 2 };
 
@@ -58,6 +60,12 @@ constexpr std::ptrdiff_t kLinesOfOneMax = 16;
 // Questions that are asked before the first answer is read.
 constexpr std::uint64_t kFetchesAtOnce = 32;
 constexpr Duration kStillTherePause = std::chrono::milliseconds(1);
+// Of the messages above: a server of another build must speak the same.
+constexpr std::uint64_t kKeeperVersion = 1;
+// How long a new keeper waits for its first parent, and how often one without a parent looks
+// whether it is still needed.
+constexpr Duration kParentTime = std::chrono::seconds(10);
+constexpr int kParentLookMs = 100;
 
 bool send(int socket, const Message& message, int file, int flags) {
   return send_message(socket, bytes_at(&message, sizeof message), file, flags);
@@ -66,26 +74,17 @@ bool receive(int socket, Message& message, Fd& file, int flags) {
   return receive_message(socket, mutable_bytes_at(&message, sizeof message), file, flags);
 }
 
-// Its parent has seen its end: nothing of it runs any more, on the GPU neither.
-bool gone(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
-
-// It has no memory any more, so that none of its threads will ever run; its driver may still be
-// letting go of the GPU, which takes long.
-bool ending(pid_t process) {
-  const Fd file(
-      ::open(("/proc/" + std::to_string(process) + "/statm").c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 2> text{};
-  return ::read(file.get(), text.data(), text.size()) == 2 && text[0] == '0' && text[1] == ' ';
-}
-
 // The process that keeps things. One thread.
 class KeeperProcess {
  public:
   KeeperProcess(Fd door, const KeeperOptions& options)
-      : door_(std::move(door)), options_(options), files_max_(allow_most_files()) {}
+      : door_(std::move(door)),
+        options_(options),
+        files_max_(allow_most_files()),
+        waits_until_(system_clock().now() + kParentTime) {}
 
   void run() {
-    while (door_.valid()) turn();
+    while (options_.home < 0 ? door_.valid() : needed()) turn();
   }
 
  private:
@@ -113,11 +112,19 @@ class KeeperProcess {
   void turn() {
     std::vector<pollfd> wanted = {{door_.get(), POLLIN, 0}};
     for (const auto& [socket, line] : lines_) wanted.push_back({socket, POLLIN, 0});
+    // Last, so that what a parent leaves behind is heard before the next one.
+    for (const int fd : {parent_.get(), options_.home}) {
+      if (fd >= 0) wanted.push_back({fd, POLLIN, 0});
+    }
     if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0) return;
     for (const pollfd& item : wanted) {
       if (item.revents == 0) continue;
       if (item.fd == door_.get()) {
         admit(item.revents);
+      } else if (item.fd == options_.home) {
+        meet_parent();
+      } else if (item.fd == parent_.get()) {
+        hear_parent();
       } else {
         serve(item.fd);
       }
@@ -125,8 +132,36 @@ class KeeperProcess {
     drop_expired();
   }
 
+  // A parent is there, or may still come for what the sessions of the one before have left.
+  bool needed() const {
+    if (told_to_quit_) return false;
+    return parent_.valid() || !sessions_.empty() || system_clock().now() < waits_until_;
+  }
+
+  void meet_parent() {
+    Fd line(::accept4(options_.home, nullptr, nullptr, SOCK_CLOEXEC));
+    if (!line.valid() || !of_this_user(line.get()) || parent_.valid()) return;
+    const Message door{.ask = Ask::kAnswer, .outcome = Outcome::kGood, .id = kKeeperVersion};
+    const Message board{.ask = Ask::kAnswer, .outcome = Outcome::kGood};
+    if (!send(line.get(), door, options_.outside, MSG_DONTWAIT) ||
+        !send(line.get(), board, options_.board, MSG_DONTWAIT)) {
+      return;
+    }
+    parent_ = std::move(line);
+    waits_until_ = {};
+  }
+
+  void hear_parent() {
+    Message message;
+    Fd file;
+    if (receive(parent_.get(), message, file, MSG_DONTWAIT) && message.ask == Ask::kQuit) {
+      told_to_quit_ = true;
+    }
+    parent_.close();
+  }
+
   int timeout_ms() const {
-    int timeout = -1;
+    int timeout = options_.home >= 0 && !parent_.valid() ? kParentLookMs : -1;
     for (const auto& [token, session] : sessions_) {
       if (!session.orphan) continue;
       const Duration left = session.since + options_.keeps - system_clock().now();
@@ -218,8 +253,9 @@ class KeeperProcess {
         break;
       case Ask::kGone:
         if (!line.session) return false;
-        reply.outcome = gone(sessions_.at(*line.session).process_before) ? Outcome::kGood
-                                                                         : Outcome::kStillThere;
+        reply.outcome = has_ended(sessions_.at(*line.session).process_before)
+                            ? Outcome::kGood
+                            : Outcome::kStillThere;
         break;
       case Ask::kFetch:
         if (!line.session) return false;
@@ -231,6 +267,7 @@ class KeeperProcess {
       case Ask::kEnd:
         return line.session && note(line, message, std::move(file));
       case Ask::kAnswer:
+      case Ask::kQuit:
         return false;
     }
     return send(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
@@ -255,7 +292,7 @@ class KeeperProcess {
     Session& session = found->second;
     if (!options_.may_return(session.place)) return;
     // Who is not gone may still write to the memory.
-    if (!session.orphan || !(gone(session.process) || ending(session.process))) {
+    if (!session.orphan || !(has_ended(session.process) || is_ending(session.process))) {
       reply.outcome = Outcome::kStillThere;
       return;
     }
@@ -320,12 +357,45 @@ class KeeperProcess {
   std::size_t files_ = 0;      // Kept, of all sessions.
   std::map<int, Line> lines_;  // By socket.
   std::map<Token, Session> sessions_;
+  Fd parent_;  // Where the keeper outlives it: the server's.
+  Instant waits_until_;
+  bool told_to_quit_ = false;
 };
 
 }  // namespace
 
 void run_keeper(Fd inside, const KeeperOptions& options) {
   KeeperProcess(std::move(inside), options).run();
+}
+
+Result<KeeperLine> KeeperLine::find(const std::string& path) {
+  auto line = connect_line(path);
+  if (!line) return std::move(line).error();
+  limit_patience(line->get(), SO_RCVTIMEO);
+  Message door;
+  Message board;
+  KeeperLine found;
+  if (!receive(line->get(), door, found.door_, 0) || door.outcome != Outcome::kGood ||
+      !receive(line->get(), board, found.board_, 0) || !found.door_.valid() ||
+      !found.board_.valid()) {
+    return Error{ErrorCode::kDenied, "the keeper at " + path + " has another server"};
+  }
+  found.line_ = std::move(*line);
+  if (door.id != kKeeperVersion) {
+    found.quit();
+    return Error{ErrorCode::kUnsupported, "the keeper is one of another version"};
+  }
+  return found;
+}
+
+void KeeperLine::quit() {
+  if (!line_.valid()) return;
+  static_cast<void>(send(line_.get(), {.ask = Ask::kQuit}, -1, MSG_DONTWAIT));
+  // Its end of the line closes when it is gone.
+  Message none;
+  Fd file;
+  static_cast<void>(receive(line_.get(), none, file, 0));
+  line_.close();
 }
 
 Status Keeping::connect() {

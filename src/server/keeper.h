@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/annotations.h"
@@ -40,11 +41,36 @@ struct KeeperOptions {
   std::function<void(std::uint64_t place)> on_free = [](std::uint64_t) {};
   // Whether the session that has the place may go on elsewhere: else it was ended on purpose.
   std::function<bool(std::uint64_t place)> may_return = [](std::uint64_t) { return true; };
+  // A listening line (listen_line()): there the server's parent, and later the next one, finds the
+  // keeper and gets the door's outside and the board's file. -1: it ends with its parent.
+  int home = -1;
+  int outside = -1;
+  int board = -1;
 };
 
 // The keeper itself: serves until the last process that holds the outside of the door (make_door())
-// has gone.
+// has gone; one with a home until its parent says so, or is gone and there is nothing to keep.
 void run_keeper(Fd inside, const KeeperOptions& options);
+
+// The line of the server's parent to a keeper that has a home. Belongs to one thread.
+class KeeperLine {
+ public:
+  // kLost: there is none; kDenied: it has a parent, or is about to end; kUnsupported: it was
+  // another build's, and has been told to quit.
+  static Result<KeeperLine> find(const std::string& path);
+
+  // Closes when the keeper has ended.
+  int fd() const { return line_.get(); }
+  Fd take_door() { return std::move(door_); }
+  Fd take_board() { return std::move(board_); }
+  // What it keeps is nobody's any more. Returns when it has gone, or after a few seconds.
+  void quit();
+
+ private:
+  Fd line_;
+  Fd door_;
+  Fd board_;
+};
 
 // A session's line to the keeper. Safe from any thread.
 class Keeping {

@@ -109,7 +109,6 @@ class KeeperTest : public ::testing::Test {
   KeeperOptions options_;
   std::atomic<std::uint64_t> freed_{0};
 
- private:
   Fd outside_;
   std::thread keeper_;
 };
@@ -350,7 +349,7 @@ TEST_F(HostileKeeperTest, EndsTheLineOfWhoBreaksARule) {
   for (const auto& nonsense :
        {message(0), message(99), message(kHello, 0, 0), message(kHello, 0, 63),
         message(kHello, 0, 4000), message(kOpen), message(kFetch), message(kKeep, 3),
-        message(kCounted), message(kEnd), message(9), message(kGone), message(11)}) {
+        message(kCounted), message(kEnd), message(9), message(kGone), message(11), message(12)}) {
     const Fd bad = line();
     EXPECT_TRUE(say(bad, nonsense));
     EXPECT_TRUE(ended(bad)) << nonsense.size();
@@ -363,6 +362,101 @@ TEST_F(HostileKeeperTest, EndsTheLineOfWhoBreaksARule) {
     EXPECT_TRUE(ended(bad));
     EXPECT_TRUE(goes_on());
   }
+}
+
+// With a home: it outlives its parent.
+class HomeTest : public KeeperTest {
+ protected:
+  void settle() {
+    std::string folder = ::testing::TempDir() + "flyt-keeper-XXXXXX";
+    ASSERT_NE(nullptr, ::mkdtemp(folder.data()));
+    path_ = folder + "/home";
+    auto home = listen_line(path_);
+    ASSERT_TRUE(home.ok()) << home.error().message;
+    home_ = std::move(*home);
+    auto door = make_door();
+    ASSERT_TRUE(door.ok());
+    outside_ = std::move(door->outside);
+    board_ = file_with("board");
+    options_.keeps = kLong;
+    options_.on_free = [this](std::uint64_t place) { freed_ |= std::uint64_t{1} << place; };
+    options_.home = home_.get();
+    options_.outside = outside_.get();
+    options_.board = board_.get();
+    keeper_ = std::thread([this, inside = std::move(door->inside)]() mutable {
+      run_keeper(std::move(inside), options_);
+      over_ = true;
+    });
+  }
+  // The next parent's, once the one before is gone.
+  KeeperLine parent() {
+    auto line = KeeperLine::find(path_);
+    while (!line && line.error().code == ErrorCode::kDenied) line = KeeperLine::find(path_);
+    EXPECT_TRUE(line.ok());
+    return std::move(line).value();
+  }
+  void await_end() {
+    keeper_.join();
+    EXPECT_TRUE(over_);
+    ::unlink(path_.c_str());
+    ::rmdir(path_.substr(0, path_.rfind('/')).c_str());
+  }
+
+  std::string path_;
+  Fd home_;
+  Fd board_;
+  std::atomic<bool> over_{false};
+};
+
+TEST_F(HomeTest, GivesTheNextParentWhatTheSessionsOfTheOneBeforeHave) {
+  settle();
+  auto first = std::make_unique<KeeperLine>(parent());
+  const Fd door = first->take_door();
+  EXPECT_EQ("board", text_in(first->take_board()));
+  Process process(door.get(), [](Keeping& keeping) {
+    return open_with(keeping, {{0x1000, "one"}});
+  });
+  // One parent at a time.
+  EXPECT_EQ(ErrorCode::kDenied, KeeperLine::find(path_).error().code);
+  first.reset();
+  process.kill();
+  KeeperLine second = parent();
+  const Fd next_door = second.take_door();
+  Keeping keeping(next_door.get(), kUser, 2);
+  const auto kept = keeping.take_over(process.token, soon());
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  ASSERT_EQ(1U, kept->size());
+  EXPECT_EQ("one", text_in(kept->front().file));
+  keeping.counted();
+  await_freed(1);
+  second.quit();
+  await_end();
+}
+
+TEST_F(HomeTest, EndsWithItsParentWhenThereIsNothingToKeep) {
+  settle();
+  static_cast<void>(parent());
+  await_end();
+}
+
+TEST_F(HomeTest, OutlivesAParentThatSaysNonsense) {
+  settle();
+  {
+    KeeperLine keeps = parent();
+    const Fd door = keeps.take_door();
+    Keeping keeping(door.get(), kUser, 1);
+    ASSERT_TRUE(keeping.open().ok());
+    EXPECT_EQ(3, ::send(keeps.fd(), "abc", 3, MSG_NOSIGNAL));
+    KeeperLine next = parent();
+    EXPECT_FALSE(over_);
+    next.quit();
+  }
+  await_end();
+}
+
+TEST(KeeperLine, IsNotThereWithoutAKeeper) {
+  EXPECT_EQ(ErrorCode::kLost, KeeperLine::find("/nonexistent/keeper").error().code);
+  EXPECT_FALSE(KeeperLine::find(std::string(200, 'x')).ok());
 }
 
 TEST_F(HostileKeeperTest, EndsTheLineOfWhoDoesNotReadItsAnswers) {

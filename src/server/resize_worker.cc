@@ -25,7 +25,8 @@ Duration turn_of(Moves::Left left) {
 
 }  // namespace
 
-ResizeWorker::ResizeWorker(Session& session, UsageBoard& board) : session_(session), board_(board) {
+ResizeWorker::ResizeWorker(Session& session, UsageBoard& board, std::size_t slot)
+    : session_(session), board_(board), slot_(slot) {
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -38,6 +39,10 @@ ResizeWorker::~ResizeWorker() {
 void ResizeWorker::loop() {
   std::uint32_t seen = 0;
   while (!stopping_.load()) {
+    if (!board_.may_return(slot_)) {
+      session_.endpoint().end(wire::EndedCode::kShutdown, "the server is stopped");
+      return;
+    }
     const std::uint32_t version = board_.grant_version();
     // A newer grant than that of the version is asked for once more, which does no harm.
     if (version != seen) session_.moves().want(version, board_.grant());

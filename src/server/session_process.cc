@@ -75,7 +75,7 @@ struct Greeted {
 // Answers the hello, and goes on in shared memory where both sides can.
 Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
                       const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
-                      const wire::SessionToken& token, Recovery& recovery) {
+                      const SessionOptions& options, Recovery& recovery) {
   const Instant deadline = system_clock().now() + kWelcomeTime;
   const auto refuse = [&](wire::RefusalCode code, const Error& error) {
     static_cast<void>(rpc::send_refusal(*connection, {code, error.message}, deadline).ok());
@@ -98,8 +98,9 @@ Result<Greeted> greet(std::unique_ptr<transport::Connection>& connection,
     if (made) rings = std::move(*made);
   }
   welcome.shared_memory = rings.has_value();
-  welcome.token = token;
+  welcome.token = options.token;
   welcome.recovery = recovery.token();
+  if (recovery.on()) welcome.returns_ms = options.returns_ms;
   if (Status sent = rpc::send_welcome(*connection, welcome, deadline); !sent) {
     return std::move(sent).error();
   }
@@ -217,7 +218,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   const std::string machine = transport::machine_of(*connection);
   const std::string tenant = transport::identity_of_peer(connection->fd());
   Recovery recovery(options.keeper_door, user_of(tenant), options.slot);
-  auto greeted = greet(connection, hello, share, driver, options.token, recovery);
+  auto greeted = greet(connection, hello, share, driver, options, recovery);
   if (!greeted) {
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
@@ -251,7 +252,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
     session.end(restored.error().message);
   }
   std::optional<ResizeWorker> resizer;
-  if (options.board != nullptr && options.movable) resizer.emplace(session, *options.board);
+  if (options.board != nullptr && options.movable)
+    resizer.emplace(session, *options.board, options.slot);
   const LaneDoor lane_door(Fd(options.lane_door), options.token, session.memory().lanes);
   auto output = OutputWorker::start([&endpoint](Bytes text) { endpoint.push_output(1, text); });
   if (!output) log.warn("kernels cannot print", {{"why", output.error().message}});

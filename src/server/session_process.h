@@ -30,10 +30,11 @@ struct SessionOptions {
   LeaseOptions lease;
   std::shared_ptr<Admission> admission;  // Null: whoever connects may have a session.
   CodeStoreOptions code_store;
-  bool movable = false;    // The lease's multiprocessors may change.
-  int exchange_door = -1;  // Of the server's exchange; -1: there is none.
-  int keeper_door = -1;    // Of the server's keeper; -1: sessions end with their processes.
-  int lane_door = -1;      // Where the session's lanes come from, which it owns; -1: it has none.
+  bool movable = false;          // The lease's multiprocessors may change.
+  int exchange_door = -1;        // Of the server's exchange; -1: there is none.
+  int keeper_door = -1;          // Of the server's keeper; -1: sessions end with their processes.
+  std::uint32_t returns_ms = 0;  // How long clients wait for another server in this one's place.
+  int lane_door = -1;  // Where the session's lanes come from, which it owns; -1: it has none.
   wire::SessionToken token{};  // By which they find it; all zero: it has none.
 };
 

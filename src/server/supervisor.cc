@@ -31,7 +31,6 @@ constexpr unsigned kWarmFailuresMax = 3;
 // What a warm process says when it could take a client.
 constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
-constexpr const char* kKeeperName = "flyt-keeper";
 // How often it is looked whether the keeper has let go of what ended sessions had.
 constexpr int kHeldLookMs = 20;
 // Who controls the server has a process each.
@@ -66,7 +65,7 @@ bool may_have_lanes(const transport::Connection& connection) {
 }  // namespace
 
 Supervisor::Supervisor(SupervisorOptions options)
-    : options_(std::move(options)), log_("server", options_.session.log_level) {}
+    : options_(std::move(options)), log_("server", options_.session.log_level), own_(::getpid()) {}
 
 Supervisor::~Supervisor() = default;
 
@@ -107,28 +106,6 @@ pid_t Supervisor::fork_named(const char* name) {
   const pid_t pid = ::fork();
   if (pid != 0) ::prctl(PR_SET_NAME, own.data());
   return pid;
-}
-
-// Without one, sessions end with their processes.
-void Supervisor::start_keeper() {
-  if (options_.recover_seconds == 0) return;
-  auto door = make_door();
-  const pid_t pid = door ? fork_named(kKeeperName) : -1;
-  if (pid < 0) return log_.error("no keeper", {{"why", system_error("fork", errno).message}});
-  if (pid == 0) {
-    door->outside.close();
-    exchange_door_.close();
-    become_child(UsageBoard::kNoSlot);
-    const std::shared_ptr<UsageBoard> board = options_.session.board;
-    run_keeper(std::move(door->inside),
-               {.keeps = std::chrono::seconds(options_.recover_seconds),
-                .on_free = [board](std::uint64_t place) { board->let_go(place); },
-                .may_return = [board](std::uint64_t place) { return board->may_return(place); }});
-    ::_exit(EXIT_SUCCESS);
-  }
-  children_.emplace(pid, Child{ChildKind::kKeeper, {}});
-  keeper_door_ = std::move(door->outside);
-  options_.session.keeper_door = keeper_door_.get();
 }
 
 // Without one, sessions cannot share anything; all else works.
@@ -198,9 +175,7 @@ Status Supervisor::run() {
   signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return system_error("signalfd", errno);
   if (Status status = check_driver(); !status) return status;
-  auto board = UsageBoard::create(options_.sessions_max + options_.warm);
-  if (!board) return std::move(board).error();
-  options_.session.board = std::move(board).value();
+  if (Status status = start_board(); !status) return status;
   if (Status status = start_admission(); !status) return status;
   const LeaseOptions& lease = options_.session.lease;
   const auto grant = grant_sms(options_.session.fleet->sms, lease.sms, lease.sm_groups);
@@ -222,7 +197,9 @@ Status Supervisor::run() {
   while (!finished()) {
     if (Status status = wait_for_events(); !status) return status;
   }
+  end_sessions();
   end_children(SIGKILL);
+  if (keeper_line_) keeper_line_->quit();
   log_.info("stopped");
   return {};
 }
@@ -243,6 +220,8 @@ Status Supervisor::wait_for_events() {
     wanted.push_back({control_->fd(), POLLIN, 0});
     wanted.push_back({wake_.get(), POLLIN, 0});
   }
+  const std::size_t keeper = wanted.size();
+  if (keeper_line_) wanted.push_back({keeper_line_->fd(), POLLIN, 0});
   lobby_.add_to(wanted);
   if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0 && errno != EINTR) {
     return system_error("poll", errno);
@@ -254,6 +233,7 @@ Status Supervisor::wait_for_events() {
   }
   if (control_ != nullptr && wanted[listeners].revents != 0) accept_control();
   if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
+  if (keeper_line_ && wanted[keeper].revents != 0) keeper_ended();
   if (lobby_.size() != 0) let_in();
   free_held();
   keep_warm();
@@ -421,6 +401,9 @@ bool Supervisor::give_to_warm_child(const transport::Connection& connection, boo
 void Supervisor::become_child(std::size_t slot) {
   options_.session.slot = slot;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It may have been killed before that.
+  if (::getppid() != own_) ::_exit(EXIT_FAILURE);
+  keeper_line_.reset();
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   // The parent's sockets must end with the parent.
@@ -462,9 +445,10 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
 bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
   Admission* const admission = options_.session.admission.get();
   if (admission == nullptr) return true;
-  // A session that goes on was counted when it began.
-  const bool counts = hello.role != wire::ConnectionRole::kMonitor &&
-                      (options_.session.keeper_door < 0 || hello.recovers == wire::SessionToken{});
+  // A session that goes on shows its own token, and the keeper knows whose that is: a credential
+  // may have run out since it began.
+  if (options_.session.keeper_door >= 0 && hello.recovers != wire::SessionToken{}) return true;
+  const bool counts = hello.role != wire::ConnectionRole::kMonitor;
   const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
   const std::string peer = transport::identity_of_peer(connection.fd());
   const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
@@ -582,28 +566,16 @@ void Supervisor::reap() {
                 {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
     if (found->second.kind == ChildKind::kWarm) ++warm_failures_;
-    if (found->second.kind == ChildKind::kKeeper) {
-      // What it kept went with it.
-      log_.error("the keeper has ended; sessions that are killed are lost from now on");
-      keeper_door_.close();
-      options_.session.keeper_door = -1;
-    }
+    if (found->second.kind == ChildKind::kKeeper) keeper_ended();
     if (keeper_door_.valid() && options_.session.board->held(found->second.slot)) {
-      held_.push_back(found->second.slot);
+      options_.session.board->orphan(found->second.slot);
+      held_.push_back({found->second.slot, 0});
     } else {
       options_.session.board->release(found->second.slot);
     }
     children_.erase(found);
   }
   keep_warm();
-}
-
-void Supervisor::free_held() {
-  std::erase_if(held_, [this](std::size_t slot) {
-    const bool still = keeper_door_.valid() && options_.session.board->held(slot);
-    if (!still) options_.session.board->release(slot);
-    return !still;
-  });
 }
 
 void Supervisor::end_children(int signal) {

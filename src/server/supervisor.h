@@ -6,12 +6,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "server/keeper.h"
 #include "server/lobby.h"
 #include "server/session_process.h"
 #include "transport/transport.h"
@@ -28,8 +30,10 @@ struct SupervisorOptions {
   unsigned warm_pause_ms = 2000;
   unsigned sessions_max = 256;
   unsigned recover_seconds = 0;  // How long the memory of a session that was killed is kept.
-  unsigned drain_seconds = 10;   // How long sessions may go on after SIGTERM.
-  int ready_fd = -1;             // Gets "ready\n" once clients can connect; -1: none.
+  std::string keeper;  // A socket's path where the next server finds what this one's sessions have
+                       // left, if this process is killed; empty: it ends with it.
+  unsigned drain_seconds = 10;  // How long sessions may go on after SIGTERM.
+  int ready_fd = -1;            // Gets "ready\n" once clients can connect; -1: none.
 };
 
 // Belongs to the process's only thread.
@@ -63,10 +67,16 @@ class Supervisor {
   Status start_listening();
   Status start_admission();
   Status start_control();
+  Status start_board();
   void start_exchange();
   void start_keeper();
+  // What a server before this one has left: its keeper, and the board with the memory of sessions
+  // that may go on here. Nothing if there is no such server.
+  Status find_keeper();
+  void keeper_ended();
   // Forks a process that is no session's, under a name of its own from the start; 0 in it.
   pid_t fork_named(const char* name);
+  [[noreturn]] void run_keeper_child(Door door, const Fd& home);
   void free_held();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
@@ -92,20 +102,30 @@ class Supervisor {
   bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   void reap();
   void take_signals();
+  // Their clients are told, so that they look for no other server.
+  void end_sessions();
   void end_children(int signal);
   bool finished() const;
 
   SupervisorOptions options_;
   Log log_;
+  const pid_t own_;  // This process.
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::unique_ptr<transport::Listener> control_;
   Fd wake_;  // An eventfd: a controlling child has left a request on the board.
   Lobby lobby_;
   std::map<pid_t, Child> children_;
   Fd signals_;
-  Fd exchange_door_;               // Inherited by all sessions' processes.
-  Fd keeper_door_;                 // The same.
-  std::vector<std::size_t> held_;  // Places on the board of ended processes that the keeper holds.
+  Fd exchange_door_;  // Inherited by all sessions' processes.
+  Fd keeper_door_;    // The same.
+  std::optional<KeeperLine> keeper_line_;
+  // Places on the board that the keeper holds, and those of processes that have not ended yet and
+  // are no children of this one.
+  struct Held {
+    std::size_t slot = 0;
+    pid_t process = 0;
+  };
+  std::vector<Held> held_;
   bool stopping_ = false;
   Instant stop_at_{};
   unsigned warm_failures_ = 0;

@@ -1,6 +1,7 @@
 #include "server/usage_board.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,8 +52,8 @@ struct UsageRow {
   std::atomic<std::uint32_t> fixed{0};
   std::atomic<bool> held{false};
   std::atomic<bool> ended{false};
-  BoardHead* head = nullptr;  // At the same address in all processes.
-  std::uint64_t number = 0;   // Of the session; set by the parent.
+  std::uint64_t slot = 0;    // Its place on the board.
+  std::uint64_t number = 0;  // Of the session; set by the parent.
   std::int64_t begun_ns = 0;
   std::uint32_t client_process = 0;
   SessionKind kind = SessionKind::kCuda;
@@ -63,13 +64,18 @@ struct UsageRow {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
+// Of a board's memory, which a later build of the server may find: rises with each change of what
+// lies in it.
+constexpr std::uint64_t kBoardLayout = 1;
+
 // What the sessions have together. What is used is the sum of their rows: each is one word, so that
 // a session that is killed at any moment leaves nothing uncounted and nothing counted twice.
 struct BoardHead {
-  BoardHead(UsageRow* first, std::size_t rows) : rows(first), count(rows) {}
+  explicit BoardHead(std::size_t rows) : count(rows) {}
 
-  UsageRow* const rows;
-  const std::size_t count;
+  const std::uint64_t layout = kBoardLayout;
+  const std::uint64_t count;              // Of rows.
+  const Instant begun = system_clock().now();
   std::atomic<std::size_t> rows_used{0};  // Those beyond it were never claimed.
   std::uint64_t sessions_begun = 0;       // The parent's.
   // Held while something is reserved, while the limit changes, and while a row's counters become
@@ -94,14 +100,7 @@ struct BoardHead {
   std::atomic<std::uint64_t> moves{0};
   std::atomic<std::int64_t> last_move_ns{0};
 
-  std::uint64_t memory_used() const {
-    std::uint64_t used = 0;
-    const std::size_t last = rows_used.load(std::memory_order_acquire);
-    for (std::size_t i = 0; i < last; ++i) {
-      used += rows[i].devices[0].bytes.load(std::memory_order_relaxed);
-    }
-    return used;
-  }
+  std::uint64_t memory_used() const;
 };
 
 namespace {
@@ -109,6 +108,21 @@ namespace {
 constinit std::atomic<UsageRow*> own_row{nullptr};
 
 constexpr std::size_t kHeadBytes = (sizeof(BoardHead) + 63) / 64 * 64;
+
+// The rows lie behind the head, in every process, wherever the board is mapped there.
+UsageRow* rows_of(BoardHead* head) {
+  return static_cast<UsageRow*>(
+      static_cast<void*>(static_cast<std::byte*>(static_cast<void*>(head)) + kHeadBytes));
+}
+const UsageRow* rows_of(const BoardHead* head) { return rows_of(const_cast<BoardHead*>(head)); }
+
+BoardHead& head_of(UsageRow* row) {
+  UsageRow* const first = row - row->slot;
+  return *static_cast<BoardHead*>(
+      static_cast<void*>(static_cast<std::byte*>(static_cast<void*>(first)) - kHeadBytes));
+}
+
+std::size_t bytes_of(std::size_t rows) { return kHeadBytes + rows * sizeof(UsageRow); }
 
 UsageRow::Device* find(UsageRow* row, CUdevice device) {
   const auto index = static_cast<std::size_t>(device);
@@ -132,6 +146,15 @@ MemoryQuota quota_of(const BoardHead& head) {
 SessionCounters& SessionCounters::operator+=(const SessionCounters& more) {
   for (const auto counter : kCounters) this->*counter += more.*counter;
   return *this;
+}
+
+std::uint64_t BoardHead::memory_used() const {
+  std::uint64_t used = 0;
+  const std::size_t last = rows_used.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < last; ++i) {
+    used += rows_of(this)[i].devices[0].bytes.load(std::memory_order_relaxed);
+  }
+  return used;
 }
 
 UsageSlot own_usage() { return UsageSlot(own_row.load(std::memory_order_relaxed)); }
@@ -165,7 +188,7 @@ void UsageSlot::publish(const Client& client) const {
 bool UsageSlot::reserve(CUdevice device, std::uint64_t bytes) const {
   auto* use = find(row_, device);
   if (use == nullptr) return true;
-  BoardHead& head = *row_->head;
+  BoardHead& head = head_of(row_);
   const SharedLock lock(head.mutex);
   const MemoryQuota quota = quota_of(head);
   if (device == 0 && quota.limit != 0 && bytes > quota.left()) return false;
@@ -199,42 +222,78 @@ void UsageSlot::count(const SessionCounters& counters) const {
 }
 
 MemoryQuota UsageSlot::quota() const {
-  return row_ == nullptr ? MemoryQuota{} : quota_of(*row_->head);
+  return row_ == nullptr ? MemoryQuota{} : quota_of(head_of(row_));
 }
 
 std::uint32_t UsageSlot::shortages() const {
-  return row_ == nullptr ? 0 : row_->head->shortages.load(std::memory_order_relaxed);
+  return row_ == nullptr ? 0 : head_of(row_).shortages.load(std::memory_order_relaxed);
 }
 
 void UsageSlot::tell_shortage() const {
-  if (row_ != nullptr) row_->head->shortages.fetch_add(1, std::memory_order_relaxed);
+  if (row_ != nullptr) head_of(row_).shortages.fetch_add(1, std::memory_order_relaxed);
 }
 
 void UsageSlot::moved(std::uint32_t version, std::uint32_t fixed) const {
   if (row_ == nullptr) return;
   row_->fixed.store(fixed, std::memory_order_relaxed);
   row_->grant_version.store(version, std::memory_order_release);
-  row_->head->moved.advance();
+  head_of(row_).moved.advance();
 }
 
-UsageBoard::UsageBoard(void* memory, std::size_t count)
-    : head_(static_cast<BoardHead*>(memory)),
-      rows_(
-          static_cast<UsageRow*>(static_cast<void*>(static_cast<std::byte*>(memory) + kHeadBytes))),
+UsageBoard::UsageBoard(Fd file, void* memory, std::size_t count)
+    : file_(std::move(file)),
+      head_(static_cast<BoardHead*>(memory)),
+      rows_(rows_of(head_)),
       count_(count),
-      begun_(system_clock().now()),
-      claimed_(count) {
-  std::construct_at(head_, rows_, count_);
-}
+      claimed_(count) {}
 
-UsageBoard::~UsageBoard() { ::munmap(head_, kHeadBytes + count_ * sizeof(UsageRow)); }
+UsageBoard::~UsageBoard() { ::munmap(head_, bytes_of(count_)); }
 
 Result<std::unique_ptr<UsageBoard>> UsageBoard::create(std::size_t slots) {
-  void* memory = ::mmap(nullptr, kHeadBytes + slots * sizeof(UsageRow), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  Fd file(::memfd_create("flyt-board", MFD_CLOEXEC));
+  const std::size_t bytes = bytes_of(slots);
+  if (!file.valid() || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
+    return system_error("making a server's board", errno);
+  }
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) return system_error("mmap", errno);
+  std::construct_at(static_cast<BoardHead*>(memory), slots);
   // Zeroes are what a new row holds, so that pages nobody needs are never touched.
-  return std::unique_ptr<UsageBoard>(new UsageBoard(memory, slots));
+  return std::unique_ptr<UsageBoard>(new UsageBoard(std::move(file), memory, slots));
+}
+
+Result<std::unique_ptr<UsageBoard>> UsageBoard::adopt(Fd file) {
+  const Error unknown{ErrorCode::kUnsupported, "the board is one of another version"};
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return system_error("a server's board", errno);
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  if (bytes < bytes_of(1) || bytes > bytes_of(kSlotsMax)) return unknown;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return system_error("mmap", errno);
+  auto* const head = static_cast<BoardHead*>(memory);
+  if (head->layout != kBoardLayout || head->count > kSlotsMax || bytes != bytes_of(head->count)) {
+    ::munmap(memory, bytes);
+    return unknown;
+  }
+  head->draining.store(false);
+  head->drain_seconds.store(kNoDrain);
+  const auto count = static_cast<std::size_t>(head->count);
+  return std::unique_ptr<UsageBoard>(new UsageBoard(std::move(file), memory, count));
+}
+
+std::vector<UsageBoard::Left> UsageBoard::left() {
+  std::vector<Left> found;
+  for (std::size_t i = 0; i < std::min(count_, head_->rows_used.load()); ++i) {
+    const std::uint32_t process = rows_[i].server_process.load(std::memory_order_acquire);
+    if (process == 0 && !held(i)) {
+      release(i);
+      continue;
+    }
+    claimed_[i] = true;
+    found.push_back({i, process});
+    orphan(i);
+  }
+  return found;
 }
 
 std::size_t UsageBoard::claim() {
@@ -242,7 +301,7 @@ std::size_t UsageBoard::claim() {
   if (free == claimed_.end()) return kNoSlot;
   *free = true;
   const auto slot = static_cast<std::size_t>(free - claimed_.begin());
-  rows_[slot].head = head_;
+  rows_[slot].slot = slot;
   rows_[slot].number = ++head_->sessions_begun;
   const std::size_t used = head_->rows_used.load(std::memory_order_relaxed);
   head_->rows_used.store(std::max(used, slot + 1), std::memory_order_release);
@@ -279,6 +338,13 @@ void UsageBoard::hold(std::size_t slot) {
 
 bool UsageBoard::held(std::size_t slot) const {
   return slot < count_ && rows_[slot].held.load(std::memory_order_acquire);
+}
+
+void UsageBoard::orphan(std::size_t slot) {
+  if (slot >= count_) return;
+  rows_[slot].server_process.store(0, std::memory_order_release);
+  rows_[slot].fixed.store(0, std::memory_order_relaxed);
+  head_->moved.advance();
 }
 
 void UsageBoard::forbid_return(std::size_t slot) {
@@ -342,7 +408,7 @@ std::vector<UsageBoard::Row> UsageBoard::rows() const {
 
 UsageBoard::Total UsageBoard::total() const {
   const SharedLock lock(head_->mutex);
-  Total total{.counters = head_->ended, .since = system_clock().now() - begun_};
+  Total total{.counters = head_->ended, .since = system_clock().now() - head_->begun};
   for (std::size_t i = 0; i < head_->rows_used.load(std::memory_order_acquire); ++i) {
     total.counters += counters_of(rows_[i]);
   }

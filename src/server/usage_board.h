@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/result.h"
 #include "cuda/types.h"
 #include "server/sm_grant.h"
@@ -143,9 +144,21 @@ class UsageBoard {
   enum class Shrink : std::uint8_t { kRefuse, kWhenFree };
 
   static constexpr std::size_t kNoSlot = ~std::size_t{0};
+  static constexpr std::size_t kSlotsMax = 1 << 20;
 
-  // Shared with all processes forked later.
+  // Shared with all processes forked later, and with whoever maps its file.
   static Result<std::unique_ptr<UsageBoard>> create(std::size_t slots);
+  // That of a server's parent that is gone. kUnsupported: it was another build of the server, whose
+  // board is not ours.
+  static Result<std::unique_ptr<UsageBoard>> adopt(Fd file);
+  const Fd& file() const { return file_; }
+  // The places that were taken when a board was adopted, and the processes that had them: the new
+  // parent's to release when process and keeper have let go. Once.
+  struct Left {
+    std::size_t slot = 0;
+    std::uint32_t process = 0;
+  };
+  std::vector<Left> left();
   ~UsageBoard();
   UsageBoard(const UsageBoard&) = delete;
   UsageBoard& operator=(const UsageBoard&) = delete;
@@ -160,6 +173,8 @@ class UsageBoard {
   // keeper in turn.
   void hold(std::size_t slot);
   bool held(std::size_t slot) const;
+  // The process has ended: nothing but what it has of GPUs is left of the session, for now.
+  void orphan(std::size_t slot);
   void let_go(std::size_t slot);
   // The session is ended on purpose: it is not to go on in another process.
   void forbid_return(std::size_t slot);
@@ -217,12 +232,12 @@ class UsageBoard {
   bool takes_drain_request(std::uint32_t& seconds);
 
  private:
-  UsageBoard(void* memory, std::size_t count);
+  UsageBoard(Fd file, void* memory, std::size_t count);
 
+  const Fd file_;
   BoardHead* const head_;
   UsageRow* const rows_;
   const std::size_t count_;
-  const Instant begun_;
   std::vector<bool> claimed_;
 };
 

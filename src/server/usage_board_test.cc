@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,61 @@ TEST(UsageBoard, ShowsWhatAnotherProcessHas) {
   EXPECT_FALSE(uses[0].has_context);
   board->release(slot);
   EXPECT_TRUE(board->uses(1).empty());
+}
+
+TEST(UsageBoard, IsFoundAgainByTheNextServer) {
+  std::size_t kept = 0;
+  std::size_t lost = 0;
+  Fd file;
+  {
+    const auto board = make_board(4);
+    ASSERT_TRUE(board->set_quota(1000, UsageBoard::Shrink::kRefuse));
+    board->request_drain(3);
+    kept = board->claim();
+    lost = board->claim();
+    for (const std::size_t slot : {kept, lost}) {
+      board->slot(slot).publish({.process = 4711, .machine = "vm-1"});
+      ASSERT_TRUE(board->slot(slot).reserve(0, 100));
+    }
+    board->hold(kept);
+    board->claim();
+    file = Fd(::dup(board->file().get()));
+  }
+  auto adopted = UsageBoard::adopt(Fd(::dup(file.get())));
+  ASSERT_TRUE(adopted.ok()) << adopted.error().message;
+  UsageBoard& board = **adopted;
+  EXPECT_FALSE(board.draining());
+  const auto left = board.left();
+  ASSERT_EQ(left.size(), 2U);
+  EXPECT_EQ(left[0].process, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_TRUE(board.held(left[0].slot));
+  EXPECT_FALSE(board.held(left[1].slot));
+  // Nobody is in them, and what they have counts.
+  EXPECT_TRUE(board.rows().empty());
+  EXPECT_EQ(board.moving().behind, 0U);
+  EXPECT_EQ(board.quota().used, 200U);
+  EXPECT_EQ(board.quota().limit, 1000U);
+  board.release(lost);
+  EXPECT_EQ(board.quota().used, 100U);
+  const std::size_t fresh = board.claim();
+  EXPECT_NE(fresh, kept);
+  EXPECT_FALSE(board.slot(fresh).reserve(0, 901));
+  EXPECT_TRUE(board.slot(fresh).reserve(0, 900));
+}
+
+TEST(UsageBoard, AdoptsNothingThatIsNoBoard) {
+  const auto refused = [](std::size_t bytes) {
+    Fd file(::memfd_create("no-board", MFD_CLOEXEC));
+    EXPECT_EQ(0, ::ftruncate(file.get(), static_cast<off_t>(bytes)));
+    return !UsageBoard::adopt(std::move(file)).ok();
+  };
+  EXPECT_TRUE(refused(0));
+  EXPECT_TRUE(refused(4096));
+  EXPECT_TRUE(refused(1 << 20));
+  EXPECT_FALSE(UsageBoard::adopt(Fd()).ok());
+  const auto board = make_board(2);
+  ASSERT_EQ(0, ::ftruncate(board->file().get(), 64 << 10));
+  EXPECT_FALSE(UsageBoard::adopt(Fd(::dup(board->file().get()))).ok());
 }
 
 TEST(UsageBoard, ShowsASessionWithAContextAndNoMemory) {

@@ -64,6 +64,7 @@ struct Fields {
   ClientHello hello;
   std::string driver;
   std::uint32_t driver_version = 0;
+  std::uint32_t returns_ms = 0;
   Refusal refusal;
 };
 
@@ -138,11 +139,14 @@ bool take_record(std::uint16_t id, Reader& reader, Fields& fields) {
       fields.hello.recovers = reader.take<SessionToken>();
       fields.hello.recoverable = true;
       return true;
+    case HelloRecord::kReturns:
+      reader.read(fields.returns_ms);
+      return true;
   }
   return false;
 }
 
-constexpr std::uint16_t kHighestRecord = 13;
+constexpr std::uint16_t kHighestRecord = 14;
 
 Result<Fields> take_records(const HelloPrefix& prefix, Bytes bytes) {
   Fields fields;
@@ -193,7 +197,8 @@ Welcome welcome_of(Fields fields) {
                  .limits = fields.hello.limits,
                  .highest_op = fields.hello.highest_op,
                  .shared_memory = fields.hello.shared_memory,
-                 .recovery = fields.hello.recovers};
+                 .recovery = fields.hello.recovers,
+                 .returns_ms = fields.returns_ms};
 }
 
 bool one_of_each_purpose(const std::vector<Window>& windows) {
@@ -238,6 +243,7 @@ std::vector<std::byte> encode(const Welcome& welcome) {
   out.record(HelloRecord::kHighestOp, {}, welcome.highest_op);
   if (welcome.shared_memory) out.record(HelloRecord::kSharedMemory, {});
   if (welcome.recovery != SessionToken{}) out.record(HelloRecord::kRecovery, {}, welcome.recovery);
+  if (welcome.returns_ms != 0) out.record(HelloRecord::kReturns, {}, welcome.returns_ms);
   return std::move(out).finish(HelloKind::kWelcome, welcome.version, welcome.version);
 }
 

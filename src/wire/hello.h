@@ -50,6 +50,8 @@ enum class HelloRecord : std::uint16_t {
   kLane = 12,          // u16 number, u16 LanePacking: of a bulk connection
   kRecovery = 13,      // 16 bytes. Hello: the session that is to go on, or all zero: a new one that
                        // could. Welcome: its token, if it can
+  kReturns = 14,       // u32 milliseconds. Welcome: for so long after its death another server may
+                       // come in this one's place, where the session can go on
 };
 inline constexpr std::uint16_t kMustUnderstand = 0x8000;
 
@@ -134,8 +136,9 @@ struct Welcome {
   std::vector<Window> windows;
   Limits limits;
   std::uint16_t highest_op = 0;
-  bool shared_memory = false;  // Goes on in shared memory, which follows.
-  SessionToken recovery{};     // By which the session can go on later; all zero: it cannot.
+  bool shared_memory = false;    // Goes on in shared memory, which follows.
+  SessionToken recovery{};       // By which the session can go on later; all zero: it cannot.
+  std::uint32_t returns_ms = 0;  // How long a client waits for another server in its place.
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 

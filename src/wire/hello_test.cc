@@ -91,9 +91,14 @@ TEST(Hello, TellsWhetherASessionCanGoOnElsewhere) {
   EXPECT_EQ(*read, hello);
   Welcome welcome;
   welcome.recovery = {4, 5};
+  welcome.returns_ms = 10'000;
   const Result<Welcome> answered = decode_answer(encode(welcome));
   ASSERT_TRUE(answered.ok());
   EXPECT_EQ(answered->recovery, welcome.recovery);
+  EXPECT_EQ(answered->returns_ms, 10'000U);
+  const auto returns = static_cast<std::uint16_t>(HelloRecord::kReturns);
+  EXPECT_FALSE(decode_answer(with_record(encode(Welcome{}), returns, "abc")).ok());
+  EXPECT_FALSE(decode_answer(with_record(encode(welcome), returns, "abcd")).ok());
   const auto id = static_cast<std::uint16_t>(HelloRecord::kRecovery);
   for (const std::string& wrong : {std::string(), std::string(15, 'x'), std::string(17, 'x')}) {
     EXPECT_FALSE(decode_client_hello(with_record(encode(ClientHello{}), id, wrong)).ok());

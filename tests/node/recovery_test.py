@@ -3,6 +3,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -114,28 +115,64 @@ class Recovery(NodeTest):
         self.assertIn('failed', self.node.poke(tenant))
         self.assertEqual(self.node.left_over(), [[], [], [], [], []])
 
-    def test_a_killed_server_is_started_again(self):
+    def kill_server(self, lease):
+        """Kills it and all its sessions' processes, and waits for another one."""
+        before = self.node.leases()[lease]
+        os.kill(before['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()[lease]['restarts'] > before['restarts'])
+
+    def test_a_killed_server_is_started_again_and_programs_go_on(self):
         first = self.node.create('a')
         self.node.create('b')
-        tenant, _ = self.node.hold('a', 16)
         other, _ = self.node.hold('b', 16)
-        os.kill(first['server_pid'], signal.SIGKILL)
-        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] == 1)
+        tenant = self.survivor('a', self.kill_server)
         again = self.node.leases()['a']
         self.assertNotEqual(again['server_pid'], first['server_pid'])
         self.assertEqual(again['groups'], first['groups'])
-        self.assertEqual(self.node.kinds(first),
+        self.assertEqual(self.node.kinds(first)[:3],
                          ['lease-created', 'server-died', 'server-restarted'])
-        self.assertIn('failed', self.node.poke(tenant))
         self.assertIn('kept', self.node.poke(other))
         self.assertIn('holds', self.node.hold('a', 16)[1])
+        # What went on counts as before, and is gone when its program is.
+        self.node.wait_for(lambda: 64 << 20 <= self.node.leases()['a']['memory_used_bytes'] <
+                           128 << 20)
+        tenant.stdin.close()
+        tenant.wait(30)
+        self.node.end_tenants()
+        self.node.wait_for(lambda: self.node.leases()['a']['memory_used_bytes'] == 0)
+        self.node.ctl('release', 'a')
+        self.node.ctl('release', 'b')
+        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+
+    def test_what_a_killed_server_had_goes_with_its_lease(self):
+        lease = self.node.create('a', GROUP, '256M')
+        tenant, _ = self.node.hold('a', 64)
+        # Its server cannot be started again: a file is where its folder has to be.
+        folder = f'{self.node.state}/leases'
+        os.rename(folder, f'{self.node.state}/elsewhere')
+        with open(folder, 'w', encoding='utf-8'):
+            pass
+        os.kill(lease['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['state'] == 'restarting')
+        self.node.ctl('release', 'a')
+        self.node.wait_for(lambda: not self.node.servers())
+        os.remove(folder)
+        os.rename(f'{self.node.state}/elsewhere', folder)
+        shutil.rmtree(f'{folder}/{lease["id"]}')
+        tenant.kill()
+        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
 
     def test_servers_that_died_with_the_manager_are_started_again(self):
-        lease = self.node.create('a')
-        self.kill_manager()
-        os.kill(lease['server_pid'], signal.SIGKILL)
-        self.node.start()
-        self.node.wait_for(lambda: self.node.leases()['a']['state'] == 'running')
+        self.node.create('a')
+
+        def kill_both(lease):
+            server = self.node.leases()[lease]['server_pid']
+            self.kill_manager()
+            os.kill(server, signal.SIGKILL)
+            self.node.start()
+            self.node.wait_for(lambda: self.node.leases()[lease]['state'] == 'running')
+
+        self.survivor('a', kill_both)
         self.assertIn('holds', self.node.hold('a', 16)[1])
 
     def test_servers_that_nobody_knows_are_ended(self):
@@ -174,6 +211,7 @@ class Recovery(NodeTest):
 
     def test_a_full_disk_refuses_leases_and_leaves_nothing(self):
         self.node.create('before')
+        groups = set(self.node.servers().values())
         # A limit on the size of files makes every write of the state fail, as a full disk does.
         resource.prlimit(self.node.process.pid, resource.RLIMIT_FSIZE, (0, -1))
         error = self.node.ctl('create', 'a', '--sms', '8', '--memory', '256M', status=1)
@@ -181,7 +219,7 @@ class Recovery(NodeTest):
         self.assertEqual(list(self.node.leases()), ['before'])
         self.assertIn('before', {row[1] for row in self.node.rows('leases')})
         self.assertEqual(len(self.node.rows('leases')), 1)
-        self.assertEqual(len({group for group in self.node.servers().values()}), 1)
+        self.assertEqual(set(self.node.servers().values()), groups)
         resource.prlimit(self.node.process.pid, resource.RLIMIT_FSIZE, (-1, -1))
         self.node.create('a')
         self.assertEqual(self.node.ctl('health'), 'healthy\n')

@@ -198,6 +198,7 @@ Status Manager::end_lease(const std::string& id, std::string_view kind, std::str
     held.link.reset();
   }
   if (process) process->end(SIGINT, kEndTime);
+  end_keepers(id);
   ServerFiles(config_, id).remove();
   const Lock lock(mutex_);
   Held& held = held_.at(id);

@@ -173,6 +173,8 @@ class Manager {
   Result<Applied> apply(ControlLink& link, const Grant& grant) const;
   Result<Applied> move(ControlLink& link, const Grant& from, const Grant& to) const;
   Status end_lease(const std::string& id, std::string_view kind, std::string text);
+  // Of a lease whose server could not do so.
+  void end_keepers(const std::string& id) const;
   // What a lease is to be, by what others have; what a change is called.
   using Wanted = std::function<Result<Grant>(const Lease&, std::span<const Lease>)>;
   Status change(const std::string& id, std::string_view kind, const Wanted& wanted,

@@ -154,7 +154,8 @@ Status Manager::recover() {
 void Manager::recover_lease(Held& held, const std::vector<ProcessFacts>& ours) {
   std::vector<ProcessId> candidates;
   for (const ProcessFacts& facts : ours) {
-    // Only the parent leads its group.
+    // Only the parent leads its group, and a keeper, which outlives it.
+    if (is_keeper(facts)) continue;
     if (facts.group != facts.id.pid || lease_of(config_, facts) != held.lease.id) continue;
     const bool recorded = facts.id == held.lease.server;
     candidates.insert(recorded ? candidates.begin() : candidates.end(), facts.id);
@@ -206,15 +207,25 @@ void Manager::end_orphans(const std::vector<ProcessFacts>& ours) {
   for (const auto& [id, held] : held_) kept.insert(held.lease.server.pid);
   for (const ProcessFacts& facts : ours) {
     if (kept.contains(facts.group)) continue;
+    // The lease's next server takes over what it has.
+    if (is_keeper(facts) && held_.contains(lease_of(config_, facts))) continue;
     auto process = Process::adopt(facts.id);
     if (!process) continue;
-    if (facts.group == facts.id.pid) {
+    if (facts.group == facts.id.pid && !is_keeper(facts)) {
       note("orphan-ended", nullptr,
            "server of lease " + lease_of(config_, facts) + ", pid " + std::to_string(facts.id.pid));
       process->end(SIGINT, kEndTime);
     } else {
       process->signal(SIGKILL);
     }
+  }
+}
+
+void Manager::end_keepers(const std::string& id) const {
+  if (config_.recover_seconds == 0) return;
+  for (const ProcessFacts& facts : list_processes()) {
+    if (!is_keeper(facts) || lease_of(config_, facts) != id) continue;
+    if (const auto keeper = Process::adopt(facts.id)) keeper->signal(SIGKILL);
   }
 }
 

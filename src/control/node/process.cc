@@ -153,7 +153,8 @@ std::optional<ProcessFacts> facts_of(std::int32_t pid) {
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(stat.substr(name_end + 1));
-  ProcessFacts facts{.id = {.pid = pid}};
+  const std::size_t name_begin = stat.find('(') + 1;
+  ProcessFacts facts{.id = {.pid = pid}, .name = stat.substr(name_begin, name_end - name_begin)};
   std::string field;
   // proc(5) counts from 1; the state is the third, the group the fifth, the start the 22nd.
   for (int i = 3; i <= 22 && fields >> field; ++i) {

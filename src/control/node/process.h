@@ -59,6 +59,7 @@ class Process {
 // Of all processes of this user: what /proc tells.
 struct ProcessFacts {
   ProcessId id;
+  std::string name;  // What it calls itself.
   std::int32_t group = 0;
   std::vector<std::string> words;
 };

@@ -138,7 +138,10 @@ ProcessCommand server_command(const Config& config, const Lease& lease, const Gp
   }
   add("--max-sessions", config.sessions_max);
   add("--warm", config.warm);
-  if (config.recover_seconds != 0) add("--recover", config.recover_seconds);
+  if (config.recover_seconds != 0) {
+    add("--recover", config.recover_seconds);
+    command.words.insert(command.words.end(), {"--keeper", ServerFiles(config, lease.id).keeper()});
+  }
   if (lease.port != 0) {
     command.words.insert(command.words.end(), {"--listen", listen_address(config, lease.port)});
   }
@@ -166,6 +169,8 @@ std::string lease_of(const Config& config, const ProcessFacts& facts) {
   }
   return {};
 }
+
+bool is_keeper(const ProcessFacts& facts) { return facts.name == "flyt-keeper"; }
 
 std::vector<std::string> urls_of(const Config& config, const Lease& lease) {
   const ServerFiles files(config, lease.id);

@@ -18,6 +18,7 @@ class ServerFiles {
 
   std::string socket() const { return run_ + "/gpu.sock"; }
   std::string control_url() const { return "unix://" + run_ + "/control.sock"; }
+  std::string keeper() const { return run_ + "/keeper.sock"; }
   std::string key() const { return state_ + "/token.key"; }
   std::string modules() const { return state_ + "/modules"; }
   std::string log() const { return state_ + "/server.log"; }
@@ -50,6 +51,9 @@ std::string mps_pipe_folder(const Config& config, std::uint32_t gpu);
 
 // The lease of a server that this node, and no other, started; empty for any other process.
 std::string lease_of(const Config& config, const ProcessFacts& facts);
+
+// The process that holds what a server's sessions have, and outlives the server.
+bool is_keeper(const ProcessFacts& facts);
 
 // Where clients connect.
 std::vector<std::string> urls_of(const Config& config, const Lease& lease);
