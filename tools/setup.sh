@@ -11,6 +11,7 @@ PACKAGES=(
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler  # the control plane's API
   libsqlite3-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev libssl-dev  # its state, files, pages
   libgtest-dev libgmock-dev                # the tests
+  etcd-server iproute2                     # what some of them need beside
   binutils clang-format-14                 # lint
 )
 TIDY=(clang-tidy-14)

@@ -80,7 +80,8 @@ Status Ledger::write(const std::vector<StoreChange>& changes) {
   if (!revision) {
     if (problem_.empty()) log_.error("state not written", {{"why", revision.error().message}});
     problem_ = revision.error().message;
-    return Error{ErrorCode::kSystem, problem_};
+    const bool lost = revision.error().code == ErrorCode::kLost;
+    return Error{lost ? ErrorCode::kLost : ErrorCode::kSystem, problem_};
   }
   problem_.clear();
   for (const StoreChange& change : changes) {

@@ -49,6 +49,8 @@ class Ledger {
   std::vector<v1::AuditEntry> audits(std::uint64_t after) const;
   // Why the last commit failed; empty: it did not.
   const std::string& problem() const { return problem_; }
+  // False: somebody else may decide now.
+  bool mine() const { return store_->mine(); }
 
   static constexpr std::size_t kBatchMax = 1000;
 

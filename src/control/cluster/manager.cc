@@ -43,9 +43,16 @@ Manager::Manager(Config config, const Log& log, std::unique_ptr<Store> store, No
 Manager::~Manager() = default;
 
 void Manager::stop() {
+  {
+    const Lock lock(mutex_);
+    if (!stopping_) note("manager-stopped", "", "", "virtual GPUs go on");
+  }
+  retire();
+}
+
+void Manager::retire() {
   const Lock lock(mutex_);
   stopping_ = true;
-  note("manager-stopped", "", "", "virtual GPUs go on");
   changed_.notify_all();
   work_.notify_all();
   idle_.notify_all();
@@ -54,6 +61,16 @@ void Manager::stop() {
 bool Manager::stopping() {
   const Lock lock(mutex_);
   return stopping_;
+}
+
+bool Manager::decides() {
+  const Lock lock(mutex_);
+  return !stopping_ && ledger_.mine();
+}
+
+std::string Manager::problem() {
+  const Lock lock(mutex_);
+  return ledger_.problem();
 }
 
 void Manager::note(std::string_view kind, std::string_view node, std::string_view vm,
@@ -323,6 +340,7 @@ Result<std::string> Manager::begin_resize(const std::string& name, const v1::VmS
     idle_.wait(mutex_);
   }
   if (vm == nullptr) return no_vm(name);
+  if (!ledger_.mine()) return Error{ErrorCode::kLost, "this cluster manager does not decide now"};
   if (!ready(*vm)) {
     return Error{ErrorCode::kUnsupported, "VM " + name +
                                               " is being given its virtual GPU; try"

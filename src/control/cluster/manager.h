@@ -62,8 +62,9 @@ class Manager {
   Manager(const Manager&) = delete;
   Manager& operator=(const Manager&) = delete;
 
-  // Reads the store. kInvalid: it is damaged.
-  Status start();
+  // Reads the store. kInvalid: it is damaged. Without `decides` it is to be read only, and nothing is
+  // written.
+  Status start(bool decides = true);
   // What time brings: nodes that are lost, grants that nobody uses, wishes that nobody renews.
   void tick();
   // The next thing to do; none within `patience`, or after stop().
@@ -71,6 +72,12 @@ class Manager {
   void run(const Job& job);
   // Nobody waits from now on.
   void stop();
+  // The same, and it is not written down: somebody else may decide now.
+  void retire();
+  // False: what it tells may be old, and it changes nothing.
+  bool decides();
+  // Why the last change could not be written; empty: it could.
+  std::string problem();
 
   // For nodes.
   Result<v1::NodeReply> report(const v1::NodeReport& report);

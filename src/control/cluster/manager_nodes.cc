@@ -52,6 +52,8 @@ placement::NodeState Manager::placement_state(const NodeEntry& node) const {
 
 Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
   const Lock lock(mutex_);
+  // It is to be told to somebody who decides.
+  if (!ledger_.mine()) return Error{ErrorCode::kLost, "this cluster manager does not decide now"};
   if (Status status = check_report(report); !status) return status.error();
   NodeEntry* node = find_node(report.name());
   if (node == nullptr && nodes_.size() >= kNodesMax) {

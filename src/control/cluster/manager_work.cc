@@ -52,6 +52,7 @@ std::optional<Job> Manager::next_job(Duration patience) {
 std::string Manager::begin_call(const std::string& name, const Job& job) {
   NodeEntry* node = find_node(name);
   if (node == nullptr || node->lost || !node->heard || busy_.contains(job.id)) return {};
+  if (!ledger_.mine()) return {};
   if (node->calls >= kCallsOfNodeMax) {
     node->later.push_back(job);
     return {};
@@ -513,6 +514,7 @@ void Manager::endings_due() {
 
 void Manager::tick() {
   const Lock lock(mutex_);
+  if (!ledger_.mine()) return;
   lose_due();
   wishes_due();
   grants_due();

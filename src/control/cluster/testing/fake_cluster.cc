@@ -257,7 +257,7 @@ v1::VirtualGpu FakeCluster::gpu(const std::string& vm) {
   return gpu ? *gpu : v1::VirtualGpu();
 }
 
-std::string FakeCluster::audit() const {
+std::string audit_leases(const Entries& entries, const FakeNodes& nodes) {
   std::set<std::string> known;
   for (const auto& [key, entry] : entries) {
     state::Grant grant;
@@ -276,7 +276,7 @@ std::string FakeCluster::audit() const {
   return {};
 }
 
-std::string FakeCluster::audit_quiet() {
+std::string audit_quiet_leases(const Entries& entries, const FakeNodes& nodes, Manager& manager) {
   std::map<std::string, std::string> leases;  // Node and name of each VM's lease.
   for (const auto& [address, node] : nodes.all()) {
     for (const auto& [name, lease] : node.leases) {
@@ -294,10 +294,11 @@ std::string FakeCluster::audit_quiet() {
     const std::string wanted = grant.node() + " " + lease_name_of(grant.vm(), grant.id());
     const auto lease = leases.find(grant.vm());
     if (lease == leases.end() || lease->second != wanted) return "no lease of grant " + wanted;
-    if (gpu(grant.vm()).phase() != v1::PHASE_READY) return "VM " + grant.vm() + " is not ready";
+    const auto gpu = manager.gpu_of(grant.vm());
+    if (!gpu || gpu->phase() != v1::PHASE_READY) return "VM " + grant.vm() + " is not ready";
   }
   if (grants != leases.size()) return "there are leases without a grant";
-  return audit();
+  return audit_leases(entries, nodes);
 }
 
 }  // namespace flyt::cluster::testing

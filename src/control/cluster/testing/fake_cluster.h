@@ -109,6 +109,12 @@ class FakeNodes final : public NodeCalls {
   std::uint64_t made_ = 0;
 };
 
+// What must hold at any moment; empty if it does. Every lease of ours is in the store, and no node
+// has given out more than it has.
+std::string audit_leases(const Entries& entries, const FakeNodes& nodes);
+// What must hold when all is quiet: leases and grants are the same.
+std::string audit_quiet_leases(const Entries& entries, const FakeNodes& nodes, Manager& manager);
+
 class FakeCluster {
  public:
   explicit FakeCluster(Config config = {});
@@ -129,10 +135,8 @@ class FakeCluster {
   v1::VirtualGpu want(const std::string& vm);
   v1::VirtualGpu gpu(const std::string& vm);
 
-  // What must hold at any moment; empty if it does. Every lease of ours is in the store.
-  std::string audit() const;
-  // What must hold when all is quiet: leases and grants are the same.
-  std::string audit_quiet();
+  std::string audit() const { return audit_leases(entries, nodes); }
+  std::string audit_quiet() { return audit_quiet_leases(entries, nodes, *manager_); }
 
   FakeClock clock;
   Fuse fuse;

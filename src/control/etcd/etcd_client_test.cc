@@ -1,0 +1,155 @@
+// A real etcd, where there is one.
+#include "control/etcd/etcd_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "base/clock.h"
+#include "control/etcd/testing/etcd_process.h"
+#include "control/pki/certificate.h"
+
+namespace flyt::control {
+namespace {
+
+using testing::EtcdProcess;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Duration kPatience = std::chrono::seconds(60);
+
+template <class Condition>
+bool soon(Condition condition) {
+  const Instant end = system_clock().now() + kPatience;
+  while (!condition()) {
+    if (system_clock().now() > end) return false;
+    // lint: allow(sleep): another process is waited for.
+    system_clock().sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+EtcdCompare made(const std::string& key, std::uint64_t revision) {
+  return {key, EtcdCompare::What::kCreated, revision};
+}
+
+class EtcdTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!EtcdProcess::installed()) GTEST_SKIP() << "there is no etcd: apt install etcd-server";
+    process_ = EtcdProcess::start();
+    ASSERT_NE(process_, nullptr);
+    auto etcd = connect_to_etcd({process_->address()}, {});
+    ASSERT_TRUE(etcd.ok());
+    etcd_ = std::move(*etcd);
+    ASSERT_TRUE(soon([this] { return etcd_->list("").ok(); }));
+  }
+
+  std::unique_ptr<EtcdProcess> process_;
+  std::unique_ptr<Etcd> etcd_;
+};
+
+TEST_F(EtcdTest, ChangesUnderConditionsAndTellsOfIt) {
+  const auto first = etcd_->commit({made("a/1", 0)}, {{"a/1", "x", 0}, {"a/2", "y", 0}});
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  EXPECT_TRUE(first->done);
+  EXPECT_FALSE(etcd_->commit({made("a/1", 0)}, {{"a/1", "z", 0}})->done);
+  const auto second = etcd_->commit({{"a/1", EtcdCompare::What::kModified, first->revision}},
+                                    {{"a/1", "z", 0}, {"a/2", std::nullopt, 0}});
+  ASSERT_TRUE(second.ok() && second->done);
+  EXPECT_GT(second->revision, first->revision);
+  const auto entries = etcd_->list("a/");
+  ASSERT_TRUE(entries.ok());
+  ASSERT_EQ(entries->entries.size(), 1u);
+  EXPECT_EQ(entries->entries[0].value, "z");
+  EXPECT_EQ(entries->entries[0].created, first->revision);
+  EXPECT_EQ(entries->entries[0].modified, second->revision);
+
+  std::vector<std::string> seen;
+  const Status status =
+      etcd_->watch("a/", first->revision, [&seen](const std::vector<EtcdEntry>& changes) {
+        for (const EtcdEntry& one : changes) {
+          seen.push_back(one.key + (one.created == 0 ? " gone" : "=" + one.value));
+        }
+        return seen.size() < 2;
+      });
+  EXPECT_TRUE(status.ok());
+  EXPECT_THAT(seen, ElementsAre("a/1=z", "a/2 gone"));
+}
+
+TEST_F(EtcdTest, ReadsInPagesWhatIsThereAtOneMoment) {
+  for (int i = 0; i < 50; ++i) {
+    std::vector<EtcdChange> changes;
+    for (int j = 0; j < 100; ++j) {
+      changes.push_back({"many/" + std::to_string(i) + "/" + std::to_string(j), "v", 0});
+    }
+    ASSERT_TRUE(etcd_->commit({}, changes).ok());
+  }
+  EXPECT_EQ(etcd_->list("many/")->entries.size(), 5000u);
+  EXPECT_EQ(etcd_->list("")->entries.size(), 5000u);
+}
+
+TEST_F(EtcdTest, SaysForCertainWhatItDoesNotTake) {
+  std::vector<EtcdChange> changes;
+  for (std::size_t i = 0; i <= kEtcdOperationsMax; ++i) {
+    changes.push_back({std::to_string(i), "v", 0});
+  }
+  EXPECT_EQ(etcd_->commit({}, changes).error().code, ErrorCode::kInvalid);
+  changes.resize(1);
+  changes[0].value = std::string(4 << 20, 'x');
+  EXPECT_NE(etcd_->commit({}, changes).error().code, ErrorCode::kLost);
+  changes[0].value = std::string(kEtcdRequestBytesMax, 'x');
+  EXPECT_TRUE(etcd_->commit({}, changes).ok());
+}
+
+TEST_F(EtcdTest, AKeyGoesWithItsLease) {
+  const auto lease = etcd_->grant(2);
+  ASSERT_TRUE(lease.ok());
+  ASSERT_TRUE(etcd_->commit({}, {{"mine", "x", lease->id}, {"other", "x", 0}})->done);
+  EXPECT_TRUE(etcd_->keep(lease->id).ok());
+  EXPECT_EQ(etcd_->list("mine")->entries.size(), 1u);
+  // Nobody keeps it.
+  EXPECT_TRUE(soon([this] { return etcd_->list("mine")->entries.empty(); }));
+  EXPECT_EQ(etcd_->keep(lease->id).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(etcd_->list("other")->entries.size(), 1u);
+  const auto second = etcd_->grant(60);
+  ASSERT_TRUE(etcd_->commit({}, {{"mine", "x", second->id}})->done);
+  EXPECT_TRUE(etcd_->revoke(second->id).ok());
+  EXPECT_TRUE(etcd_->list("mine")->entries.empty());
+}
+
+TEST_F(EtcdTest, OneThatDoesNotAnswerIsLostAndFoundAgain) {
+  process_->hold(true);
+  EXPECT_EQ(etcd_->commit({}, {{"a", "x", 0}}).error().code, ErrorCode::kLost);
+  process_->hold(false);
+  EXPECT_TRUE(soon([this] { return etcd_->list("").ok(); }));
+  process_->kill();
+  EXPECT_EQ(etcd_->commit({}, {{"b", "x", 0}}).error().code, ErrorCode::kLost);
+  ASSERT_TRUE(process_->restart());
+  EXPECT_TRUE(soon([this] { return etcd_->commit({}, {{"c", "x", 0}}).ok(); }));
+}
+
+TEST_F(EtcdTest, AWatchEndsWhenItIsStopped) {
+  std::atomic<bool> ended = false;
+  std::thread watcher([&] {
+    EXPECT_FALSE(etcd_->watch("", 0, [](const std::vector<EtcdEntry>&) { return true; }).ok());
+    ended = true;
+  });
+  etcd_->stop();
+  watcher.join();
+  EXPECT_TRUE(ended);
+}
+
+TEST(EtcdUrl, NamesMembers) {
+  EXPECT_THAT(*parse_etcd_url("etcd:127.0.0.1:2379"), ElementsAre("127.0.0.1:2379"));
+  EXPECT_THAT(*parse_etcd_url("etcd:a:1,b:2"), ElementsAre("a:1", "b:2"));
+  for (const char* bad : {"", "etcd:", "etcd:a", "etcd:a:1,", "etcd:a:1,,b:2", "sqlite", "a:1"}) {
+    EXPECT_FALSE(parse_etcd_url(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace flyt::control
