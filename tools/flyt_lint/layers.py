@@ -34,7 +34,8 @@ FORBIDDEN = [
      'gRPC, protobuf and abseil belong to the control plane'),
     # gRPC's headers cost seconds for each file that sees them.
     (re.compile(r'src/control/(?!grpc/|(node|cluster)/api_thread\.cc|cli/node/node_client\.cc'
-                r'|client/cluster_link\.cc|cluster_client/cluster_client\.cc)'),
+                r'|client/cluster_link\.cc|cluster_client/cluster_client\.cc'
+                r'|etcd/etcd_client\.cc)'),
      re.compile(r'grpc.*|control/grpc/.*|control/\w+\.grpc\.pb\.h'),
      'gRPC is seen by control/grpc and by one file on each side'),
     (re.compile(r'src/control/(?!grpc/)'),

@@ -9,9 +9,12 @@
 #include <atomic>
 #include <cerrno>
 #include <map>
+#include <mutex>
 
 #include "control/cluster.grpc.pb.h"
 #include "control/daemon/door_thread.h"
+#include "control/grpc/call.h"
+#include "control/grpc/channel.h"
 #include "control/grpc/credentials.h"
 #include "control/grpc/status.h"
 #include "control/grpc/watcher.h"
@@ -27,6 +30,10 @@ constexpr Duration kWatchRest = std::chrono::milliseconds(200);
 constexpr auto kShutdownTime = std::chrono::seconds(1);
 constexpr int kAliveMs = 15'000;
 constexpr int kPingMsMin = 5'000;
+constexpr int kPassedBytesMax = 256 << 20;
+constexpr int kReconnectMs = 500;
+// What a manager that does not decide sends with a question: for whom it asks.
+constexpr const char* kBehalf = "flyt-behalf-bin";
 
 grpc::Status denial(const Error& error) {
   return {error.code == ErrorCode::kInvalid ? grpc::StatusCode::INVALID_ARGUMENT
@@ -57,16 +64,81 @@ v1::Role message_of(Role role) {
   return v1::ROLE_UNSPECIFIED;
 }
 
-// What all services have: who calls, and how many watch.
+// The manager that decides, when it is another one.
+class Leader {
+ public:
+  explicit Leader(const std::shared_ptr<grpc::Channel>& channel)
+      : nodes_(v1::Nodes::NewStub(channel)),
+        vms_(v1::Vms::NewStub(channel)),
+        people_(v1::Operators::NewStub(channel)) {}
+
+  v1::Nodes::Stub& stub(const v1::Nodes::Stub*) const { return *nodes_; }
+  v1::Vms::Stub& stub(const v1::Vms::Stub*) const { return *vms_; }
+  v1::Operators::Stub& stub(const v1::Operators::Stub*) const { return *people_; }
+
+ private:
+  const std::unique_ptr<v1::Nodes::Stub> nodes_;
+  const std::unique_ptr<v1::Vms::Stub> vms_;
+  const std::unique_ptr<v1::Operators::Stub> people_;
+};
+
+// Connections to those that decide, one after the other. Safe from any thread.
+class Leaders {
+ public:
+  explicit Leaders(const Config& config) : files_{config.cert, config.key, config.ca} {}
+
+  Result<std::shared_ptr<Leader>> at(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    if (leader_ && address == address_) return leader_;
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
+    arguments.SetMaxReceiveMessageSize(kPassedBytesMax);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingMsMin);
+    const auto channel = control::open_channel(address, files_, arguments);
+    if (!channel) return channel.error();
+    leader_ = std::make_shared<Leader>(*channel);
+    address_ = address;
+    return leader_;
+  }
+
+ private:
+  const control::TlsFiles files_;
+  // gRPC's headers have annotations of the same names as ours. It guards what follows.
+  std::mutex mutex_;
+  std::string address_;
+  std::shared_ptr<Leader> leader_;
+};
+
+// What is answered here where whoever decides cannot be asked: what was known last, or nothing.
+enum class Without : std::uint8_t { kOld, kNothing };
+
+// What all services have: who calls, who answers, and how many watch.
 struct Desk {
-  Manager& manager;
+  Chair& chair;
+  Leaders& leaders;
   Gate& gate;
   const Log log;
   const std::string version;
+  const std::string name;           // This manager's.
   std::optional<Caller> everybody;  // Of a server behind one user's door.
   std::atomic<int>& watchers;
 
+  // A manager that does not decide says for whom it asks.
   Result<Caller> caller(const grpc::ServerContext& context) const {
+    auto found = direct(context);
+    const auto passed = context.client_metadata().find(kBehalf);
+    if (!found || passed == context.client_metadata().end()) return found;
+    v1::Behalf behalf;
+    if (found->role != Role::kAdmin ||
+        !behalf.ParseFromArray(passed->second.data(), static_cast<int>(passed->second.size()))) {
+      return Error{ErrorCode::kDenied, "only a cluster manager asks for others"};
+    }
+    const auto role = role_of(behalf.role());
+    if (!role) return Error{ErrorCode::kDenied, "there is no role " + behalf.role()};
+    return Caller{behalf.name(), *role, behalf.peer()};
+  }
+  Result<Caller> direct(const grpc::ServerContext& context) const {
     if (everybody) return *everybody;
     const auto pem = context.auth_context()->FindPropertyValues("x509_pem_cert");
     if (pem.empty()) return Error{ErrorCode::kDenied, "there is no certificate"};
@@ -89,11 +161,66 @@ struct Desk {
     }
     return name;
   }
+  // Whoever decides does it: the manager here, or the other one. `method` is the same question.
+  template <class Stub, class Request, class Reply, class Act>
+  grpc::Status serve(grpc::ServerContext& context, Without without,
+                     grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                     const Request& request, Reply* reply, Act act) const {
+    const Answerer who = chair.answerer();
+    if (who.here) return act(*who.here);
+    grpc::Status status(grpc::StatusCode::UNAVAILABLE, who.why);
+    if (who.leader) {
+      status =
+          ask_leader(context, *who.leader, [&](const Leader& leader, grpc::ClientContext& own) {
+            return (leader.stub(static_cast<const Stub*>(nullptr)).*method)(&own, request, reply);
+          });
+    }
+    const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE;
+    const auto known = answered || without == Without::kNothing ? nullptr : chair.known();
+    return known ? act(*known) : status;
+  }
+  // The same with a stream. There is no old answer to a watch.
+  template <class Stub, class Request, class Message, class Act>
+  grpc::Status follow(grpc::ServerContext& context,
+                      std::unique_ptr<grpc::ClientReader<Message>> (Stub::*method)(
+                          grpc::ClientContext*, const Request&),
+                      const Request& request, grpc::ServerWriter<Message>& out, Act act) const {
+    const Answerer who = chair.answerer();
+    if (who.here) return act(*who.here);
+    if (!who.leader) return {grpc::StatusCode::UNAVAILABLE, who.why};
+    const control::Watcher watcher(watchers, kWatchersMax);
+    if (!watcher.status().ok()) return watcher.status();
+    return ask_leader(context, *who.leader, [&](const Leader& leader, grpc::ClientContext& own) {
+      const auto reader = (leader.stub(static_cast<const Stub*>(nullptr)).*method)(&own, request);
+      return control::read_stream<Message>(*reader, own,
+                                           [&out](const Message& one) { return out.Write(one); });
+    });
+  }
+  template <class Ask>
+  grpc::Status ask_leader(grpc::ServerContext& context, const state::Leader& where, Ask ask) const {
+    if (context.client_metadata().contains(kBehalf)) {
+      return {grpc::StatusCode::UNAVAILABLE, "the manager that was asked does not decide any more"};
+    }
+    const auto found = caller(context);
+    if (!found) return denial(found.error());
+    const auto leader = leaders.at(where.address());
+    if (!leader) return control::status_of(leader.error());
+    v1::Behalf behalf;
+    behalf.set_name(found->name);
+    behalf.set_role(std::string(to_string(found->role)));
+    behalf.set_peer(context.peer());
+    const auto own = grpc::ClientContext::FromServerContext(context);
+    own->AddMetadata(kBehalf, behalf.SerializeAsString());
+    const grpc::Status status = ask(**leader, *own);
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+    return {status.error_code(), "cluster manager " + where.name() + " at " + where.address() +
+                                     " decides: " + status.error_message()};
+  }
   // Does it and writes down who did it; what was refused for a role is written down, too.
   template <class Message, class Act>
-  grpc::Status change(const grpc::ServerContext& context, Role least, const char* action,
-                      const std::string& subject, const std::string& details, Message* reply,
-                      Act act) const {
+  grpc::Status change(Manager& manager, const grpc::ServerContext& context, Role least,
+                      const char* action, const std::string& subject, const std::string& details,
+                      Message* reply, Act act) const {
     v1::AuditEntry entry;
     entry.set_action(action);
     entry.set_subject(subject);
@@ -104,6 +231,7 @@ struct Desk {
     if (found) {
       entry.set_caller(found->name);
       entry.set_role(message_of(found->role));
+      if (context.client_metadata().contains(kBehalf)) entry.set_peer(found->peer);
       if (Status allowed = need(*found, least); !allowed) status = denial(allowed.error());
     }
     if (status.ok()) status = answer(act(), reply);
@@ -129,7 +257,8 @@ class NodesService final : public v1::Nodes::Service {
     }
     v1::NodeReport report = *request;
     report.set_name(*name);
-    return answer(desk_.manager.report(report), reply);
+    return desk_.serve(*context, Without::kNothing, &v1::Nodes::Stub::Report, report, reply,
+                       [&](Manager& manager) { return answer(manager.report(report), reply); });
   }
 
  private:
@@ -146,39 +275,51 @@ class VmsService final : public v1::Vms::Service {
     if (!vm) return denial(vm.error());
     v1::GpuRequest wanted = *request;
     wanted.set_vm(*vm);
-    return answer(desk_.manager.request(wanted), reply);
+    // Who has one is told where, and given a token, also when nobody decides.
+    return desk_.serve(*context, Without::kOld, &v1::Vms::Stub::Request, wanted, reply,
+                       [&](Manager& manager) { return answer(manager.request(wanted), reply); });
   }
   grpc::Status Release(grpc::ServerContext* context, const v1::ReleaseGpuRequest* request,
                        v1::VirtualGpu* reply) override {
     const auto vm = desk_.self(*context, Role::kVm, request->vm());
     if (!vm) return denial(vm.error());
-    return answer(desk_.manager.release(*vm, "its VM gave it back"), reply);
+    v1::ReleaseGpuRequest named;
+    named.set_vm(*vm);
+    return desk_.serve(*context, Without::kNothing, &v1::Vms::Stub::Release, named, reply,
+                       [&](Manager& manager) {
+                         return answer(manager.release(*vm, "its VM gave it back"), reply);
+                       });
   }
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchGpuRequest* request,
                      grpc::ServerWriter<v1::VirtualGpu>* out) override {
     const auto vm = desk_.self(*context, Role::kVm, request->vm());
     if (!vm) return denial(vm.error());
-    const control::Watcher watcher(desk_.watchers, kWatchersMax);
-    if (!watcher.status().ok()) return watcher.status();
-    if (Status begun = desk_.manager.watch(*vm, true); !begun)
-      return control::status_of(begun.error());
-    const grpc::Status status = follow(*context, *vm, *out);
-    static_cast<void>(desk_.manager.watch(*vm, false).ok());
-    return status;
+    v1::WatchGpuRequest named;
+    named.set_vm(*vm);
+    return desk_.follow(*context, &v1::Vms::Stub::Watch, named, *out, [&](Manager& manager) {
+      const control::Watcher watcher(desk_.watchers, kWatchersMax);
+      if (!watcher.status().ok()) return watcher.status();
+      if (Status begun = manager.watch(*vm, true); !begun) {
+        return control::status_of(begun.error());
+      }
+      const grpc::Status status = tell(manager, *context, *vm, *out);
+      static_cast<void>(manager.watch(*vm, false).ok());
+      return status;
+    });
   }
 
  private:
-  grpc::Status follow(const grpc::ServerContext& context, const std::string& vm,
-                      grpc::ServerWriter<v1::VirtualGpu>& out) const {
+  static grpc::Status tell(Manager& manager, const grpc::ServerContext& context,
+                           const std::string& vm, grpc::ServerWriter<v1::VirtualGpu>& out) {
     std::string last;
     std::uint64_t revision = 0;
-    while (!context.IsCancelled() && !desk_.manager.stopping()) {
-      const auto gpu = desk_.manager.gpu_of(vm);
+    while (!context.IsCancelled() && !manager.stopping()) {
+      const auto gpu = manager.gpu_of(vm);
       if (!gpu) return control::status_of(gpu.error());
       std::string now = gpu->SerializeAsString();
       if (now != last && !out.Write(*gpu)) break;
       last = std::move(now);
-      revision = desk_.manager.wait_for_change(revision, kWatchStep);
+      revision = manager.wait_for_change(revision, kWatchStep);
     }
     return grpc::Status::OK;
   }
@@ -188,44 +329,58 @@ class VmsService final : public v1::Vms::Service {
 
 class OperatorsService final : public v1::Operators::Service {
  public:
-  explicit OperatorsService(const Desk& desk) : desk_(desk), manager_(desk.manager) {}
+  explicit OperatorsService(const Desk& desk) : desk_(desk) {}
 
-  grpc::Status Describe(grpc::ServerContext* context, const v1::DescribeClusterRequest*,
+  grpc::Status Describe(grpc::ServerContext* context, const v1::DescribeClusterRequest* request,
                         v1::ClusterDescription* reply) override {
     const auto caller = desk_.admit(*context, Role::kViewer);
     if (!caller) return denial(caller.error());
-    *reply = manager_.describe();
-    reply->set_version(desk_.version);
-    reply->set_caller(caller->name);
-    reply->set_role(message_of(caller->role));
-    return grpc::Status::OK;
+    return see(*context, &Stub::Describe, *request, reply, [&](Manager& manager) {
+      v1::ClusterDescription said = manager.describe();
+      said.set_version(desk_.version);
+      said.set_caller(caller->name);
+      said.set_role(message_of(caller->role));
+      said.set_manager(desk_.name);
+      said.set_decides(manager.decides());
+      return Result<v1::ClusterDescription>(std::move(said));
+    });
   }
   grpc::Status ListNodes(grpc::ServerContext* context, const v1::ListNodesRequest* request,
                          v1::ListNodesResponse* reply) override {
-    return see(*context, reply, [&] { return manager_.nodes(request->node()); });
+    return see(*context, &Stub::ListNodes, *request, reply,
+               [&](Manager& manager) { return manager.nodes(request->node()); });
   }
   grpc::Status ListVms(grpc::ServerContext* context, const v1::ListVmsRequest* request,
                        v1::ListVmsResponse* reply) override {
-    return see(*context, reply, [&] { return manager_.vms(request->vm()); });
+    return see(*context, &Stub::ListVms, *request, reply,
+               [&](Manager& manager) { return manager.vms(request->vm()); });
   }
   grpc::Status ListLeases(grpc::ServerContext* context, const v1::ListClusterLeasesRequest* request,
                           v1::ListClusterLeasesResponse* reply) override {
-    return see(*context, reply, [&] { return manager_.leases(request->vm(), request->node()); });
+    return see(*context, &Stub::ListLeases, *request, reply,
+               [&](Manager& manager) { return manager.leases(request->vm(), request->node()); });
   }
   grpc::Status ListSessions(grpc::ServerContext* context,
                             const v1::ListClusterSessionsRequest* request,
                             v1::ListClusterSessionsResponse* reply) override {
-    return see(*context, reply, [&] { return manager_.sessions(request->vm(), request->node()); });
+    return see(*context, &Stub::ListSessions, *request, reply,
+               [&](Manager& manager) { return manager.sessions(request->vm(), request->node()); });
   }
   grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
                        v1::Explanation* reply) override {
-    return see(*context, reply, [&] { return manager_.explain(request->vm()); });
+    return see(*context, &Stub::Explain, *request, reply,
+               [&](Manager& manager) { return manager.explain(request->vm()); });
   }
-  grpc::Status Health(grpc::ServerContext* context, const v1::ClusterHealthRequest*,
+  grpc::Status Health(grpc::ServerContext* context, const v1::ClusterHealthRequest* request,
                       v1::ClusterHealth* reply) override {
-    return see(*context, reply, [&] {
+    return see(*context, &Stub::Health, *request, reply, [&](Manager& manager) {
       v1::ClusterHealth health;
-      for (const std::string& problem : manager_.problems()) health.add_problems(problem);
+      if (!manager.decides()) {
+        health.add_problems(
+            "no cluster manager that " + desk_.name +
+            " can reach decides; this is what it knew last: " + desk_.chair.answerer().why);
+      }
+      for (const std::string& problem : manager.problems()) health.add_problems(problem);
       health.set_healthy(health.problems_size() == 0);
       return Result<v1::ClusterHealth>(health);
     });
@@ -234,50 +389,57 @@ class OperatorsService final : public v1::Operators::Service {
                          v1::ListAuditResponse* reply) override {
     const auto caller = desk_.admit(*context, Role::kAdmin);
     if (!caller) return denial(caller.error());
-    for (v1::AuditEntry& entry : manager_.audits(request->after())) {
-      *reply->add_entries() = std::move(entry);
-    }
-    return grpc::Status::OK;
+    return see(*context, &Stub::ListAudit, *request, reply, [&](Manager& manager) {
+      v1::ListAuditResponse list;
+      for (v1::AuditEntry& entry : manager.audits(request->after())) {
+        *list.add_entries() = std::move(entry);
+      }
+      return Result<v1::ListAuditResponse>(std::move(list));
+    });
   }
-  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest*,
+  grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest* request,
                      grpc::ServerWriter<v1::Change>* out) override {
     const auto caller = desk_.admit(*context, Role::kViewer);
     if (!caller) return denial(caller.error());
-    const control::Watcher watcher(desk_.watchers, kWatchersMax);
-    if (!watcher.status().ok()) return watcher.status();
-    std::uint64_t told = 0;
-    while (!context->IsCancelled() && !manager_.stopping()) {
-      const std::uint64_t now = manager_.wait_for_change(told, kWatchStep);
-      if (now == told) continue;
-      v1::Change change;
-      change.set_revision(now);
-      if (!out->Write(change)) break;
-      told = now;
-      // Whoever lists everything after each change shall not do nothing else.
-      system_clock().sleep_for(kWatchRest);
-    }
-    return grpc::Status::OK;
+    return desk_.follow(*context, &Stub::Watch, *request, *out, [&](Manager& manager) {
+      const control::Watcher watcher(desk_.watchers, kWatchersMax);
+      if (!watcher.status().ok()) return watcher.status();
+      std::uint64_t told = 0;
+      while (!context->IsCancelled() && !manager.stopping()) {
+        const std::uint64_t now = manager.wait_for_change(told, kWatchStep);
+        if (now == told) continue;
+        v1::Change change;
+        change.set_revision(now);
+        if (!out->Write(change)) break;
+        told = now;
+        // Whoever lists everything after each change shall not do nothing else.
+        system_clock().sleep_for(kWatchRest);
+      }
+      return grpc::Status::OK;
+    });
   }
   grpc::Status WatchEvents(grpc::ServerContext* context,
                            const v1::WatchClusterEventsRequest* request,
                            grpc::ServerWriter<v1::ClusterEvent>* out) override {
     const auto caller = desk_.admit(*context, Role::kViewer);
     if (!caller) return denial(caller.error());
-    const control::Watcher watcher(desk_.watchers, kWatchersMax);
-    if (!watcher.status().ok()) return watcher.status();
-    std::uint64_t last = request->after();
-    std::uint64_t revision = 0;
-    while (!context->IsCancelled()) {
-      const auto batch = manager_.events(last);
-      for (const v1::ClusterEvent& event : batch) {
-        if (!out->Write(event)) return grpc::Status::OK;
-        last = event.number();
+    return desk_.follow(*context, &Stub::WatchEvents, *request, *out, [&](Manager& manager) {
+      const control::Watcher watcher(desk_.watchers, kWatchersMax);
+      if (!watcher.status().ok()) return watcher.status();
+      std::uint64_t last = request->after();
+      std::uint64_t revision = 0;
+      while (!context->IsCancelled()) {
+        const auto batch = manager.events(last);
+        for (const v1::ClusterEvent& event : batch) {
+          if (!out->Write(event)) return grpc::Status::OK;
+          last = event.number();
+        }
+        if (!batch.empty()) continue;
+        if (!request->follow() || manager.stopping()) break;
+        revision = manager.wait_for_change(revision, kWatchStep);
       }
-      if (!batch.empty()) continue;
-      if (!request->follow() || manager_.stopping()) break;
-      revision = manager_.wait_for_change(revision, kWatchStep);
-    }
-    return grpc::Status::OK;
+      return grpc::Status::OK;
+    });
   }
   grpc::Status SetVms(grpc::ServerContext* context, const v1::SetVmsRequest* request,
                       v1::ListVmsResponse* reply) override {
@@ -289,54 +451,68 @@ class OperatorsService final : public v1::Operators::Service {
     const std::string subject = request->vms_size() == 1
                                     ? request->vms(0).name()
                                     : std::to_string(request->vms_size()) + " VMs";
-    return desk_.change(*context, Role::kOperator, "vm set", subject, details, reply,
-                        [&] { return manager_.set_vms(*request); });
+    return change(*context, &Stub::SetVms, *request, reply, Role::kOperator, "vm set", subject,
+                  details, [&](Manager& manager) { return manager.set_vms(*request); });
   }
   grpc::Status RemoveVm(grpc::ServerContext* context, const v1::RemoveVmRequest* request,
                         v1::Vm* reply) override {
-    return desk_.change(*context, Role::kOperator, "vm rm", request->vm(),
-                        request->force() ? "force" : "", reply,
-                        [&] { return manager_.remove_vm(request->vm(), request->force()); });
+    return change(*context, &Stub::RemoveVm, *request, reply, Role::kOperator, "vm rm",
+                  request->vm(), request->force() ? "force" : "", [&](Manager& manager) {
+                    return manager.remove_vm(request->vm(), request->force());
+                  });
   }
   grpc::Status ResizeVm(grpc::ServerContext* context, const v1::ResizeVmRequest* request,
                         v1::Vm* reply) override {
-    return desk_.change(*context, Role::kOperator, "resize", request->vm(),
-                        request->ShortDebugString(), reply,
-                        [&] { return manager_.resize(*request); });
+    return change(*context, &Stub::ResizeVm, *request, reply, Role::kOperator, "resize",
+                  request->vm(), request->ShortDebugString(),
+                  [&](Manager& manager) { return manager.resize(*request); });
   }
   grpc::Status ReleaseVm(grpc::ServerContext* context, const v1::ReleaseVmRequest* request,
                          v1::Vm* reply) override {
-    return desk_.change(*context, Role::kOperator, "release", request->vm(), "", reply,
-                        [&]() -> Result<v1::Vm> {
-                          const auto gpu = manager_.release(request->vm(), "an operator took it");
-                          if (!gpu) return gpu.error();
-                          auto vms = manager_.vms(gpu->vm());
-                          if (!vms) return vms.error();
-                          return vms->vms(0);
-                        });
+    return change(*context, &Stub::ReleaseVm, *request, reply, Role::kOperator, "release",
+                  request->vm(), "", [&](Manager& manager) -> Result<v1::Vm> {
+                    const auto gpu = manager.release(request->vm(), "an operator took it");
+                    if (!gpu) return gpu.error();
+                    auto vms = manager.vms(gpu->vm());
+                    if (!vms) return vms.error();
+                    return vms->vms(0);
+                  });
   }
   grpc::Status SetNode(grpc::ServerContext* context, const v1::SetNodeRequest* request,
                        v1::Node* reply) override {
-    return desk_.change(*context, Role::kOperator, "node set", request->node(),
-                        request->ShortDebugString(), reply,
-                        [&] { return manager_.set_node(*request); });
+    return change(*context, &Stub::SetNode, *request, reply, Role::kOperator, "node set",
+                  request->node(), request->ShortDebugString(),
+                  [&](Manager& manager) { return manager.set_node(*request); });
   }
   grpc::Status RemoveNode(grpc::ServerContext* context, const v1::RemoveNodeRequest* request,
                           v1::Node* reply) override {
-    return desk_.change(*context, Role::kOperator, "node rm", request->node(), "", reply,
-                        [&] { return manager_.remove_node(request->node()); });
+    return change(*context, &Stub::RemoveNode, *request, reply, Role::kOperator, "node rm",
+                  request->node(), "",
+                  [&](Manager& manager) { return manager.remove_node(request->node()); });
   }
 
  private:
-  template <class Message, class Ask>
-  grpc::Status see(const grpc::ServerContext& context, Message* reply, Ask ask) const {
+  template <class Method, class Request, class Message, class Ask>
+  grpc::Status see(grpc::ServerContext& context, Method method, const Request& request,
+                   Message* reply, Ask ask) const {
     const auto caller = desk_.admit(context, Role::kViewer);
     if (!caller) return denial(caller.error());
-    return answer(ask(), reply);
+    return desk_.serve(context, Without::kOld, method, request, reply,
+                       [&](Manager& manager) { return answer(ask(manager), reply); });
+  }
+  template <class Method, class Request, class Message, class Act>
+  grpc::Status change(grpc::ServerContext& context, Method method, const Request& request,
+                      Message* reply, Role least, const char* action, const std::string& subject,
+                      const std::string& details, Act act) const {
+    return desk_.serve(context, Without::kNothing, method, request, reply, [&](Manager& manager) {
+      return desk_.change(manager, context, least, action, subject, details, reply,
+                          [&] { return act(manager); });
+    });
   }
 
+  using Stub = v1::Operators::Stub;
+
   const Desk& desk_;
-  Manager& manager_;
 };
 
 // The three services, and what they are served on.
@@ -381,8 +557,13 @@ class Counter {
 
 class Api final : public ApiThread {
  public:
-  Api(const Config& config, Manager& manager, Gate& gate, const Log& log, std::string_view version)
-      : config_(config), manager_(manager), gate_(gate), log_(log), version_(version) {}
+  Api(const Config& config, Chair& chair, Gate& gate, const Log& log, std::string_view version)
+      : config_(config),
+        chair_(chair),
+        gate_(gate),
+        log_(log),
+        version_(version),
+        leaders_(config) {}
   ~Api() override {
     door_.reset();
     for (auto& [user, counter] : local_) counter->close();
@@ -414,7 +595,7 @@ class Api final : public ApiThread {
 
  private:
   Desk desk(std::optional<Caller> everybody) {
-    return {manager_, gate_, log_, version_, std::move(everybody), watchers_};
+    return {chair_, leaders_, gate_, log_, version_, config_.name, std::move(everybody), watchers_};
   }
 
   // Each user has a server of its own.
@@ -436,10 +617,11 @@ class Api final : public ApiThread {
   }
 
   const Config& config_;
-  Manager& manager_;
+  Chair& chair_;
   Gate& gate_;
   const Log log_;
   const std::string version_;
+  Leaders leaders_;
   std::atomic<int> watchers_{0};
   std::unique_ptr<Counter> remote_;
   std::map<std::uint32_t, std::unique_ptr<Counter>>
@@ -449,10 +631,9 @@ class Api final : public ApiThread {
 
 }  // namespace
 
-Result<std::unique_ptr<ApiThread>> ApiThread::start(const Config& config, Manager& manager,
-                                                    Gate& gate, const Log& log,
-                                                    std::string_view version) {
-  auto api = std::make_unique<Api>(config, manager, gate, log, version);
+Result<std::unique_ptr<ApiThread>> ApiThread::start(const Config& config, Chair& chair, Gate& gate,
+                                                    const Log& log, std::string_view version) {
+  auto api = std::make_unique<Api>(config, chair, gate, log, version);
   if (Status status = api->start(); !status) return status.error();
   return std::unique_ptr<ApiThread>(std::move(api));
 }

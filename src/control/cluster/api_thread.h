@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "control/cluster/config.h"
+#include "control/cluster/council.h"
 #include "control/cluster/gate.h"
-#include "control/cluster/manager.h"
 
 namespace flyt::cluster {
 
@@ -16,9 +16,8 @@ class ApiThread {
  public:
   virtual ~ApiThread() = default;
   // Serves from now until its end, which waits a second at most for calls that are under way.
-  static Result<std::unique_ptr<ApiThread>> start(const Config& config, Manager& manager,
-                                                  Gate& gate, const Log& log,
-                                                  std::string_view version);
+  static Result<std::unique_ptr<ApiThread>> start(const Config& config, Chair& chair, Gate& gate,
+                                                  const Log& log, std::string_view version);
 };
 
 }  // namespace flyt::cluster

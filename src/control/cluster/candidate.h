@@ -18,9 +18,9 @@ namespace flyt::cluster {
 class Candidate {
  public:
   struct Settings {
-    std::string prefix;          // Of the cluster's keys.
-    std::uint32_t seconds = 2;   // Of the lease.
-    state::Leader self;          // What others are told.
+    std::string prefix;         // Of the cluster's keys.
+    std::uint32_t seconds = 2;  // Of the lease.
+    state::Leader self;         // What others are told.
   };
   Candidate(control::Etcd& etcd, const Clock& clock, Settings settings)
       : etcd_(etcd), clock_(clock), settings_(std::move(settings)) {}

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "control/etcd/etcd_client.h"
+
 namespace flyt::cluster {
 namespace {
 
@@ -11,13 +13,19 @@ using control::number_setting;
 using control::one_of_setting;
 using control::path_setting;
 using control::seconds_setting;
+using control::text_setting;
 using control::texts_setting;
+
+constexpr std::size_t kPrefixBytesMax = 200;
 
 control::SettingSections sections_of(Config& config) {
   constexpr std::uint32_t kDay = 86400;
   return {
       {"cluster",
-       {{"state", path_setting(config.state_folder)},
+       {{"name", text_setting(config.name)},
+        {"store", text_setting(config.store)},
+        {"advertise", text_setting(config.advertise)},
+        {"state", path_setting(config.state_folder)},
         {"run", path_setting(config.run_folder)},
         {"log_level",
          one_of_setting(config.log_level, {"debug", "info", "warn", "error", "off"})}}},
@@ -28,6 +36,12 @@ control::SettingSections sections_of(Config& config) {
         {"key", path_setting(config.key)},
         {"ca", path_setting(config.ca)},
         {"crl", path_setting(config.crl)}}},
+      {"etcd",
+       {{"prefix", text_setting(config.etcd_prefix)},
+        {"lease", seconds_setting(config.etcd_lease_seconds, 2, 60)},
+        {"cert", path_setting(config.etcd_tls.cert)},
+        {"key", path_setting(config.etcd_tls.key)},
+        {"ca", path_setting(config.etcd_tls.ca)}}},
       {"access",
        {{"operators", texts_setting(config.operators)},
         {"viewers", texts_setting(config.viewers)}}},
@@ -53,6 +67,32 @@ control::SettingSections sections_of(Config& config) {
 
 Error invalid(std::string message) { return {ErrorCode::kInvalid, std::move(message)}; }
 
+// Of a manager that is one of several.
+Status check_etcd(const Config& config) {
+  const auto members = control::parse_etcd_url(config.store);
+  if (!members) {
+    return invalid("cluster.store is \"sqlite\" or \"" + members.error().message + "\"");
+  }
+  const control::TlsFiles& tls = config.etcd_tls;
+  const bool some = !tls.cert.empty() || !tls.key.empty() || !tls.ca.empty();
+  if (some && !tls.complete()) return invalid("etcd.cert, etcd.key and etcd.ca belong together");
+  if (config.etcd_prefix.empty() || config.etcd_prefix.size() > kPrefixBytesMax ||
+      !config.etcd_prefix.ends_with('/')) {
+    return invalid("etcd.prefix ends with '/' and has at most 200 bytes");
+  }
+  if (config.name.empty() || config.name.size() > kPrefixBytesMax) {
+    return invalid("cluster.name has 1 to 200 bytes");
+  }
+  if (config.advertise.starts_with("unix:///")) return {};
+  const auto address = control::parse_address(config.advertise);
+  if (!address || address->host == "0.0.0.0" || address->host == "::") {
+    return invalid(
+        "cluster.advertise must be HOST:PORT of this manager's api.tcp, as the other managers"
+        " reach it, or unix:///PATH if all are on this machine");
+  }
+  return {};
+}
+
 Status check(const Config& config) {
   if (Status status = control::check_doors(config.api_tcp, {config.cert, config.key, config.ca},
                                            config.metrics);
@@ -65,7 +105,8 @@ Status check(const Config& config) {
   if (config.scaling_window_seconds < 2 * config.report_seconds) {
     return invalid("scaling.window must be at least twice nodes.report_every");
   }
-  return scaling::check(scaling_rules(config));
+  if (const Status bad = scaling::check(scaling_rules(config)); !bad) return bad;
+  return uses_etcd(config) ? check_etcd(config) : Status();
 }
 
 }  // namespace
@@ -98,6 +139,10 @@ Status finish(Config& config, const std::string& home) {
         home.empty() ? "/run/flyt-cluster" : "/tmp/flyt-cluster-" + std::to_string(::getuid());
   }
   if (config.api_unix.empty()) config.api_unix = config.run_folder + "/cluster.sock";
+  if (config.name.empty()) config.name = control::machine_name();
+  if (config.advertise.empty()) {
+    config.advertise = config.api_tcp.empty() ? "unix://" + config.api_unix : config.api_tcp;
+  }
   return check(config);
 }
 

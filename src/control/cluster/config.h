@@ -14,8 +14,11 @@ namespace flyt::cluster {
 
 struct Config {
   // [cluster]
-  std::string state_folder;  // The database.
-  std::string run_folder;    // The socket.
+  std::string name;              // This manager's, of several; the machine's unless set.
+  std::string store = "sqlite";  // Or etcd:HOST:PORT[,HOST:PORT...].
+  std::string advertise;         // Where the other managers reach this one.
+  std::string state_folder;      // The database.
+  std::string run_folder;        // The socket.
   std::string log_level = "info";
 
   // [api]
@@ -25,6 +28,11 @@ struct Config {
   std::string key;
   std::string ca;
   std::string crl;  // Certificates that were revoked; empty: none is.
+
+  // [etcd]
+  std::string etcd_prefix = "/flyt/";
+  std::uint32_t etcd_lease_seconds = 2;  // Until another manager decides, if this one is gone.
+  control::TlsFiles etcd_tls;            // Empty: in the clear.
 
   // [access]: users of this machine, by name or number, beside root and the manager's own.
   std::vector<std::string> operators;
@@ -60,6 +68,8 @@ struct Config {
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> read_config(const std::string& path);
 scaling::Rules scaling_rules(const Config& config);
+
+inline bool uses_etcd(const Config& config) { return config.store != "sqlite"; }
 
 // Fills what was left open and checks what belongs together. `home` is the user's home folder, or
 // empty for root.

@@ -25,7 +25,7 @@ void Council::begin(const std::shared_ptr<Tenure>& tenure) {
     if (manager) manager->retire();
     candidate_.resign(status.error().message);
     const Lock lock(mutex_);
-    problem_ = status.error().message;
+    failure_ = status.error().message;
     return;
   }
   taken_ = tenure;
@@ -35,7 +35,7 @@ void Council::begin(const std::shared_ptr<Tenure>& tenure) {
   deciding_ = std::move(manager);
   known_.reset();
   leader_.reset();
-  problem_.clear();
+  failure_.clear();
 }
 
 void Council::end(const std::string& why) {
@@ -45,7 +45,7 @@ void Council::end(const std::string& why) {
   deciding_->retire();
   known_ = std::move(deciding_);
   copied_ = 0;
-  problem_ = why;
+  failure_ = why;
 }
 
 void Council::tell() {
@@ -57,10 +57,10 @@ void Council::tell() {
     told_ = problem;
   }
   const Lock lock(mutex_);
+  problem_ = problem;
   if (deciding_) return;
   const bool other = leader && (!leader_ || leader_->instance() != leader->instance());
   leader_ = leader;
-  if (!problem.empty() || leader) problem_ = problem;
   if (!other) return;
   log_.info("follows", {{"leader", leader->name()}, {"at", leader->address()}});
   // From now on somebody else knows better.
@@ -78,11 +78,12 @@ void Council::stop() {
 
 Answerer Council::answerer() {
   const Lock lock(mutex_);
-  Answerer answerer{deciding_, leader_, {}};
-  if (deciding_ && !deciding_->decides()) answerer.why = deciding_->problem();
-  if (!deciding_ && !leader_) {
-    answerer.why = problem_.empty() ? "no cluster manager decides now" : problem_;
-  }
+  Answerer answerer{deciding_, leader_, {}, problem_};
+  const bool decides = deciding_ && deciding_->decides();
+  if (decides || leader_) return answerer;
+  answerer.why = !problem_.empty()   ? problem_
+                 : !failure_.empty() ? failure_
+                                     : "no cluster manager decides now";
   return answerer;
 }
 
@@ -91,7 +92,10 @@ std::shared_ptr<Manager> Council::known() {
   if (deciding_) return deciding_;
   const std::uint64_t revision = copy_ == nullptr ? 0 : copy_->revision();
   if (revision == 0 || revision == copied_ || (known_ && copied_ == 0)) return known_;
-  std::shared_ptr<Manager> manager = make_(copy_->store());
+  auto store = copy_->store();
+  // Nobody has decided yet.
+  if (const auto made = store->list("identity"); !made || made->empty()) return known_;
+  std::shared_ptr<Manager> manager = make_(std::move(store));
   if (Status status = manager->start(false); !status) {
     log_.warn("the copy cannot be read", {{"why", status.error().message}});
     return known_;

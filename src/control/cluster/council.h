@@ -22,6 +22,7 @@ struct Answerer {
   std::shared_ptr<Manager> here;        // Decides.
   std::optional<state::Leader> leader;  // Decides, elsewhere.
   std::string why;                      // Why nobody is known to decide.
+  std::string problem;                  // Why what is shared cannot be asked; empty: it can.
 };
 
 // What an API asks. Safe from any thread.
@@ -36,8 +37,9 @@ class Chair {
 // Of one manager alone: it decides, always.
 class OnlyChair final : public Chair {
  public:
-  explicit OnlyChair(std::shared_ptr<Manager> manager) : manager_(std::move(manager)) {}
-  Answerer answerer() override { return {manager_, {}, {}}; }
+  // The manager outlives it.
+  explicit OnlyChair(Manager& manager) : manager_(std::shared_ptr<void>(), &manager) {}
+  Answerer answerer() override { return {manager_, {}, {}, {}}; }
   std::shared_ptr<Manager> known() override { return manager_; }
 
  private:
@@ -91,7 +93,8 @@ class Council final : public Chair {
   std::shared_ptr<Manager> known_ GUARDED_BY(mutex_);
   std::uint64_t copied_ GUARDED_BY(mutex_) = 0;  // The copy's revision; 0: it is none.
   std::optional<state::Leader> leader_ GUARDED_BY(mutex_);
-  std::string problem_ GUARDED_BY(mutex_);
+  std::string problem_ GUARDED_BY(mutex_);  // Of etcd.
+  std::string failure_ GUARDED_BY(mutex_);  // Why the last tenure here has ended, or was not begun.
 };
 
 }  // namespace flyt::cluster

@@ -44,6 +44,7 @@ class EtcdCopy {
   Entries entries_ GUARDED_BY(mutex_);
   std::uint64_t revision_ GUARDED_BY(mutex_) = 0;
   bool stopping_ GUARDED_BY(mutex_) = false;
+  // lint: allow(threads): it waits for etcd, which no simulator orders.
   std::thread thread_;
 };
 

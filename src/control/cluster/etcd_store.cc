@@ -67,8 +67,8 @@ Result<std::uint64_t> EtcdStore::transact(std::vector<EtcdCompare> compares,
   }
   if (outcome->done) return outcome->revision;
   const auto leader = etcd_.list(tenure_->key());
-  const bool still = leader && !leader->entries.empty() &&
-                     leader->entries.front().created == tenure_->fence();
+  const bool still =
+      leader && !leader->entries.empty() && leader->entries.front().created == tenure_->fence();
   if (still) return Error{ErrorCode::kDenied, "a key was changed by somebody else"};
   tenure_->end(leader ? "another cluster manager decides now" : leader.error().message);
   return Error{ErrorCode::kLost, tenure_->why()};

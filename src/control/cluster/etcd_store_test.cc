@@ -11,10 +11,10 @@
 namespace flyt::cluster {
 namespace {
 
-using ::testing::HasSubstr;
 using control::testing::FakeEtcd;
 using control::testing::FakeLink;
 using testing::FakeClock;
+using ::testing::HasSubstr;
 
 constexpr Duration kStep = std::chrono::milliseconds(250);
 
@@ -45,8 +45,7 @@ class EtcdStoreTest : public ::testing::Test {
       EXPECT_FALSE(a_.decides() && b_.decides());
     }
   }
-  static Result<std::uint64_t> put(Store& store, const std::string& key,
-                                   const std::string& value) {
+  static Result<std::uint64_t> put(Store& store, const std::string& key, const std::string& value) {
     const std::vector<StoreChange> changes = {{key, value}};
     return store.commit({}, changes);
   }

@@ -62,8 +62,8 @@ class Manager {
   Manager(const Manager&) = delete;
   Manager& operator=(const Manager&) = delete;
 
-  // Reads the store. kInvalid: it is damaged. Without `decides` it is to be read only, and nothing is
-  // written.
+  // Reads the store. kInvalid: it is damaged. Without `decides` it is to be read only, and nothing
+  // is written.
   Status start(bool decides = true);
   // What time brings: nodes that are lost, grants that nobody uses, wishes that nobody renews.
   void tick();

@@ -29,15 +29,16 @@ struct StoreChange {
   std::optional<std::string> value;  // None: the key goes.
 };
 
-// No more than etcd can do, so that several managers can share one. Not thread-safe, but for mine().
+// No more than etcd can do, so that several managers can share one. Not thread-safe, but for
+// mine().
 class Store {
  public:
   virtual ~Store() = default;
   // Those whose keys begin so, in order.
   virtual Result<std::vector<StoreEntry>> list(std::string_view prefix) = 0;
   // All of it or nothing, and on disk when it returns; the new revision, which is larger than any
-  // before. kDenied: a condition does not hold. kLost: nobody knows whether it was done, and nothing
-  // more can be.
+  // before. kDenied: a condition does not hold. kLost: nobody knows whether it was done, and
+  // nothing more can be.
   virtual Result<std::uint64_t> commit(std::span<const StoreCondition> conditions,
                                        std::span<const StoreChange> changes) = 0;
   // False: somebody else may write now, and does what is to be done.

@@ -1,6 +1,8 @@
 #include "control/cluster_client/cluster_client.h"
 
+#include <atomic>
 #include <chrono>
+#include <vector>
 
 #include "control/cluster.grpc.pb.h"
 #include "control/grpc/call.h"
@@ -14,36 +16,44 @@ constexpr auto kQuestionTime = std::chrono::seconds(30);
 constexpr auto kChangeTime = std::chrono::seconds(150);
 // A manager that is gone is noticed by nodes and VMs before anybody waits for them.
 constexpr auto kMachineTime = std::chrono::seconds(10);
+constexpr auto kOtherTime = std::chrono::seconds(2);
+constexpr auto kOtherQuestionTime = std::chrono::seconds(10);
 constexpr int kMessageBytesMax = 256 << 20;
 constexpr int kReconnectMs = 1000;
 constexpr int kAliveMs = 15'000;
 
 class Client final : public ClusterClient {
  public:
-  Client(std::string name, const std::shared_ptr<grpc::Channel>& channel)
-      : name_(std::move(name)),
-        nodes_(v1::Nodes::NewStub(channel)),
-        vms_(v1::Vms::NewStub(channel)),
-        people_(v1::Operators::NewStub(channel)) {}
+  // One of the managers.
+  struct Side {
+    std::string name;
+    std::unique_ptr<v1::Nodes::Stub> nodes;
+    std::unique_ptr<v1::Vms::Stub> vms;
+    std::unique_ptr<v1::Operators::Stub> people;
+  };
+  explicit Client(std::vector<Side> sides) : sides_(std::move(sides)) {}
 
   Result<v1::NodeReply> report(const v1::NodeReport& request) override {
-    return ask<v1::NodeReply>(*nodes_, &v1::Nodes::Stub::Report, request, kMachineTime);
+    // A node is lost when it has been silent for long; another manager may hear it.
+    return ask<v1::NodeReply>(&Side::nodes, &v1::Nodes::Stub::Report, request,
+                              sides_.size() > 1 ? kOtherTime : kMachineTime);
   }
   Result<v1::VirtualGpu> request(const v1::GpuRequest& request) override {
-    return ask<v1::VirtualGpu>(*vms_, &v1::Vms::Stub::Request, request, kMachineTime);
+    return ask<v1::VirtualGpu>(&Side::vms, &v1::Vms::Stub::Request, request, kMachineTime);
   }
   Result<v1::VirtualGpu> release(const std::string& vm) override {
     v1::ReleaseGpuRequest request;
     request.set_vm(vm);
-    return ask<v1::VirtualGpu>(*vms_, &v1::Vms::Stub::Release, request, kMachineTime);
+    return ask<v1::VirtualGpu>(&Side::vms, &v1::Vms::Stub::Release, request, kMachineTime);
   }
   Status watch_gpu(const std::string& vm,
                    const std::function<bool(const v1::VirtualGpu&)>& take) override {
     v1::WatchGpuRequest request;
     request.set_vm(vm);
     grpc::ClientContext context;
-    const auto reader = vms_->Watch(&context, request);
-    return read<v1::VirtualGpu>(*reader, context, take);
+    const std::size_t at = at_;
+    const auto reader = sides_[at].vms->Watch(&context, request);
+    return read<v1::VirtualGpu>(at, *reader, context, take);
   }
   Result<v1::ClusterDescription> describe() override {
     return question<v1::ClusterDescription>(&Stub::Describe, v1::DescribeClusterRequest());
@@ -112,8 +122,9 @@ class Client final : public ClusterClient {
   }
   Status watch(const std::function<bool()>& take) override {
     grpc::ClientContext context;
-    const auto reader = people_->Watch(&context, v1::WatchRequest());
-    return read<v1::Change>(*reader, context, [&](const v1::Change&) { return take(); });
+    const std::size_t at = at_;
+    const auto reader = sides_[at].people->Watch(&context, v1::WatchRequest());
+    return read<v1::Change>(at, *reader, context, [&](const v1::Change&) { return take(); });
   }
   Status events(std::uint64_t after, bool follow,
                 const std::function<bool(const v1::ClusterEvent&)>& take) override {
@@ -121,54 +132,70 @@ class Client final : public ClusterClient {
     request.set_after(after);
     request.set_follow(follow);
     grpc::ClientContext context;
-    const auto reader = people_->WatchEvents(&context, request);
-    return read<v1::ClusterEvent>(*reader, context, take);
+    const std::size_t at = at_;
+    const auto reader = sides_[at].people->WatchEvents(&context, request);
+    return read<v1::ClusterEvent>(at, *reader, context, take);
   }
 
  private:
   using Stub = v1::Operators::Stub;
 
-  Error error_of(const grpc::Status& status) const {
-    return control::error_of(status, "cluster " + name_, "flyt-cluster-manager");
+  // Whoever does not answer is not asked first the next time.
+  Error failed(const grpc::Status& status, std::size_t at) {
+    Error error = control::error_of(status, "cluster " + sides_[at].name, "flyt-cluster-manager");
+    if (error.code == ErrorCode::kLost) at_.compare_exchange_strong(at, (at + 1) % sides_.size());
+    return error;
   }
 
-  template <class Reply, class Service, class Method, class Request>
-  Result<Reply> ask(Service& service, Method method, const Request& request,
-                    std::chrono::seconds patience) {
-    Reply reply;
-    const grpc::Status status = control::call(service, method, request, patience, reply);
-    if (status.ok()) return reply;
-    return error_of(status);
+  // What cannot be reached has done nothing, or what may be done twice. `again`: so may what is
+  // late.
+  template <class Reply, class Stubs, class Method, class Request>
+  Result<Reply> ask(Stubs stubs, Method method, const Request& request,
+                    std::chrono::seconds patience, bool again = false) {
+    for (std::size_t tries = 1;; ++tries) {
+      const std::size_t at = at_;
+      Reply reply;
+      const grpc::Status status =
+          control::call(*(sides_[at].*stubs), method, request, patience, reply);
+      if (status.ok()) return reply;
+      Error error = failed(status, at);
+      const bool unreached = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                             (again && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+      if (!unreached || tries >= sides_.size()) return error;
+    }
   }
   template <class Reply, class Method, class Request>
   Result<Reply> question(Method method, const Request& request) {
-    return ask<Reply>(*people_, method, request, kQuestionTime);
+    return ask<Reply>(&Side::people, method, request,
+                      sides_.size() > 1 ? kOtherQuestionTime : kQuestionTime, true);
   }
   template <class Reply, class Method, class Request>
   Result<Reply> change(Method method, const Request& request) {
-    return ask<Reply>(*people_, method, request, kChangeTime);
+    return ask<Reply>(&Side::people, method, request, kChangeTime);
   }
   template <class Message, class Reader, class Take>
-  Status read(Reader& reader, grpc::ClientContext& context, Take take) const {
+  Status read(std::size_t at, Reader& reader, grpc::ClientContext& context, Take take) {
     const grpc::Status status = control::read_stream<Message>(reader, context, take);
-    return status.ok() ? Status() : Status(error_of(status));
+    return status.ok() ? Status() : Status(failed(status, at));
   }
 
-  const std::string name_;
-  const std::unique_ptr<v1::Nodes::Stub> nodes_;
-  const std::unique_ptr<v1::Vms::Stub> vms_;
-  const std::unique_ptr<Stub> people_;
+  const std::vector<Side> sides_;
+  std::atomic<std::size_t> at_ = 0;
 };
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == ',') parts.emplace_back();
+    if (c != ',') parts.back() += c;
+  }
+  return parts;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddress& address) {
   const control::TlsFiles files{address.cert, address.key, address.ca};
-  if (!control::is_local(address.cluster) && !files.complete()) {
-    return Error{ErrorCode::kInvalid,
-                 "a cluster at HOST:PORT is asked with a certificate, its key and the authority's"
-                 " certificate; on its own machine unix:///PATH needs none"};
-  }
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
@@ -176,9 +203,19 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddre
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  const auto channel = control::open_channel(address.cluster, files, arguments);
-  if (!channel) return channel.error();
-  return std::unique_ptr<ClusterClient>(std::make_unique<Client>(address.cluster, *channel));
+  std::vector<Client::Side> sides;
+  for (const std::string& name : split(address.cluster)) {
+    if (!control::is_local(name) && !files.complete()) {
+      return Error{ErrorCode::kInvalid,
+                   "a cluster at HOST:PORT is asked with a certificate, its key and the"
+                   " authority's certificate; on its own machine unix:///PATH needs none"};
+    }
+    const auto channel = control::open_channel(name, files, arguments);
+    if (!channel) return channel.error();
+    sides.push_back({name, v1::Nodes::NewStub(*channel), v1::Vms::NewStub(*channel),
+                     v1::Operators::NewStub(*channel)});
+  }
+  return std::unique_ptr<ClusterClient>(std::make_unique<Client>(std::move(sides)));
 }
 
 }  // namespace flyt::cluster

@@ -12,12 +12,14 @@
 namespace flyt::cluster {
 
 struct ClusterAddress {
-  std::string cluster;  // unix:///PATH or HOST:PORT
-  std::string cert;     // Files; TCP only.
+  // unix:///PATH or HOST:PORT of its manager, or of several, with commas between them.
+  std::string cluster;
+  std::string cert;  // Files; TCP only.
   std::string key;
   std::string ca;
 };
 
+// Asks one manager, and the next one where that cannot be reached or none decides.
 // Errors say what the manager said: kInvalid: the request is bad; kLimit: there is no room;
 // kNotFound: no such thing; kUnsupported: not in this state; kDenied: not allowed, or taken
 // already; kLost: the manager does not answer; kSystem: it failed there. Safe from any thread.

@@ -15,7 +15,7 @@ namespace flyt::control {
 struct EtcdEntry {
   std::string key;
   std::string value;
-  std::uint64_t created = 0;   // Revisions.
+  std::uint64_t created = 0;  // Revisions.
   std::uint64_t modified = 0;
 };
 

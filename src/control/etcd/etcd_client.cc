@@ -1,14 +1,11 @@
 #include "control/etcd/etcd_client.h"
 
-#include <grpcpp/create_channel.h>
-#include <stdlib.h>
-
 #include <mutex>
 #include <set>
 
 #include "base/clock.h"
 #include "control/etcd.grpc.pb.h"
-#include "control/grpc/credentials.h"
+#include "control/grpc/channel.h"
 #include "control/grpc/status.h"
 #include "control/settings/settings.h"
 
@@ -282,18 +279,9 @@ Result<std::vector<std::string>> parse_etcd_url(std::string_view url) {
 
 Result<std::unique_ptr<Etcd>> connect_to_etcd(const std::vector<std::string>& members,
                                               const TlsFiles& files) {
-  ::setenv("GRPC_VERBOSITY", "NONE", 0);
-  ::setenv("GRPC_DNS_RESOLVER", "native", 0);
-  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (files.complete()) {
-    auto made = client_credentials(files);
-    if (!made) return std::move(made).error();
-    credentials = std::move(*made);
-  }
   std::vector<Member> all;
   for (const std::string& name : members) {
     grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectLeastMs);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
@@ -301,9 +289,13 @@ Result<std::unique_ptr<Etcd>> connect_to_etcd(const std::vector<std::string>& me
     // A cut network says nothing by itself.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveAnswerMs);
-    const auto channel = grpc::CreateCustomChannel("dns:///" + name, credentials, arguments);
-    all.push_back({name, pb::KV::NewStub(channel), pb::Lease::NewStub(channel),
-                   pb::Watch::NewStub(channel)});
+    const auto channel =
+        files.complete()
+            ? open_channel(name, files, arguments)
+            : Result<std::shared_ptr<grpc::Channel>>(open_clear_channel(name, arguments));
+    if (!channel) return channel.error();
+    all.push_back({name, pb::KV::NewStub(*channel), pb::Lease::NewStub(*channel),
+                   pb::Watch::NewStub(*channel)});
   }
   return std::unique_ptr<Etcd>(std::make_unique<Client>(std::move(all)));
 }

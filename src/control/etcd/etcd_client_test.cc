@@ -15,8 +15,8 @@
 namespace flyt::control {
 namespace {
 
-using testing::EtcdProcess;
 using ::testing::ElementsAre;
+using testing::EtcdProcess;
 using ::testing::HasSubstr;
 
 constexpr Duration kPatience = std::chrono::seconds(60);

@@ -21,4 +21,9 @@ Result<std::shared_ptr<grpc::Channel>> open_channel(const std::string& address,
                                                     const TlsFiles& files,
                                                     grpc::ChannelArguments arguments);
 
+// The same without certificates also to HOST:PORT: of loopback, or of a network that nobody else is
+// in.
+std::shared_ptr<grpc::Channel> open_clear_channel(const std::string& address,
+                                                  grpc::ChannelArguments arguments);
+
 }  // namespace flyt::control

@@ -12,7 +12,7 @@
 namespace flyt::node {
 namespace {
 
-constexpr std::uint32_t kRetryMs = 1000;
+constexpr std::uint32_t kRetryMs = 500;
 constexpr std::uint32_t kPauseMsMax = 300'000;
 constexpr int kProblemsMax = 256;
 
@@ -90,8 +90,10 @@ class Reporter final : public ClusterThread {
 Result<std::unique_ptr<ClusterThread>> ClusterThread::start(const Config& config, Manager& manager,
                                                             const Log& log,
                                                             std::string_view version) {
+  std::string all;
+  for (const std::string& one : config.clusters) all += (all.empty() ? "" : ",") + one;
   auto client = cluster::ClusterClient::connect(
-      {config.cluster, config.cluster_cert, config.cluster_key, config.cluster_ca});
+      {all, config.cluster_cert, config.cluster_key, config.cluster_ca});
   if (!client) return std::move(client).error();
   return std::unique_ptr<ClusterThread>(
       std::make_unique<Reporter>(config, manager, log, version, std::move(*client)));

@@ -17,6 +17,7 @@ using control::one_of_setting;
 using control::path_setting;
 using control::size_setting;
 using control::text_setting;
+using control::texts_setting;
 
 control::Setter mode_setting(Mode& out) {
   return [&out](const control::SettingValue& value) -> Status {
@@ -90,18 +91,13 @@ control::SettingSections sections_of(Config& config) {
       {"events", {{"max", number_setting(config.events_max, 10, 1000000)}}},
       {"cluster",
        {{"address", text_setting(config.cluster)},
+        {"addresses", texts_setting(config.cluster_others)},
         {"advertise", text_setting(config.cluster_advertise)},
         {"host", text_setting(config.cluster_host)},
         {"cert", path_setting(config.cluster_cert)},
         {"key", path_setting(config.cluster_key)},
         {"ca", path_setting(config.cluster_ca)}}},
   };
-}
-
-std::string machine_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "node";
-  return name.data();
 }
 
 Status check(const Config& config) {
@@ -120,11 +116,11 @@ Status check(const Config& config) {
   if (config.tcp_host.empty() != (config.tcp_port_first == 0)) {
     return invalid("leases.tcp_host and leases.tcp_ports belong together");
   }
-  const bool local = config.cluster.starts_with("unix:///");
-  if (!config.cluster.empty() && !local && !parse_address(config.cluster)) {
-    return invalid("cluster.address must be unix:///PATH or HOST:PORT");
+  for (const std::string& address : config.clusters) {
+    if (address.starts_with("unix:///") || parse_address(address)) continue;
+    return invalid("cluster.address must be unix:///PATH or HOST:PORT, and each of addresses");
   }
-  if (!config.cluster.empty() && config.cluster_advertise.empty()) {
+  if (!config.clusters.empty() && config.cluster_advertise.empty()) {
     return invalid(
         "cluster.advertise is missing: HOST:PORT of this node's api.tcp, as the cluster manager"
         " reaches it");
@@ -149,7 +145,7 @@ Result<Config> read_config(const std::string& path) {
 }
 
 Status finish(Config& config, const std::string& program_folder, const std::string& home) {
-  if (config.name.empty()) config.name = machine_name();
+  if (config.name.empty()) config.name = control::machine_name();
   if (config.state_folder.empty()) {
     config.state_folder = home.empty() ? "/var/lib/flyt/node" : home + "/.local/state/flyt/node";
   }
@@ -159,10 +155,13 @@ Status finish(Config& config, const std::string& program_folder, const std::stri
   if (config.server.empty()) config.server = program_folder + "/flyt-server";
   if (config.api_unix.empty()) config.api_unix = config.run_folder + "/node.sock";
   if (config.advertise.empty()) config.advertise = config.tcp_host;
-  if (config.cluster_advertise.empty() && config.cluster.starts_with("unix:")) {
+  config.clusters = config.cluster_others;
+  if (!config.cluster.empty()) config.clusters.insert(config.clusters.begin(), config.cluster);
+  const bool local = !config.clusters.empty() && config.clusters.front().starts_with("unix:");
+  if (config.cluster_advertise.empty() && local) {
     config.cluster_advertise = "unix://" + config.api_unix;
   }
-  if (config.cluster_host.empty()) config.cluster_host = machine_name();
+  if (config.cluster_host.empty()) config.cluster_host = control::machine_name();
   for (auto [own, general] :
        {std::pair(&config.cluster_cert, &config.cert), std::pair(&config.cluster_key, &config.key),
         std::pair(&config.cluster_ca, &config.ca)}) {

@@ -64,10 +64,12 @@ struct Config {
   std::uint64_t events_max = 10000;
 
   // [cluster]
-  std::string cluster;            // unix:///PATH or HOST:PORT; empty: none.
-  std::string cluster_advertise;  // Where the cluster manager reaches this node's API.
-  std::string cluster_host;       // The machine, as VMs' records name it; its name unless set.
-  std::string cluster_cert;       // Those of [api] unless set, as are the next two.
+  std::string cluster;                      // unix:///PATH or HOST:PORT; empty: none.
+  std::vector<std::string> cluster_others;  // More of them.
+  std::vector<std::string> clusters;        // All of them: filled by finish().
+  std::string cluster_advertise;            // Where the cluster manager reaches this node's API.
+  std::string cluster_host;  // The machine, as VMs' records name it; its name unless set.
+  std::string cluster_cert;  // Those of [api] unless set, as are the next two.
   std::string cluster_key;
   std::string cluster_ca;
 

@@ -52,7 +52,7 @@ Status run_node(const Config& config, std::string_view version, const Fd& signal
     pages = std::move(*started);
   }
   std::unique_ptr<ClusterThread> cluster;
-  if (!config.cluster.empty()) {
+  if (!config.clusters.empty()) {
     auto started = ClusterThread::start(config, manager, log, version);
     if (!started) return std::move(started).error();
     cluster = std::move(*started);

@@ -1,7 +1,10 @@
 #include "control/settings/settings.h"
 
+#include <unistd.h>
+
 #include <toml++/toml.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <fstream>
@@ -219,6 +222,12 @@ Status check_doors(const std::string& api_tcp, const TlsFiles& files, const std:
                  "metrics.listen must be a loopback address: who asks there is not identified"};
   }
   return {};
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "machine";
+  return name.data();
 }
 
 Result<std::string> read_file(const std::string& path) {

@@ -73,6 +73,9 @@ bool is_loopback(std::string_view host);
 // machine only.
 Status check_doors(const std::string& api_tcp, const TlsFiles& files, const std::string& metrics);
 
+// As the system calls this machine.
+std::string machine_name();
+
 // A whole file.
 Result<std::string> read_file(const std::string& path);
 

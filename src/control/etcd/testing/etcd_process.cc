@@ -1,10 +1,12 @@
 #include "control/etcd/testing/etcd_process.h"
 
+// lint: allow(sockets): a free port is looked for, and whether somebody listens.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
+// lint: allow(sockets): as above.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -134,6 +136,7 @@ bool EtcdProcess::launch() {
       return false;
     }
     if (listens()) return true;
+    // lint: allow(sleep): another process is waited for.
     system_clock().sleep_for(kRest);
   }
   return false;

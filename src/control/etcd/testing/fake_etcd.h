@@ -46,7 +46,8 @@ class FakeLink final : public Etcd {
 
   bool cut = false;   // What is asked does not arrive.
   bool deaf = false;  // It is done, and the answer is lost.
-  bool slow = false;  // What is to be written is done only at deliver(), whoever has given up on it.
+  bool slow =
+      false;  // What is to be written is done only at deliver(), whoever has given up on it.
   // Before anything is done; false: the process is dead.
   std::function<bool()> alive = [] { return true; };
   // What was on its way arrives.
