@@ -74,7 +74,7 @@ struct BoardHead {
   explicit BoardHead(std::size_t rows) : count(rows) {}
 
   const std::uint64_t layout = kBoardLayout;
-  const std::uint64_t count;              // Of rows.
+  const std::uint64_t count;  // Of rows.
   const Instant begun = system_clock().now();
   std::atomic<std::size_t> rows_used{0};  // Those beyond it were never claimed.
   std::uint64_t sessions_begun = 0;       // The parent's.
