@@ -148,7 +148,7 @@ class Manager(OnMachine, Daemon):
         self.configure(f'[cluster]\nname = "{name}"\nstore = "{council.etcd.url}"\n'
                        f'state = "{self.state}"\nrun = "{self.run}"\n' +
                        council.tls('api', name, f'tcp = "{self.tcp}"\n') +
-                       '[nodes]\nreport_every = 1\nlost_after = 6\n[vms]\ngrace = 60\n')
+                       '[nodes]\nreport_every = 1\nlost_after = 8\n[vms]\ngrace = 60\n')
 
     def describe(self):
         """What it says of itself; none if it says nothing."""

@@ -32,6 +32,8 @@ constexpr int kAliveMs = 15'000;
 constexpr int kPingMsMin = 5'000;
 constexpr int kPassedBytesMax = 256 << 20;
 constexpr int kReconnectMs = 500;
+// After that what is known here is told.
+constexpr auto kPassTime = std::chrono::seconds(5);
 // What a manager that does not decide sends with a question: for whom it asks.
 constexpr const char* kBehalf = "flyt-behalf-bin";
 
@@ -175,7 +177,8 @@ struct Desk {
             return (leader.stub(static_cast<const Stub*>(nullptr)).*method)(&own, request, reply);
           });
     }
-    const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE;
+    const bool answered = status.error_code() != grpc::StatusCode::UNAVAILABLE &&
+                          status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED;
     const auto known = answered || without == Without::kNothing ? nullptr : chair.known();
     return known ? act(*known) : status;
   }

@@ -1,13 +1,11 @@
 #include "control/etcd/testing/etcd_process.h"
 
-// lint: allow(sockets): a free port is looked for, and whether somebody listens.
-#include <arpa/inet.h>
+#include <arpa/inet.h>  // lint: allow(sockets): a port is looked for
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
-// lint: allow(sockets): as above.
-#include <sys/socket.h>
+#include <sys/socket.h>  // lint: allow(sockets): a port is looked for
 #include <sys/wait.h>
 #include <unistd.h>
 
