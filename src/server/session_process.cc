@@ -220,6 +220,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   Recovery recovery(options.keeper_door, user_of(tenant), options.slot);
   auto greeted = greet(connection, hello, share, driver, options, recovery);
   if (!greeted) {
+    // One that is new has nothing that anybody could go on with.
+    if (!recovery.before()) recovery.end();
     log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
   }
