@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "bench/stopwatch.h"
@@ -21,10 +24,12 @@ namespace flyt::bench {
 namespace {
 
 constexpr double kSeconds = 120;
-// Until a session has noticed that nothing is under way, and until another process is warm.
+// Until a session has noticed that nothing is under way.
 constexpr double kSettled = 0.1;
-constexpr double kWarmSoft = 0.5;
-constexpr double kWarm = 5;
+// A process that is being made warm works; one that has done nothing for so many looks is ready.
+constexpr double kWarmLook = 0.1;
+constexpr int kWarmLooks = 4;
+constexpr double kWarmMost = 30;
 constexpr std::uint64_t kEdgeBytes = 1 << 20;
 constexpr std::uint8_t kMark = 0x5a;
 
@@ -77,6 +82,43 @@ class Holder {
   std::uint64_t bytes_ = 0;
 };
 
+// Processor time of a process; 0: it is gone.
+std::uint64_t ticks_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string skipped;
+  // proc(5) counts from 1: the 14th and the 15th.
+  for (int i = 3; i < 14; ++i) fields >> skipped;
+  std::uint64_t user = 0;
+  std::uint64_t system = 0;
+  fields >> user >> system;
+  return user + system;
+}
+
+// Waits until the server has a process beside the session's, and that has nothing to do any more.
+void await_warm(const tests::ServerProcess& server, pid_t session) {
+  std::uint64_t before = 0;
+  int same = 0;
+  static_cast<void>(tests::eventually(kWarmMost, [&] {
+    pause(kWarmLook);
+    std::uint64_t now = 0;
+    for (const pid_t child : server.children()) {
+      if (child != session) now += ticks_of(child) + 1;
+    }
+    same = now != 0 && now == before ? same + 1 : 0;
+    before = now;
+    return same >= kWarmLooks;
+  }));
+}
+
+// What takes long is told as it happens.
+void tell(const std::string& what) {
+  std::fprintf(stderr, "  %s\n", what.c_str());
+  std::fflush(stderr);
+}
+
 // The process that serves the only session.
 pid_t session_of(const std::string& control_url) {
   auto client = control::ControlClient::connect(control_url);
@@ -101,11 +143,17 @@ std::vector<double> measure(const RecoveryOptions& options, const std::string& l
     std::fprintf(stderr, "flyt-bench: %s\n", started.error().message.c_str());
     return rounds;
   }
+  const Stopwatch watch;
+  const auto since_start = [&watch] {
+    return "at " + std::to_string(static_cast<int>(watch.us() / 1000)) + " ms: ";
+  };
   kill::Child client("recovery", options.mebibytes, server.url());
   bool good = client.wrote("ready\n", kSeconds);
+  tell(listen + ", " + since_start() + (good ? "the program has its memory" : "no program"));
   for (int i = 0; good && i < options.rounds; ++i) {
-    pause(options.driver == "soft" ? kWarmSoft : kWarm);
     const pid_t process = session_of(control);
+    await_warm(server, process);
+    tell(since_start() + "another process is warm; the session's is killed");
     good = process > 0 && ::kill(process, SIGKILL) == 0;
     const double us = good ? std::atof(client.ask("next", kSeconds).c_str()) : -1;
     good = us > 0;

@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }
-  const flyt::Fd signals = flyt::control::take_stop_signals();
+  const flyt::Fd signals = flyt::control::take_stop_signals(flyt::control::Hangups::kTold);
   const flyt::Status status =
       flyt::node::run_node(*config, FLYT_VERSION, signals, options.end_leases);
   return status ? EXIT_SUCCESS : fail(status.error());

@@ -19,7 +19,8 @@ constexpr char kFooter[] =
     "\n"
     "Without --token-key clients are not asked who they are: listen where only trusted ones can\n"
     "connect.\n"
-    "SIGTERM takes no new clients and lets sessions end; SIGINT ends them at once.\n";
+    "SIGTERM takes no new clients and lets sessions end; SIGINT ends them at once. SIGUSR1, with\n"
+    "--keeper, ends the server as soon as no session has work under way; they go on in the next.\n";
 
 // The software GPU's library stands beside the programs: ../lib.
 std::string soft_path() {
@@ -97,6 +98,9 @@ int main(int argc, char** argv) {
                  "A socket's path, with --recover: if this server is killed, sessions go on in the"
                  " next one that is started with the same path")
       ->type_name("PATH");
+  app.add_option("--handover-seconds", options.handover_seconds,
+                 "How long SIGUSR1 waits for sessions to come to a moment without work")
+      ->check(CLI::Range(0, 3600));
   app.add_option("--drain-seconds", options.drain_seconds,
                  "How long sessions may go on after SIGTERM")
       ->check(CLI::Range(0, 86400));

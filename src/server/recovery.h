@@ -46,6 +46,7 @@ class Recovery {
   void end() { keeping_.end(); }
 
   Marks& marks() { return marks_; }
+  bool spoilt() const { return marks_.spoilt(); }
 
  private:
   Status take_over(const Token& token);

@@ -43,6 +43,7 @@ void ResizeWorker::loop() {
       session_.endpoint().end(wire::EndedCode::kShutdown, "the server is stopped");
       return;
     }
+    if (own_usage().handover()) session_.endpoint().wake();
     const std::uint32_t version = board_.grant_version();
     // A newer grant than that of the version is asked for once more, which does no harm.
     if (version != seen) session_.moves().want(version, board_.grant());

@@ -73,6 +73,13 @@ bool compiles(std::uint16_t op) {
          op == commands::DestroyLink::kOp;
 }
 
+// A session whose server is to be replaced is ready when it has heard nothing for so long: of a
+// client that waits for an answer, which is held back, and of one that does not. How often it
+// looks.
+constexpr Duration kReadyHeld = std::chrono::milliseconds(2);
+constexpr Duration kReadyQuiet = std::chrono::milliseconds(20);
+constexpr Duration kReadyLook = std::chrono::milliseconds(1);
+
 }  // namespace
 
 Session::Session(const SessionParts& parts)
@@ -116,6 +123,8 @@ std::string Session::run() {
     const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
     Duration turn = moves_->pending() ? kMoveTurn : idle_turn;
     if (unsettled()) turn = std::min(turn, settling_pause_);
+    const bool handover = !held_.empty() || own_usage().handover();
+    if (handover) turn = std::min(turn, kReadyLook);
     Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
     const Instant look = parts_.measured ? use_meter_.next(now) : deadline;
     deadline = std::min(deadline, look);
@@ -127,6 +136,7 @@ std::string Session::run() {
         spin_until = clock().now() + spin;
         break;
       case rpc::Received::kNothing:
+        if (handover) look_whether_ready();
         if (deadline.ns != 0 && unsettled()) {
           look_whether_settled();
         } else if (deadline.ns != 0 && (deadline < look || ++looks % kLooksPerTurn == 0)) {
@@ -247,25 +257,71 @@ Status Session::on_command(const rpc::Command& command) {
   if (row->waits != command.wants_reply()) {
     return Error{ErrorCode::kInvalid, std::string(row->name) + " with the wrong kind of answer"};
   }
-  ++(row->waits ? counters_.waited : counters_.posted);
   counters_.received_bytes += sizeof(wire::CommandHeader) + command.payload.size();
-  if (launches(command.header.op)) {
+  if (parts_.recovery != nullptr && hold(command, *row)) return {};
+  take(Request(*this, command), *row);
+  return {};
+}
+
+void Session::take(Request request, const HandlerRow& row) {
+  ++(row.waits ? counters_.waited : counters_.posted);
+  if (launches(request.op())) {
     ++counters_.launches;
     use_meter_.launched();
   }
   if (parts_.recovery != nullptr) {
-    parts_.recovery->marks().begin(command.header.sequence, command.header.op);
+    parts_.recovery->marks().begin(request.sequence(), request.op());
   }
-  Request request(*this, command);
   // That a host function has run is what the streams wait for.
-  if (command.header.op != commands::HostCallDone::kOp &&
-      (must_put_off() || !fetch_block(request))) {
+  if (request.op() != commands::HostCallDone::kOp && (must_put_off() || !fetch_block(request))) {
     endpoint().hold_acknowledgements(true);
-    put_off_.emplace_back(row, std::move(request));
-    return {};
+    put_off_.emplace_back(&row, std::move(request));
+    return;
   }
-  begin(std::move(request), *row);
-  return {};
+  begin(std::move(request), row);
+}
+
+bool Session::hold(const rpc::Command& command, const HandlerRow& row) {
+  const UsageSlot usage = own_usage();
+  if (!usage.handover()) {
+    release_held();
+    return false;
+  }
+  heard_ = clock().now();
+  // The process is killed, or is given back.
+  while (!usage.busy_again()) clock().sleep_for(kReadyLook);
+  if (row.waits && put_off_.empty()) {
+    endpoint().hold_acknowledgements(true);
+    held_.emplace_back(&row, Request(*this, command));
+    return true;
+  }
+  // Another thread of the client goes on, and the order of its commands must be kept.
+  release_held();
+  return false;
+}
+
+void Session::release_held() {
+  if (held_.empty()) return;
+  if (put_off_.empty()) endpoint().hold_acknowledgements(false);
+  while (!held_.empty()) {
+    auto [row, request] = std::move(held_.front());
+    held_.pop_front();
+    take(std::move(request), *row);
+  }
+}
+
+void Session::look_whether_ready() {
+  const UsageSlot usage = own_usage();
+  if (!usage.handover()) return release_held();
+  // Else it might wait for a word in its own memory, and nobody would know.
+  endpoint().demand_replies();
+  const Duration quiet = held_.empty() ? kReadyQuiet : kReadyHeld;
+  const Recovery* const recovery = parts_.recovery;
+  if (recovery == nullptr || recovery->spoilt() || !put_off_.empty() || unsettled() ||
+      clock().now() - heard_ < quiet) {
+    return;
+  }
+  usage.ready();
 }
 
 void Session::begin(Request request, const HandlerRow& row) {

@@ -161,6 +161,13 @@ class Session final : public rpc::CommandHandler {
   bool fetch_block(Request& request);
   void catch_up();
   void reclaim();
+  // Hears of a command that was checked.
+  void take(Request request, const HandlerRow& row);
+  // While the server is to be replaced, calls that a client waits for are not begun: once all other
+  // work is done, nothing is lost when the process is killed, and the client makes them again.
+  bool hold(const rpc::Command& command, const HandlerRow& row);
+  void release_held();
+  void look_whether_ready();
 
   SessionParts parts_;
   Exchange exchange_;
@@ -174,6 +181,8 @@ class Session final : public rpc::CommandHandler {
   Mutex endings_;
   SessionCounters counters_;
   std::deque<std::pair<const HandlerRow*, Request>> put_off_;  // Main thread only.
+  std::deque<std::pair<const HandlerRow*, Request>> held_;     // The same.
+  Instant heard_;                                              // When a command came last.
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};  // Main thread only.

@@ -33,6 +33,8 @@ constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
 // How often it is looked whether the keeper has let go of what ended sessions had.
 constexpr int kHeldLookMs = 20;
+// The same of sessions, while the server is to be replaced.
+constexpr int kHandoverLookMs = 1;
 // Who controls the server has a process each.
 constexpr std::ptrdiff_t kControlsMax = 16;
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
@@ -41,7 +43,7 @@ constexpr Duration kEndLook = std::chrono::milliseconds(2);
 sigset_t handled_signals() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&set, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD}) ::sigaddset(&set, signal);
   return set;
 }
 
@@ -197,6 +199,10 @@ Status Supervisor::run() {
   while (!finished()) {
     if (Status status = wait_for_events(); !status) return status;
   }
+  if (handed_over_) {
+    leave();
+    return {};
+  }
   end_sessions();
   end_children(SIGKILL);
   if (keeper_line_) keeper_line_->quit();
@@ -205,6 +211,7 @@ Status Supervisor::run() {
 }
 
 bool Supervisor::finished() const {
+  if (handed_over_) return true;
   if (!stopping_) return false;
   const bool sessions_left = std::any_of(children_.begin(), children_.end(), [](const auto& child) {
     return child.second.kind == ChildKind::kSession;
@@ -237,10 +244,12 @@ Status Supervisor::wait_for_events() {
   if (lobby_.size() != 0) let_in();
   free_held();
   keep_warm();
+  if (handover_until_) try_handover();
   return {};
 }
 
 int Supervisor::timeout_ms() const {
+  if (handover_until_) return kHandoverLookMs;
   if (stopping_) return static_cast<int>(std::min<std::int64_t>(ms_until(stop_at_), 1000));
   int lobby = lobby_.timeout_ms();
   if (!held_.empty()) lobby = lobby < 0 ? kHeldLookMs : std::min(lobby, kHeldLookMs);
@@ -254,6 +263,10 @@ void Supervisor::take_signals() {
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     if (info.ssi_signo == SIGCHLD) {
       reap();
+      continue;
+    }
+    if (info.ssi_signo == SIGUSR1) {
+      begin_handover();
       continue;
     }
     const bool at_once = stopping_ || info.ssi_signo == SIGINT;

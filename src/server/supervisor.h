@@ -32,8 +32,9 @@ struct SupervisorOptions {
   unsigned recover_seconds = 0;  // How long the memory of a session that was killed is kept.
   std::string keeper;  // A socket's path where the next server finds what this one's sessions have
                        // left, if this process is killed; empty: it ends with it.
-  unsigned drain_seconds = 10;  // How long sessions may go on after SIGTERM.
-  int ready_fd = -1;            // Gets "ready\n" once clients can connect; -1: none.
+  unsigned handover_seconds = 10;  // How long SIGUSR1 waits for sessions.
+  unsigned drain_seconds = 10;     // How long sessions may go on after SIGTERM.
+  int ready_fd = -1;               // Gets "ready\n" once clients can connect; -1: none.
 };
 
 // Belongs to the process's only thread.
@@ -45,7 +46,8 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   // Serves until SIGTERM or SIGINT: no new clients from then on, sessions go on for drain_seconds
-  // (SIGINT or a second signal: not at all). An error only if the server cannot start.
+  // (SIGINT or a second signal: not at all); or until SIGUSR1 and no session has anything under
+  // way: then they go on in the next server. An error only if the server cannot start.
   Status run();
 
  private:
@@ -74,6 +76,12 @@ class Supervisor {
   // that may go on here. Nothing if there is no such server.
   Status find_keeper();
   void keeper_ended();
+  void begin_handover();
+  // Leaves what the sessions have to the next server, if they are ready, or gives up.
+  void try_handover();
+  bool take_sessions();
+  // Ends without anybody's session.
+  void leave();
   // Forks a process that is no session's, under a name of its own from the start; 0 in it.
   pid_t fork_named(const char* name);
   [[noreturn]] void run_keeper_child(Door door, const Fd& home);
@@ -127,6 +135,8 @@ class Supervisor {
   };
   std::vector<Held> held_;
   bool stopping_ = false;
+  std::optional<Instant> handover_until_;
+  bool handed_over_ = false;
   Instant stop_at_{};
   unsigned warm_failures_ = 0;
   Instant warm_at_{};  // When what was taken of the warm processes is made up for.

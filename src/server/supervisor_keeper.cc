@@ -136,6 +136,52 @@ void Supervisor::free_held() {
   });
 }
 
+void Supervisor::begin_handover() {
+  if (stopping_ || handover_until_) return;
+  if (!keeper_line_) {
+    return log_.warn("the server stays", {{"why", "it has no --keeper, or that has ended"}});
+  }
+  handover_until_ = system_clock().now() + std::chrono::seconds(options_.handover_seconds);
+  options_.session.board->set_handover(true);
+  log_.info("the server is to be replaced");
+}
+
+void Supervisor::try_handover() {
+  const bool soon = system_clock().now() < *handover_until_;
+  if (!stopping_ && keeper_line_ && soon && !take_sessions()) return;
+  handover_until_.reset();
+  if (handed_over_) return;
+  options_.session.board->set_handover(false);
+  log_.warn("the server stays", {{"why", "programs have work under way, or cannot go on"}});
+}
+
+// All or none: who is taken alone would wait for the others.
+bool Supervisor::take_sessions() {
+  if (lobby_.size() != 0) return false;
+  UsageBoard& board = *options_.session.board;
+  std::vector<std::size_t> taken;
+  for (const auto& [pid, child] : children_) {
+    if (child.kind != ChildKind::kSession) continue;
+    if (!board.ready(child.slot) || !board.take(child.slot)) {
+      for (const std::size_t slot : taken) board.give_back(slot);
+      return false;
+    }
+    taken.push_back(child.slot);
+  }
+  for (const auto& [pid, child] : children_) {
+    if (child.kind == ChildKind::kSession) ::kill(pid, SIGKILL);
+  }
+  handed_over_ = true;
+  return true;
+}
+
+void Supervisor::leave() {
+  std::erase_if(children_,
+                [](const auto& child) { return child.second.kind == ChildKind::kKeeper; });
+  end_children(SIGKILL);
+  log_.info("the next server may take over");
+}
+
 void Supervisor::end_sessions() {
   if (!options_.session.movable || options_.session.returns_ms == 0) return;
   UsageBoard& board = *options_.session.board;

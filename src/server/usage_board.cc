@@ -38,6 +38,8 @@ std::string text_of(const std::array<char, size>& text) {
 
 }  // namespace
 
+enum class Handover : std::uint32_t { kBusy = 0, kReady = 1, kTaken = 2 };
+
 // Written by one child, read by others at any moment; cleared by the parent when it has ended.
 struct UsageRow {
   struct Device {
@@ -52,6 +54,7 @@ struct UsageRow {
   std::atomic<std::uint32_t> fixed{0};
   std::atomic<bool> held{false};
   std::atomic<bool> ended{false};
+  std::atomic<Handover> handover{Handover::kBusy};
   std::uint64_t slot = 0;    // Its place on the board.
   std::uint64_t number = 0;  // Of the session; set by the parent.
   std::int64_t begun_ns = 0;
@@ -86,6 +89,7 @@ struct BoardHead {
   std::atomic<std::uint32_t> shortages{0};
   std::atomic<std::uint32_t> drain_seconds{kNoDrain};
   std::atomic<bool> draining{false};
+  std::atomic<bool> handover{false};
   // The grant is the one of the two that `grant` names, so that it is whole at any moment.
   struct Grant {
     std::uint32_t asked = 0;
@@ -240,6 +244,21 @@ void UsageSlot::moved(std::uint32_t version, std::uint32_t fixed) const {
   head_of(row_).moved.advance();
 }
 
+bool UsageSlot::handover() const {
+  return row_ != nullptr && head_of(row_).handover.load(std::memory_order_relaxed);
+}
+
+void UsageSlot::ready() const {
+  Handover busy = Handover::kBusy;
+  if (row_ != nullptr) row_->handover.compare_exchange_strong(busy, Handover::kReady);
+}
+
+bool UsageSlot::busy_again() const {
+  if (row_ == nullptr) return true;
+  Handover ready = Handover::kReady;
+  return row_->handover.compare_exchange_strong(ready, Handover::kBusy) || ready == Handover::kBusy;
+}
+
 UsageBoard::UsageBoard(Fd file, void* memory, std::size_t count)
     : file_(std::move(file)),
       head_(static_cast<BoardHead*>(memory)),
@@ -276,6 +295,7 @@ Result<std::unique_ptr<UsageBoard>> UsageBoard::adopt(Fd file) {
     return unknown;
   }
   head->draining.store(false);
+  head->handover.store(false);
   head->drain_seconds.store(kNoDrain);
   const auto count = static_cast<std::size_t>(head->count);
   return std::unique_ptr<UsageBoard>(new UsageBoard(std::move(file), memory, count));
@@ -319,6 +339,7 @@ void UsageBoard::release(std::size_t slot) {
   head_->moved.advance();
   row.held.store(false, std::memory_order_relaxed);
   row.ended.store(false, std::memory_order_relaxed);
+  row.handover.store(Handover::kBusy, std::memory_order_relaxed);
   for (UsageRow::Device& device : row.devices) {
     device.bytes.store(0, std::memory_order_relaxed);
     device.contexts.store(0, std::memory_order_relaxed);
@@ -357,6 +378,29 @@ bool UsageBoard::may_return(std::size_t slot) const {
 
 void UsageBoard::let_go(std::size_t slot) {
   if (slot < count_) rows_[slot].held.store(false, std::memory_order_release);
+}
+
+void UsageBoard::set_handover(bool wanted) {
+  head_->handover.store(wanted, std::memory_order_release);
+  rouse();
+}
+
+bool UsageBoard::ready(std::size_t slot) const {
+  if (slot >= count_ || rows_[slot].server_process.load(std::memory_order_acquire) == 0) {
+    return false;
+  }
+  return rows_[slot].kind != SessionKind::kCuda || rows_[slot].handover.load() == Handover::kReady;
+}
+
+bool UsageBoard::take(std::size_t slot) {
+  if (slot >= count_ || rows_[slot].kind != SessionKind::kCuda) return true;
+  Handover ready = Handover::kReady;
+  return rows_[slot].handover.compare_exchange_strong(ready, Handover::kTaken);
+}
+
+void UsageBoard::give_back(std::size_t slot) {
+  Handover taken = Handover::kTaken;
+  if (slot < count_) rows_[slot].handover.compare_exchange_strong(taken, Handover::kReady);
 }
 
 UsageSlot UsageBoard::slot(std::size_t slot) {

@@ -83,6 +83,12 @@ class UsageSlot {
   // This session's work runs in the grant of that version, but for so many contexts and graphs.
   void moved(std::uint32_t version, std::uint32_t fixed) const;
 
+  // The server is to be replaced. A session that has nothing under way is ready until it goes on
+  // with something; false: it is too late for that, and the process is about to be killed.
+  bool handover() const;
+  void ready() const;
+  [[nodiscard]] bool busy_again() const;
+
  private:
   UsageRow* row_ = nullptr;
 };
@@ -179,6 +185,14 @@ class UsageBoard {
   // The session is ended on purpose: it is not to go on in another process.
   void forbid_return(std::size_t slot);
   bool may_return(std::size_t slot) const;
+
+  // The server is to be replaced, or stays; sessions are roused to see it.
+  void set_handover(bool wanted);
+  // Whether the session at a place is ready, or none that could go on elsewhere.
+  bool ready(std::size_t slot) const;
+  // From then on it does nothing any more, unless it is given back.
+  bool take(std::size_t slot);
+  void give_back(std::size_t slot);
 
   UsageSlot slot(std::size_t slot);
   // The sessions that have something of a device now.

@@ -82,6 +82,33 @@ TEST(UsageBoard, IsFoundAgainByTheNextServer) {
   EXPECT_TRUE(board.slot(fresh).reserve(0, 900));
 }
 
+TEST(UsageBoard, TakesSessionsOnlyWhileTheyAreReady) {
+  const auto board = make_board(2);
+  const std::size_t slot = board->claim();
+  const UsageSlot mine = board->slot(slot);
+  EXPECT_FALSE(board->ready(slot));
+  mine.publish({.process = 1, .machine = "here"});
+  EXPECT_FALSE(mine.handover());
+  board->set_handover(true);
+  EXPECT_TRUE(mine.handover());
+  EXPECT_FALSE(board->ready(slot));
+  EXPECT_FALSE(board->take(slot));
+  mine.ready();
+  EXPECT_TRUE(board->ready(slot));
+  EXPECT_TRUE(mine.busy_again());
+  EXPECT_FALSE(board->take(slot));
+  mine.ready();
+  EXPECT_TRUE(board->take(slot));
+  EXPECT_FALSE(mine.busy_again());
+  board->give_back(slot);
+  EXPECT_TRUE(mine.busy_again());
+  // Nobody waits for those that have nothing to lose.
+  const std::size_t monitor = board->claim();
+  board->slot(monitor).publish({.process = 1, .machine = "here", .kind = SessionKind::kMonitor});
+  EXPECT_TRUE(board->ready(monitor));
+  EXPECT_TRUE(board->take(monitor));
+}
+
 TEST(UsageBoard, AdoptsNothingThatIsNoBoard) {
   const auto refused = [](std::size_t bytes) {
     Fd file(::memfd_create("no-board", MFD_CLOEXEC));

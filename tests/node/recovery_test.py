@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Managers and servers that die, disks that fill, databases that rot. recovery_test.py BUILD."""
 
+import json
 import os
 import resource
 import shutil
@@ -161,6 +162,73 @@ class Recovery(NodeTest):
         shutil.rmtree(f'{folder}/{lease["id"]}')
         tenant.kill()
         self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+
+    def upgrade(self, *leases):
+        """Has servers replaced; the events that tell of these leases."""
+        before = len(self.node.events())
+        self.node.process.send_signal(signal.SIGHUP)
+
+        def told():
+            kinds = {event['lease_name']: event for event in self.node.events()[before:]
+                     if event['kind'] in ('server-upgraded', 'server-kept')}
+            return kinds if set(leases) <= set(kinds) else None
+
+        return self.node.wait_for(told, 60)
+
+    def test_servers_are_replaced_under_running_programs(self):
+        first = {name: self.node.create(name) for name in ('a', 'b')}
+        tenants = [self.node.hold(name, 16)[0] for name in ('a', 'a', 'b')]
+        events = self.upgrade('a', 'b')
+        for name, lease in first.items():
+            self.assertEqual(events[name]['kind'], 'server-upgraded', events)
+            again = self.node.leases()[name]
+            self.assertNotEqual(again['server_pid'], lease['server_pid'])
+            self.assertEqual((again['state'], again['restarts']), ('running', 0))
+        for tenant in tenants:
+            self.assertIn('kept', self.node.poke(tenant))
+        self.assertNotIn('server-died', [kind for lease in first.values()
+                                         for kind in self.node.kinds(lease)])
+
+    def test_a_program_that_never_stops_goes_on_in_another_build(self):
+        lease = self.node.create('a')
+        program = os.path.realpath(self.node.program('flyt-server'))
+        copy = f'{self.node.folder}/bin/flyt-server'
+        os.makedirs(os.path.dirname(copy))
+        shutil.copy(program, copy)
+        os.symlink(os.path.dirname(os.path.dirname(program)) + '/lib', f'{self.node.folder}/lib')
+        tenant = subprocess.Popen(
+            [self.node.program('flyt'), 'run', '--', self.node.subject(), 'compute'],
+            env=self.node.settings('a'), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.node.tenants.append(tenant)
+        self.assertIn('computes', json.loads(tenant.stdout.readline()))
+        # The manager starts what the name stands for by then.
+        with open(self.node.config, encoding='utf-8') as file:
+            config = file.read()
+        link = f'{self.node.folder}/server'
+        os.symlink(program, link)
+        with open(self.node.config, 'w', encoding='utf-8') as file:
+            file.write(config.replace('[gpus]', f'server = "{link}"\n[gpus]', 1))
+        self.node.stop()
+        self.node.start()
+        os.remove(link)
+        os.symlink(copy, link)
+        try:
+            event = self.upgrade('a')['a']
+            self.assertEqual(event['kind'], 'server-upgraded', event)
+            self.assertIn(copy, event['text'])
+            pid = self.node.leases()['a']['server_pid']
+            self.assertNotEqual(pid, lease['server_pid'])
+            self.assertEqual(os.readlink(f'/proc/{pid}/exe'), copy)
+            tenant.stdin.close()
+            # It has gone on all the time, and every result was right.
+            self.assertIn('rounds', json.loads(tenant.stdout.readline()))
+            self.assertEqual(tenant.wait(60), 0)
+        finally:
+            self.node.stop()
+            with open(self.node.config, 'w', encoding='utf-8') as file:
+                file.write(config)
+            self.node.start()
 
     def test_servers_that_died_with_the_manager_are_started_again(self):
         self.node.create('a')

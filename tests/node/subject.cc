@@ -1,6 +1,7 @@
 // A tenant's program: says what GPU it sees; with "hold BYTES" it takes memory, and says after each
 // line of its input whether the memory still has what it wrote; with "work" it keeps the GPU busy
-// until a line comes, and is idle from then on.
+// until a line comes, and is idle from then on; with "compute" it writes and reads back without a
+// pause until its input ends.
 #include <poll.h>
 #include <unistd.h>
 
@@ -104,6 +105,28 @@ void work() {
   while (std::fgets(line, sizeof line, stdin) != nullptr) tell("rests");
 }
 
+// What it reads must be what it wrote, whatever happens meanwhile.
+void compute() {
+  constexpr std::size_t kWords = 4096;
+  CUdeviceptr memory = 0;
+  need(cuMemAlloc_v2(&memory, kWords * 4), "cuMemAlloc");
+  std::vector<unsigned> back(kWords);
+  unsigned rounds = 0;
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  for (; rounds == 0 || ::poll(&input, 1, 0) == 0; ++rounds) {
+    for (std::size_t part = 0; part < 4; ++part) {
+      need(cuMemsetD32Async(memory + part * kWords, rounds, kWords / 4, nullptr), "cuMemsetD32");
+    }
+    need(cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+    need(cuMemcpyDtoH_v2(back.data(), memory, kWords * 4), "cuMemcpyDtoH");
+    for (const unsigned word : back) {
+      if (word != rounds) need(CUDA_ERROR_UNKNOWN, "comparison");
+    }
+    if (rounds == 0) tell("computes");
+  }
+  std::printf("{\"rounds\": %u}\n", rounds);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -115,6 +138,8 @@ int main(int argc, char** argv) {
     hold(std::strtoull(argv[2], nullptr, 10));
   } else if (argc == 2 && std::strcmp(argv[1], "work") == 0) {
     work();
+  } else if (argc == 2 && std::strcmp(argv[1], "compute") == 0) {
+    compute();
   } else {
     tell("sees");
   }

@@ -107,6 +107,12 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     static_cast<void>(eventually(kSettled, [] { return false; }));
   }
   void kill_now() { ASSERT_EQ(0, ::kill(session(), SIGKILL)); }
+  // start() makes the folder if there is none yet.
+  std::string keeper_path() {
+    std::string pattern = "/tmp/flyt-recovery-XXXXXX";
+    if (folder_.empty() && ::mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
+    return folder_ + "/keeper";
+  }
   std::string control_url() const { return "unix://" + folder_ + "/control"; }
   // What the lease has in use.
   std::uint64_t used() const {
@@ -206,6 +212,28 @@ TEST_P(RecoveryTest, WhenTheWholeServerIsGoneItIsLost) {
   const auto child = client();
   server_->kill();
   EXPECT_EQ(kUnavailable, ask(child, "sync"));
+}
+
+TEST_P(RecoveryTest, AServerThatIsToBeReplacedStaysWhileWorkIsUnderWay) {
+  start({"--recover", "10", "--keeper", keeper_path(), "--handover-seconds", "1"});
+  const auto child = client();
+  ASSERT_EQ("0", ask(child, "hang"));
+  ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
+  EXPECT_TRUE(eventually(kSeconds, [&] {
+    return server_->log().find("the server stays") != std::string::npos;
+  })) << server_->log();
+  EXPECT_EQ("0", ask(child, "release")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+}
+
+TEST_P(RecoveryTest, AServerThatIsToBeReplacedEndsBetweenTwoCalls) {
+  start({"--recover", "10", "--keeper", keeper_path()});
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "use"));
+  ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
+  EXPECT_TRUE(eventually(kSeconds, [&] {
+    return server_->log().find("the next server may take over") != std::string::npos;
+  })) << server_->log();
 }
 
 TEST_P(RecoveryTest, AWarmProcessTakesOver) {

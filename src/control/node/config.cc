@@ -83,6 +83,7 @@ control::SettingSections sections_of(Config& config) {
         {"sessions", number_setting(config.sessions_max, 1, 1024)},
         {"warm", number_setting(config.warm, 0, 64)},
         {"recover_seconds", number_setting(config.recover_seconds, 0, 3600)},
+        {"handover_seconds", number_setting(config.handover_seconds, 0, 3600)},
         {"tcp_host", text_setting(config.tcp_host)},
         {"tcp_ports", ports_setting(config.tcp_port_first, config.tcp_port_last)},
         {"advertise", text_setting(config.advertise)},

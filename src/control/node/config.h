@@ -52,7 +52,8 @@ struct Config {
   std::uint32_t leases_max = 64;
   std::uint32_t sessions_max = 8;  // Of one lease.
   std::uint32_t warm = 1;
-  std::uint32_t recover_seconds = 10;  // As of flyt-server --recover.
+  std::uint32_t recover_seconds = 10;   // As of flyt-server --recover.
+  std::uint32_t handover_seconds = 10;  // As of flyt-server --handover-seconds.
   std::string tcp_host;  // Where leases' servers listen, beside their Unix sockets; empty: not.
   std::uint16_t tcp_port_first = 0;
   std::uint16_t tcp_port_last = 0;

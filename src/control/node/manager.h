@@ -109,6 +109,9 @@ class Manager {
   void tick(Duration patience);
   // Ends a tick() that sleeps.
   void wake() const { wakeup_.signal(); }
+  // Servers are replaced by what their program is now, each as soon as its programs have nothing
+  // under way; they notice nothing. Returns before that.
+  void upgrade();
   // `end_leases`: servers of leases end; leases stay, and get new servers at the next start.
   void stop(bool end_leases);
 
@@ -141,6 +144,7 @@ class Manager {
     unsigned failures = 0;  // Of its server, in a row.
     Instant started;
     Instant restart_at;
+    std::optional<Instant> upgrade_until;  // Its server is to be replaced, or else stays.
   };
   struct Mps {
     MpsDaemon daemon;
@@ -202,6 +206,7 @@ class Manager {
   void take_deaths();
   void restart_due();
   void restart(const std::string& id);
+  void note_kept();
   void connect_again();
   void release_due();
   void watch_mps();

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "control/node/manager.h"
 #include "control/node/server_files.h"
@@ -18,6 +19,12 @@ constexpr unsigned kBackoffDoublings = 8;  // At most 25.6 s.
 constexpr Duration kGoodRun = std::chrono::seconds(60);
 constexpr Duration kReconnect = std::chrono::seconds(5);
 constexpr std::size_t kTailBytes = 500;
+// What Process::collect() says of a server that ended as it was told to, and of one that was no
+// child.
+constexpr std::string_view kEndedWell = "exit status 0";
+constexpr std::string_view kEndedSomehow = "it is gone";
+// A server tells by ending that it is to be replaced; so long beyond its own patience.
+constexpr Duration kUpgradeGrace = std::chrono::seconds(2);
 
 Duration backoff(unsigned failures) {
   return kBackoffFirst * (1u << std::min(failures, kBackoffDoublings));
@@ -71,6 +78,7 @@ Instant Manager::next_deadline(Instant now, Duration patience) {
     if (state == LeaseState::kRestarting || state == LeaseState::kEnding) {
       next = std::min(next, held.restart_at);
     }
+    if (held.upgrade_until && held.process) next = std::min(next, *held.upgrade_until);
     if (held.lease.memory_pending != 0) next = std::min(next, now + kShrinkLooks);
     if (held.lease.expires_at != 0) {
       const std::int64_t left = std::max<std::int64_t>(held.lease.expires_at * 1000 - now_ms, 0);
@@ -106,6 +114,7 @@ void Manager::wait_for_something(Duration patience) {
 void Manager::tick(Duration patience) {
   wait_for_something(patience);
   take_deaths();
+  note_kept();
   release_due();
   shrink_due();
   restart_due();
@@ -123,6 +132,14 @@ void Manager::take_deaths() {
     const std::string said = tail_of(ServerFiles(config_, id).log(), kTailBytes);
     held.process.reset();
     held.link.reset();
+    if (held.upgrade_until && (how == kEndedWell || how == kEndedSomehow)) {
+      held.restart_at = now;
+      held.lease.state = LeaseState::kRestarting;
+      held.lease.state_reason = "its server is replaced";
+      held.lease.server = {};
+      continue;
+    }
+    held.upgrade_until.reset();
     held.failures = now - held.started > kGoodRun ? 0 : held.failures + 1;
     held.restart_at = now + (held.failures <= 1 ? Duration(0) : backoff(held.failures));
     held.lease.state = LeaseState::kRestarting;
@@ -130,6 +147,29 @@ void Manager::take_deaths() {
     held.lease.server = {};
     ++counters_.server_deaths;
     note("server-died", &held.lease, how + (said.empty() ? "" : "; it said: " + said));
+  }
+}
+
+void Manager::upgrade() {
+  const Lock lock(mutex_);
+  const Instant until =
+      system_clock().now() + std::chrono::seconds(config_.handover_seconds) + kUpgradeGrace;
+  for (auto& [id, held] : held_) {
+    if (!held.process || held.lease.state != LeaseState::kRunning) continue;
+    held.upgrade_until = until;
+    held.process->signal(SIGUSR1);
+  }
+  note("upgrade", nullptr, "to " + config_.server);
+}
+
+void Manager::note_kept() {
+  const Lock lock(mutex_);
+  const Instant now = system_clock().now();
+  for (auto& [id, held] : held_) {
+    if (!held.upgrade_until || !held.process || now < *held.upgrade_until) continue;
+    held.upgrade_until.reset();
+    note("server-kept", &held.lease,
+         "not replaced: its programs have work under way, or cannot go on elsewhere");
   }
 }
 
@@ -157,10 +197,12 @@ void Manager::restart(const std::string& id) {
   const Status status = run_server(id);
   const Lock lock(mutex_);
   Held& held = held_.at(id);
+  const bool upgraded = std::exchange(held.upgrade_until, std::nullopt).has_value();
   if (status) {
-    ++held.lease.restarts;
-    const Event restarted =
-        event("server-restarted", &held.lease, "pid " + std::to_string(held.lease.server.pid));
+    if (!upgraded) ++held.lease.restarts;
+    const Event restarted = event(
+        upgraded ? "server-upgraded" : "server-restarted", &held.lease,
+        "pid " + std::to_string(held.lease.server.pid) + ", " + program_of(held.lease.server.pid));
     // Without it on disk the server is still found by its command.
     static_cast<void>(checked(state_->update(held.lease, restarted)).ok());
     publish(restarted);

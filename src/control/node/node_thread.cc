@@ -63,7 +63,7 @@ Status run_node(const Config& config, std::string_view version, const Fd& signal
                        {"gpus", manager.describe().gpus.size()}});
   {
     const Ticker ticker(manager);
-    control::await_stop(signals);
+    control::await_stop(signals, [&manager] { manager.upgrade(); });
     log.info("stopping", {{"end_leases", end_leases}});
   }
   manager.stop(end_leases);

@@ -253,6 +253,11 @@ std::string Process::collect() {
   return "exit status " + std::to_string(WEXITSTATUS(status));
 }
 
+std::string program_of(std::int32_t pid) {
+  std::error_code error;
+  return fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).string();
+}
+
 std::string tail_of(const std::string& path, std::size_t bytes) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return {};

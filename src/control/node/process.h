@@ -66,6 +66,9 @@ struct ProcessFacts {
 std::vector<ProcessFacts> list_processes();
 std::optional<ProcessFacts> facts_of(std::int32_t pid);
 
+// The file that a process runs; empty if nobody may know.
+std::string program_of(std::int32_t pid);
+
 // The last two lines of a file, at most `bytes`, as one.
 std::string tail_of(const std::string& path, std::size_t bytes);
 

@@ -140,6 +140,7 @@ ProcessCommand server_command(const Config& config, const Lease& lease, const Gp
   add("--warm", config.warm);
   if (config.recover_seconds != 0) {
     add("--recover", config.recover_seconds);
+    add("--handover-seconds", config.handover_seconds);
     command.words.insert(command.words.end(), {"--keeper", ServerFiles(config, lease.id).keeper()});
   }
   if (lease.port != 0) {
