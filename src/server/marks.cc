@@ -49,7 +49,9 @@ constexpr Roles make_roles() {
       SetContextFlags, SetContextLimit, SetContextCache, SynchronizeContext, ContextAffinity,
       CtxResetPersistingL2Cache>(roles, Role::kPlain);
   set<DescribeServer, ChipLayout, DescribeDevice, Texture1dLinearWidth, DeviceCanAccessPeer,
-      DeviceGetP2PAttribute, HearPosts>(roles, Role::kPlain);
+      DeviceGetP2PAttribute, DeviceGetP2PAtomicCapabilities, HearPosts>(roles, Role::kPlain);
+  // They ask, and leave nothing; what there is to ask about has spoilt the session before.
+  set<CaptureInfo, GetGraphMemory, TrimGraphMemory>(roles, Role::kPlain);
   set<EventCreate, EventDestroy, EventQuery, WatchEvent, EventSynchronize, EventElapsedTime,
       StreamCreate, StreamDestroy, StreamQuery, WatchStream, StreamSynchronize, StreamSetAttribute,
       HostCallDone>(roles, Role::kPlain);

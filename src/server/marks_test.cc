@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "commands/array.h"
+#include "commands/graph.h"
 #include "commands/launch.h"
 #include "commands/memory.h"
 #include "commands/ops.h"
@@ -57,6 +58,12 @@ TEST(Marks, TakeWhateverIsUnknownForSpoiling) {
   EXPECT_EQ(role_of(0), Role::kSpoils);
   EXPECT_EQ(role_of(commands::kOpMax + 1), Role::kSpoils);
   EXPECT_EQ(role_of(0xffff), Role::kSpoils);
+}
+
+TEST(Marks, TakeNoQuestionForSpoiling) {
+  EXPECT_EQ(role_of(commands::CaptureInfo::kOp), Role::kPlain);
+  EXPECT_EQ(role_of(commands::GetGraphMemory::kOp), Role::kPlain);
+  EXPECT_EQ(role_of(commands::BeginCapture::kOp), Role::kSpoils);
 }
 
 TEST(Marks, RefuseAFileThatIsNone) {
