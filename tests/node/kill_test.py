@@ -21,9 +21,14 @@ AT_ONCE = 4
 # Of one lease: one that ends again and again is started later and later.
 KILLS_OF_A_LEASE = 2
 LAUNCH_FAILED = 719
+SLOW = 120
 
 
 class Kills(NodeTest):
+    # Longer than the slowest machine takes; what a program leaves whose process died first is gone
+    # after that.
+    extra = '[leases]\nrecover_seconds = 30\n'
+
     def setUp(self):
         self.random = random.Random(SEED)
         print(f'FLYT_KILL_SEED={SEED}', flush=True)
@@ -44,8 +49,8 @@ class Kills(NodeTest):
         self.assertIn('kept', self.node.poke(self.witness))
 
     def check_nothing_is_left(self, lease):
-        self.node.wait_for(lambda: not self.node.ask('sessions', lease)['sessions'], 60)
-        self.node.wait_for(lambda: self.node.leases()[lease]['memory_used_bytes'] == 0, 60)
+        self.node.wait_for(lambda: not self.node.ask('sessions', lease)['sessions'], SLOW)
+        self.node.wait_for(lambda: self.node.leases()[lease]['memory_used_bytes'] == 0, SLOW)
 
     def check_the_end(self):
         self.check_witness()
@@ -53,10 +58,10 @@ class Kills(NodeTest):
         self.node.end_tenants()
         for name in self.node.leases():
             self.node.ctl('release', name)
-        self.node.wait_for(lambda: self.node.left_over() == [[], [], [], [], []], 60)
+        self.node.wait_for(lambda: self.node.left_over() == [[], [], [], [], []], SLOW)
         for gpu in self.node.ask('describe')['gpus']:
             self.assertEqual((gpu['sms_free'], gpu['memory_free_bytes']), (SMS, MEMORY))
-        self.node.wait_for(lambda: self.manager_files() <= self.files, 60)
+        self.node.wait_for(lambda: self.manager_files() <= self.files, SLOW)
 
     def test_killed_programs_leave_nothing(self):
         self.node.create('a', GROUP, '512M', '--gpu', '0')

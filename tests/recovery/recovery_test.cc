@@ -227,7 +227,8 @@ TEST_P(RecoveryTest, AServerThatIsToBeReplacedStaysWhileWorkIsUnderWay) {
 }
 
 TEST_P(RecoveryTest, AServerThatIsToBeReplacedEndsBetweenTwoCalls) {
-  start({"--recover", "10", "--keeper", keeper_path()});
+  // The keeper waits no longer for another one.
+  start({"--recover", "1", "--keeper", keeper_path()});
   const auto child = client();
   ASSERT_EQ("ok", ask(child, "use"));
   ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
