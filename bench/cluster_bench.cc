@@ -14,8 +14,11 @@
 
 #include "base/bytes.h"
 #include "bench/stopwatch.h"
+#include "control/cluster/candidate.h"
+#include "control/cluster/etcd_store.h"
 #include "control/cluster/sqlite_store.h"
 #include "control/cluster/testing/fake_cluster.h"
+#include "control/etcd/etcd_client.h"
 
 namespace flyt::bench {
 namespace {
@@ -28,11 +31,13 @@ constexpr double kRequestP99Ms = 100;
 constexpr double kListMs = 500;
 constexpr double kRestartMs = 3000;
 constexpr double kMemoryMiB = 600;
+constexpr std::uint32_t kLeaseSeconds = 3600;
 
 struct Options {
   std::size_t nodes = 1000;
   std::size_t vms = 20000;
   std::string folder = "/tmp";
+  std::string store = "sqlite";  // Or etcd:HOST:PORT, which is to be empty.
   bool check = false;
 };
 
@@ -84,11 +89,33 @@ class Bench {
   }
 
  private:
+  std::unique_ptr<cluster::Store> open() {
+    if (options_.store == "sqlite") {
+      auto store = cluster::SqliteStore::open(folder_ + "/cluster.db");
+      if (!store) std::abort();
+      return std::move(*store);
+    }
+    if (!etcd_) {
+      const auto members = control::parse_etcd_url(options_.store);
+      auto etcd = members ? control::connect_to_etcd(*members, {}) : members.error();
+      if (!etcd) std::abort();
+      etcd_ = std::move(*etcd);
+    }
+    if (candidate_) candidate_->resign("again");
+    cluster::state::Leader self;
+    self.set_name("bench");
+    candidate_ = std::make_unique<cluster::Candidate>(
+        *etcd_, system_clock(), cluster::Candidate::Settings{"/flyt-bench/", kLeaseSeconds, self});
+    candidate_->step();
+    if (!candidate_->tenure()) std::abort();
+    auto store = std::make_unique<cluster::EtcdStore>(*etcd_, "/flyt-bench/", candidate_->tenure());
+    if (!store->open()) std::abort();
+    return store;
+  }
+
   void start() {
-    auto store = cluster::SqliteStore::open(folder_ + "/cluster.db");
-    if (!store) std::abort();
-    manager_ = std::make_unique<cluster::Manager>(config_, Log("bench", LogLevel::kOff),
-                                                  std::move(*store), nodes_, system_clock());
+    manager_ = std::make_unique<cluster::Manager>(config_, Log("bench", LogLevel::kOff), open(),
+                                                  nodes_, system_clock());
     if (!manager_->start()) std::abort();
   }
 
@@ -162,6 +189,8 @@ class Bench {
   cluster::Config config_;
   cluster::testing::Fuse fuse_;
   cluster::testing::FakeNodes nodes_{fuse_};
+  std::unique_ptr<control::Etcd> etcd_;
+  std::unique_ptr<cluster::Candidate> candidate_;
   std::unique_ptr<cluster::Manager> manager_;
   bool good_ = true;
 };
@@ -180,10 +209,14 @@ int main(int argc, char** argv) {
       options.vms = std::strtoull(argv[++i], nullptr, 10);
     } else if (word == "--folder" && more) {
       options.folder = argv[++i];
+    } else if (word == "--store" && more) {
+      options.store = argv[++i];
     } else if (word == "--check") {
       options.check = true;
     } else {
-      std::puts("usage: flyt-cluster-bench [--nodes N] [--vms N] [--folder DIR] [--check]");
+      std::puts(
+          "usage: flyt-cluster-bench [--nodes N] [--vms N] [--folder DIR] [--check]"
+          " [--store etcd:HOST:PORT]");
       return word == "--help" ? 0 : 2;
     }
   }

@@ -131,14 +131,7 @@ struct Desk {
     auto found = direct(context);
     const auto passed = context.client_metadata().find(kBehalf);
     if (!found || passed == context.client_metadata().end()) return found;
-    v1::Behalf behalf;
-    if (found->role != Role::kAdmin ||
-        !behalf.ParseFromArray(passed->second.data(), static_cast<int>(passed->second.size()))) {
-      return Error{ErrorCode::kDenied, "only a cluster manager asks for others"};
-    }
-    const auto role = role_of(behalf.role());
-    if (!role) return Error{ErrorCode::kDenied, "there is no role " + behalf.role()};
-    return Caller{behalf.name(), *role, behalf.peer()};
+    return Gate::speaks_for(*found, {passed->second.data(), passed->second.size()});
   }
   Result<Caller> direct(const grpc::ServerContext& context) const {
     if (everybody) return *everybody;

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <charconv>
 
+#include "control/cluster.pb.h"
+
 namespace flyt::cluster {
 namespace {
 
@@ -83,6 +85,19 @@ Result<Caller> Gate::caller_of(const std::string& certificate_pem, const std::st
                                          facts.role + "', not viewer, operator, admin, node or vm"};
   }
   return Caller{facts.name, *role, peer};
+}
+
+Result<Caller> Gate::speaks_for(const Caller& caller, std::string_view behalf) {
+  v1::Behalf said;
+  const bool good = said.ParseFromArray(behalf.data(), static_cast<int>(behalf.size()));
+  if (caller.role != Role::kAdmin || !good) {
+    return Error{ErrorCode::kDenied, "only a cluster manager asks for others"};
+  }
+  const auto role = cluster::role_of(said.role());
+  if (!role || said.name().empty()) {
+    return Error{ErrorCode::kDenied, "it does not say for whom, of which role, it asks"};
+  }
+  return Caller{said.name(), *role, said.peer()};
 }
 
 std::optional<Role> Gate::role_of_user(const Config& config, std::uint32_t user) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/annotations.h"
 #include "base/result.h"
@@ -26,6 +27,10 @@ class Gate {
   Result<Caller> caller_of(const std::string& certificate_pem, const std::string& peer);
   // The role of a user of this machine; none: not let in.
   static std::optional<Role> role_of_user(const Config& config, std::uint32_t user);
+
+  // For whom a manager that does not decide asks: `behalf` is a v1::Behalf. kDenied: the caller is
+  // none, or says nothing that makes sense.
+  static Result<Caller> speaks_for(const Caller& caller, std::string_view behalf);
 
  private:
   Status refresh() REQUIRES(mutex_);

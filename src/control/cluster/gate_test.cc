@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "control/cluster.pb.h"
+
 namespace flyt::cluster {
 namespace {
 
@@ -106,6 +108,28 @@ TEST_F(GateTest, UsersOfTheMachineHaveTheirRoles) {
   EXPECT_EQ(Gate::role_of_user(config_, 4712), std::nullopt);
   config_.viewers = {"no-such-user"};
   EXPECT_THAT(Gate(config_).check().error().message, HasSubstr("no-such-user"));
+}
+
+TEST(Behalf, IsAnAdminsWordAlone) {
+  v1::Behalf said;
+  said.set_name("vm-7");
+  said.set_role("vm");
+  said.set_peer("ipv4:10.0.0.7");
+  const std::string bytes = said.SerializeAsString();
+  const auto caller = Gate::speaks_for({"m2", Role::kAdmin, "peer"}, bytes);
+  ASSERT_TRUE(caller.ok());
+  EXPECT_EQ(caller->name, "vm-7");
+  EXPECT_EQ(caller->role, Role::kVm);
+  EXPECT_EQ(caller->peer, "ipv4:10.0.0.7");
+  for (const Role role : {Role::kViewer, Role::kOperator, Role::kNode, Role::kVm}) {
+    EXPECT_EQ(Gate::speaks_for({"eve", role, "peer"}, bytes).error().code, ErrorCode::kDenied);
+  }
+  for (const std::string& bad :
+       {std::string(), std::string("\xff\xff\xff"), bytes.substr(0, bytes.size() / 2)}) {
+    EXPECT_FALSE(Gate::speaks_for({"m2", Role::kAdmin, "peer"}, bad).ok());
+  }
+  said.set_role("emperor");
+  EXPECT_FALSE(Gate::speaks_for({"m2", Role::kAdmin, "peer"}, said.SerializeAsString()).ok());
 }
 
 }  // namespace
