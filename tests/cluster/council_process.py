@@ -215,6 +215,12 @@ class Vm(OnMachine, Daemon):
                                  f'\n{self.log()[-2000:]}')
         return program
 
+    def try_hold(self):
+        try:
+            return self.hold()
+        except AssertionError:
+            return None
+
 
 class Council:
     """All of it."""
