@@ -32,6 +32,8 @@ constexpr int kAliveMs = 15'000;
 constexpr int kPingMsMin = 5'000;
 constexpr int kPassedBytesMax = 256 << 20;
 constexpr int kReconnectMs = 500;
+constexpr int kLeaderAliveMs = kPingMsMin + 1000;
+constexpr int kLeaderAnswerMs = 3'000;
 // After that what is known here is told.
 constexpr auto kPassTime = std::chrono::seconds(5);
 // What a manager that does not decide sends with a question: for whom it asks.
@@ -95,8 +97,9 @@ class Leaders {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
     arguments.SetMaxReceiveMessageSize(kPassedBytesMax);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingMsMin);
+    // VMs that watch over it are to hear soon that it is cut off.
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kLeaderAliveMs);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kLeaderAnswerMs);
     const auto channel = control::open_channel(address, files_, arguments);
     if (!channel) return channel.error();
     leader_ = std::make_shared<Leader>(*channel);
