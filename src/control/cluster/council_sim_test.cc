@@ -20,7 +20,7 @@ using testing::FakeNode;
 using testing::FakeNodes;
 using testing::Fuse;
 
-constexpr std::uint64_t kSeeds = 200;
+constexpr std::uint64_t kSeeds = 40;  // ./dev sim takes more.
 constexpr int kSteps = 100;
 constexpr std::uint64_t kNodes = 3;
 constexpr std::uint64_t kVms = 6;
