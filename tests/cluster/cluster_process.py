@@ -137,8 +137,7 @@ class Cluster(Daemon):
                       for group in lease['groups']]
             if len(groups) != len(set(groups)) and not self.shares:
                 wrong.append(f'{name} gave a group to two leases')
-            parents = {pid for pid, group in node.servers().items() if pid == group}
-            if parents != {lease['server_pid'] for lease in there.values()}:
+            if node.parents() != {lease['server_pid'] for lease in there.values()}:
                 wrong.append(f'{name} has servers that are no leases\'')
         return wrong
 

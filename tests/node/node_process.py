@@ -89,6 +89,19 @@ class Node(Daemon):
                 found[int(os.path.basename(folder))] = int(fields[2])
         return found
 
+    def parents(self):
+        """The first processes of servers, one a lease; their keepers outlive them."""
+        found = set()
+        for pid, group in self.servers().items():
+            try:
+                with open(f'/proc/{pid}/comm', encoding='utf-8') as file:
+                    name = file.read().strip()
+            except OSError:
+                continue
+            if pid == group and name != 'flyt-keeper':
+                found.add(pid)
+        return found
+
     def rows(self, table):
         with sqlite3.connect(f'file:{self.state}/node.db?mode=ro', uri=True) as database:
             return database.execute(f'SELECT * FROM {table}').fetchall()
