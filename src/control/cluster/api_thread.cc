@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "control/cluster.grpc.pb.h"
+#include "control/cluster/records.h"
 #include "control/daemon/door_thread.h"
 #include "control/grpc/call.h"
 #include "control/grpc/channel.h"
@@ -50,22 +51,6 @@ grpc::Status answer(Result<Message> value, Message* message) {
   if (!value) return control::status_of(value.error());
   *message = std::move(*value);
   return grpc::Status::OK;
-}
-
-v1::Role message_of(Role role) {
-  switch (role) {
-    case Role::kViewer:
-      return v1::ROLE_VIEWER;
-    case Role::kOperator:
-      return v1::ROLE_OPERATOR;
-    case Role::kAdmin:
-      return v1::ROLE_ADMIN;
-    case Role::kNode:
-      return v1::ROLE_NODE;
-    case Role::kVm:
-      return v1::ROLE_VM;
-  }
-  return v1::ROLE_UNSPECIFIED;
 }
 
 // The manager that decides, when it is another one.

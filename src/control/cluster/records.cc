@@ -87,6 +87,22 @@ std::uint64_t reserve_of(const node::v1::Gpu& gpu, const v1::NodeReport& report)
 
 }  // namespace
 
+v1::Role message_of(Role role) {
+  switch (role) {
+    case Role::kViewer:
+      return v1::ROLE_VIEWER;
+    case Role::kOperator:
+      return v1::ROLE_OPERATOR;
+    case Role::kAdmin:
+      return v1::ROLE_ADMIN;
+    case Role::kNode:
+      return v1::ROLE_NODE;
+    case Role::kVm:
+      return v1::ROLE_VM;
+  }
+  return v1::ROLE_UNSPECIFIED;
+}
+
 Status check_name(std::string_view what, std::string_view name, std::size_t bytes_max) {
   if (!name.empty() && name.size() <= bytes_max && name.front() != '-' &&
       std::all_of(name.begin(), name.end(), is_name_character)) {

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "control/cluster.pb.h"
 #include "control/cluster/placement/facts.h"
+#include "control/cluster/roles.h"
 #include "control/cluster_state.pb.h"
 
 namespace flyt::cluster {
@@ -38,6 +39,8 @@ Status check_spec(const v1::VmSpec& spec);
 // one.
 Status merge(const v1::VmSpec& wanted,
              const google::protobuf::RepeatedPtrField<std::string>& fields, v1::VmSpec& spec);
+
+v1::Role message_of(Role role);
 
 // Also that figures do not contradict themselves.
 Status check_report(const v1::NodeReport& report);

@@ -9,12 +9,13 @@
 #include "base/wall_clock.h"
 #include "control/cli/cluster/import.h"
 #include "control/cli/cluster/tables.h"
-#include "control/cli/node/json.h"
+#include "control/json/message_json.h"
 #include "control/settings/settings.h"
 
 namespace flyt::cli {
 namespace {
 
+using control::json_of;
 namespace v1 = cluster::v1;
 using cluster::ClusterClient;
 

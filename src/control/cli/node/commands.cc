@@ -7,12 +7,13 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
-#include "control/cli/node/json.h"
 #include "control/cli/node/tables.h"
+#include "control/json/message_json.h"
 
 namespace flyt::cli {
 namespace {
 
+using control::json_of;
 namespace v1 = node::v1;
 
 Error invalid(std::string message) { return {ErrorCode::kInvalid, std::move(message)}; }

@@ -4,11 +4,12 @@
 
 #include "control/cli/node/commands.h"
 #include "control/cli/node/completion.h"
-#include "control/cli/node/json.h"
+#include "control/json/message_json.h"
 
 namespace flyt::cli {
 namespace {
 
+using control::json_of;
 namespace v1 = node::v1;
 
 v1::Lease lease(const std::string& name) {

@@ -1,10 +1,11 @@
-#include "control/cli/node/json.h"
+#include "control/json/message_json.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 #include <nlohmann/json.hpp>
 
-namespace flyt::cli {
+namespace flyt::control {
 namespace {
 
 namespace pb = google::protobuf;
@@ -80,4 +81,4 @@ std::string json_of(const pb::Message& message) {
   return value_of(message).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace flyt::cli
+}  // namespace flyt::control
