@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 
 #include "control/settings/settings.h"
 
@@ -84,7 +83,7 @@ bool has(const std::array<const char*, Size>& names, const std::string& name) {
 
 void share(Options& options) {
   cli::ClusterOptions& cluster = options.cluster;
-  cluster.json = options.authority.json = options.node.json;
+  cluster.json = options.authority.json = options.configs.json = options.node.json;
   if (cluster.name.empty()) cluster.name = options.node.lease;
   if (!cluster.sms) cluster.sms = options.node.sms;
   if (cluster.memory.empty()) cluster.memory = options.node.memory;
@@ -93,18 +92,6 @@ void share(Options& options) {
 }
 
 Error refused(const std::string& message) { return {ErrorCode::kUnsupported, message}; }
-
-// The managers know their configurations.
-Status check_config(const Options& options) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string program =
-      (self.parent_path() / ("flyt-" + options.program + "-manager")).string();
-  const std::string file = options.cluster.name;
-  ::execl(program.c_str(), program.c_str(), "--config", file.c_str(), "--check-config",
-          static_cast<char*>(nullptr));
-  return system_error("cannot run " + program, errno);
-}
 
 Status run_node(const std::string& command, const Options& options) {
   const cli::CtlOptions& node = options.node;
@@ -145,7 +132,10 @@ Status run_nested(const std::string& group, const std::string& command, const Op
     if (command == "issue") return cli::ca_issue(authority);
     return cli::ca_revoke(authority);
   }
-  if (group == "config") return check_config(options);
+  if (group == "config") {
+    return command == "check" ? cli::config_check(options.configs)
+                              : cli::config_import(options.configs);
+  }
   if (group == "node") return cli::cluster_node_rm(options.cluster);
   if (command == "set") return cli::cluster_vm_set(options.cluster);
   if (command == "rm") return cli::cluster_vm_rm(options.cluster);

@@ -6,6 +6,7 @@
 
 #include "control/cli/cluster/authority.h"
 #include "control/cli/cluster/commands.h"
+#include "control/cli/config/commands.h"
 #include "control/cli/node/commands.h"
 
 namespace flyt::ctl {
@@ -15,6 +16,7 @@ struct Options {
   cli::CtlOptions node;
   cli::ClusterOptions cluster;
   cli::AuthorityOptions authority;
+  cli::ConfigOptions configs;
   std::string cluster_flag;
   std::string node_flag;
   std::string cert;
@@ -22,7 +24,6 @@ struct Options {
   std::string ca;
   std::string config;
   std::string shell;
-  std::string program;  // Whose configuration is checked.
 };
 
 void add_global(CLI::App& app, Options& options);

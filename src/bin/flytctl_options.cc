@@ -89,6 +89,27 @@ void add_authority(CLI::App& app, cli::AuthorityOptions& options) {
   }
 }
 
+void add_configs(CLI::App& app, cli::ConfigOptions& options) {
+  CLI::App* config = app.add_subcommand("config", "Configurations of the managers");
+  config->require_subcommand(1);
+  CLI::App* check = config->add_subcommand("check", "Say whether files are right");
+  check->add_option("--of", options.program, "Whose they are; else as they are called")
+      ->check(CLI::IsMember({"cluster", "node", "client"}));
+  CLI::App* import = config->add_subcommand(
+      "import", "Make configurations of those of the Flyt that this one descends from");
+  import->add_option("--out", options.out, "Where to; nothing is written over")
+      ->capture_default_str()
+      ->type_name("DIR");
+  import->add_option("--host", options.host, "A node's name, as the cluster manager reaches it")
+      ->type_name("HOST");
+  import->add_option("--port", options.port, "Of the cluster manager")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
+  for (CLI::App* command : {check, import}) {
+    command->add_option("file", options.files, "TOML files")->required()->type_name("FILE");
+  }
+}
+
 }  // namespace
 
 void add_global(CLI::App& app, Options& options) {
@@ -176,12 +197,7 @@ void add_cluster_commands(CLI::App& app, Options& options) {
       ->add_option("--after", cluster.after, "Only what comes after this number")
       ->type_name("N");
   add_authority(app, options.authority);
-  CLI::App* config = app.add_subcommand("config", "Configurations of the managers");
-  config->require_subcommand(1);
-  add_named(*config, cluster.name, "check", "Say whether a file is right", "FILE", true)
-      ->add_option("--of", options.program, "Whose it is")
-      ->default_val("cluster")
-      ->check(CLI::IsMember({"cluster", "node", "client"}));
+  add_configs(app, options.configs);
 }
 
 void add_flyt_commands(CLI::App& app, Options& options) {

@@ -204,19 +204,6 @@ class Roles(unittest.TestCase):
         self.cluster.ctl('uncordon', 'n1')
         self.assertEqual(page('/vms')[0], 404)
 
-    def test_configurations_are_checked_without_starting(self):
-        def check(text, of='cluster'):
-            with tempfile.NamedTemporaryFile('w', suffix='.toml') as file:
-                file.write(text)
-                file.flush()
-                return subprocess.run([self.flytctl, 'config', 'check', file.name, '--of', of],
-                                      capture_output=True, text=True, check=False)
-        self.assertEqual(check('[nodes]\nlost_after = 30\n').returncode, 0)
-        self.assertEqual(check('[gpus]\nsoft = 1\n', 'node').returncode, 0)
-        bad = check('[vms]\ngrace = 5\ncolour = "red"\n')
-        self.assertEqual(bad.returncode, 1)
-        self.assertRegex(bad.stderr, r'\.toml:3: unknown key vms\.colour')
-
 
 if __name__ == '__main__':
     main(__name__)

@@ -4,6 +4,7 @@
 
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -190,6 +191,40 @@ Status read_settings(const std::string& path, const SettingSections& sections) {
   const auto text = read_file(path);
   if (!text) return text.error();
   return parse_settings(*text, path, sections);
+}
+
+Status each_setting(std::string_view text, const std::string& file,
+                    const std::function<Status(const SettingPlace&, const SettingValue&)>& take) {
+  struct Found {
+    SettingPlace place;
+    const toml::node* node;
+  };
+  try {
+    const toml::table root = toml::parse(text, file);
+    std::vector<Found> all;
+    const auto add = [&all](const std::string& section, const toml::table& table) {
+      for (const auto& [name, value] : table) {
+        if (section.empty() && value.is_table()) continue;
+        all.push_back({{section, std::string(name.str()), name.source().begin.line}, &value});
+      }
+    };
+    add("", root);
+    for (const auto& [name, value] : root) {
+      if (value.is_table()) add(std::string(name.str()), *value.as_table());
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Found& a, const Found& b) { return a.place.line < b.place.line; });
+    for (const Found& one : all) {
+      const Status status = take(one.place, TomlValue(*one.node));
+      if (status) continue;
+      const std::string key =
+          (one.place.section.empty() ? "" : one.place.section + ".") + one.place.key;
+      return at(file, one.node->source(), key + ": " + status.error().message);
+    }
+  } catch (const toml::parse_error& error) {
+    return at(file, error.source(), std::string(error.description()));
+  }
+  return {};
 }
 
 Result<Address> parse_address(std::string_view text) {

@@ -42,7 +42,7 @@ constexpr std::array kCommands = {
     Command{"top", "leases, live", "--interval --pages"},
     Command{"health", "what is wrong", ""},
     Command{"ca", "certificates", "init issue revoke --role --host --days --dir --name"},
-    Command{"config", "check a configuration", "check --of"},
+    Command{"config", "check and import configurations", "check import --of --out --host --port"},
     Command{"list-vms", "VMs, as an earlier Flyt listed them", ""},
     Command{"list-servernodes", "GPUs, as an earlier Flyt listed them", ""},
     Command{"list-virt-servers", "virtual GPUs, as an earlier Flyt listed them", ""},
@@ -75,7 +75,9 @@ _flytctl() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
   local command="" words="" lists="" where=() i
   case $previous in
-    --cert|--key|--ca|--config) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --cert|--key|--ca|--config|--out|--dir|check|import)
+      COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --of) COMPREPLY=($(compgen -W "cluster node client" -- "$word")); return ;;
     --mode) COMPREPLY=($(compgen -W "isolated shared" -- "$word")); return ;;
     --policy)
       COMPREPLY=($(compgen -W "host-first pack spread default" -- "$word")); return ;;
