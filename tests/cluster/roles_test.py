@@ -40,7 +40,9 @@ class Roles(unittest.TestCase):
         node_tcp = f'127.0.0.1:{node_port}'
         extra = (QUICK + cls.tls('api', 'cluster', f'tcp = "{cls.tcp}"\n'
                                  f'crl = "{cls.ca}/crl.pem"\n') +
-                 f'[metrics]\nlisten = "{cls.pages}"\n')
+                 f'[metrics]\nlisten = "{cls.pages}"\ntoken = "{cls.ca}/metrics.token"\n')
+        with open(f'{cls.ca}/metrics.token', 'w', encoding='utf-8') as file:
+            file.write('0123456789abcdef\n')
         cls.cluster = Cluster(Base.build, ('n1',), 1, extra)
         # The node reports over TCP, and is asked over TCP.
         node = cls.cluster.nodes['n1']
@@ -188,7 +190,10 @@ class Roles(unittest.TestCase):
     def test_pages_tell_metrics_and_health(self):
         def page(path):
             try:
-                with urllib.request.urlopen(f'http://{self.pages}{path}', timeout=30) as answer:
+                request = urllib.request.Request(
+                    f'http://{self.pages}{path}',
+                    headers={'Authorization': 'Bearer 0123456789abcdef'})
+                with urllib.request.urlopen(request, timeout=30) as answer:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as error:
                 return error.code, error.read().decode()

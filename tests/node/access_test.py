@@ -69,13 +69,18 @@ class Access(NodeTest):
                      f'key = "{certificates.path("node.key")}"\n'
                      f'ca = "{certificates.path("ca.crt")}"\n'
                      f'[metrics]\nlisten = "{cls.pages}"\n'
+                     f'token = "{certificates.path("metrics.token")}"\n'
                      f'[leases]\ntcp_host = "127.0.0.1"\n'
                      f'tcp_ports = "{cls.gpu_port}-{cls.gpu_port}"\nadvertise = "127.0.0.1"\n')
+        with open(certificates.path('metrics.token'), 'w', encoding='utf-8') as file:
+            file.write('0123456789abcdef\n')
         super().setUpClass()
 
     def page(self, path):
         try:
-            with urllib.request.urlopen(f'http://{self.pages}{path}', timeout=30) as answer:
+            request = urllib.request.Request(f'http://{self.pages}{path}',
+                                             headers={'Authorization': 'Bearer 0123456789abcdef'})
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

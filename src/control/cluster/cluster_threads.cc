@@ -48,18 +48,14 @@ Status run_cluster(const Config& config, std::string_view version, const Fd& sig
   OnlyChair chair(manager);
   auto api = ApiThread::start(config, chair, gate, log, version);
   if (!api) return std::move(api).error();
-  std::unique_ptr<control::Pages> pages;
-  if (!config.metrics.empty()) {
-    auto started =
-        control::Pages::start(*control::parse_address(config.metrics), pages_of(manager));
-    if (!started) return std::move(started).error();
-    pages = std::move(*started);
-  }
+  const auto pages = ClusterPages::start(config, pages_of(manager), chair, gate, log, version);
+  if (!pages) return pages.error();
   Workers workers;
   workers.serve(manager);
   log.info("serving", {{"unix", config.api_unix},
                        {"tcp", config.api_tcp},
                        {"metrics", config.metrics},
+                       {"page", config.page},
                        {"nodes", manager.describe().nodes()}});
   control::await_stop(signals);
   log.info("stopping");

@@ -58,7 +58,10 @@ control::SettingSections sections_of(Config& config) {
         {"cool_down", seconds_setting(config.scaling_cool_down_seconds, 1, kDay)},
         {"grow_above", number_setting(config.grow_above, 2, 99)},
         {"shrink_below", number_setting(config.shrink_below, 0, 49)}}},
-      {"metrics", {{"listen", address_setting(config.metrics)}}},
+      {"page", {{"listen", address_setting(config.page)}}},
+      {"metrics",
+       {{"listen", address_setting(config.metrics)},
+        {"token", path_setting(config.metrics_token)}}},
       {"events",
        {{"max", number_setting(config.events_max, 10, 1000000)},
         {"audit_max", number_setting(config.audit_max, 10, 10000000)}}},
@@ -98,6 +101,10 @@ Status check(const Config& config) {
                                            config.metrics);
       !status) {
     return status;
+  }
+  if (!config.page.empty() && !control::TlsFiles{config.cert, config.key, config.ca}.complete()) {
+    return invalid(
+        "page.listen needs api.cert, api.key and api.ca: the page is served with mutual TLS only");
   }
   if (config.lost_seconds < 2 * config.report_seconds) {
     return invalid("nodes.lost_after must be at least twice nodes.report_every");

@@ -56,8 +56,12 @@ struct Config {
   std::uint32_t grow_above = 80;  // Percent.
   std::uint32_t shrink_below = 40;
 
+  // [page]
+  std::string page;  // HOST:PORT of the web page; empty: none.
+
   // [metrics]
-  std::string metrics;  // HOST:PORT of the loopback interface; empty: none.
+  std::string metrics;        // HOST:PORT of the loopback interface; empty: none.
+  std::string metrics_token;  // A file with the token that admits to /metrics and /readyz there.
 
   // [events]
   std::uint64_t events_max = 10000;

@@ -100,17 +100,13 @@ Status run_council(const Config& config, std::string_view version, const Fd& sig
   // Whoever is elected can be reached.
   auto api = ApiThread::start(config, council, gate, log, version);
   if (!api) return std::move(api).error();
-  std::unique_ptr<control::Pages> pages;
-  if (!config.metrics.empty()) {
-    auto started =
-        control::Pages::start(*control::parse_address(config.metrics), pages_of(council));
-    if (!started) return std::move(started).error();
-    pages = std::move(*started);
-  }
+  const auto pages = ClusterPages::start(config, pages_of(council), council, gate, log, version);
+  if (!pages) return pages.error();
   auto stepper = std::make_unique<Stepper>(council, bell);
   log.info("serving", {{"unix", config.api_unix},
                        {"tcp", config.api_tcp},
                        {"metrics", config.metrics},
+                       {"page", config.page},
                        {"store", config.store},
                        {"name", config.name}});
   control::await_stop(signals);

@@ -13,61 +13,77 @@ using control::json_of;
 
 constexpr std::array<std::string_view, DocumentViews::kCount> kNames = {
     "health", "nodes", "leases", "vms", "queue", "events"};
+enum View : std::size_t { kHealth, kNodes, kLeases, kVms, kQueue, kEvents };
+
+// Whom the documents are of, and what is to be said of that.
+struct Source {
+  std::shared_ptr<Manager> manager;  // None: nothing is known.
+  std::string note;                  // Empty: it decides.
+};
+
+Source source_of(Chair& chair) {
+  const Answerer who = chair.answerer();
+  if (who.here) return {who.here, who.problem};
+  const std::string why =
+      who.leader ? "this manager does not decide, " + who.leader->name() + " does" : who.why;
+  return {chair.known(), why + "; what is told here may be old"};
+}
 
 template <class List>
 void cut(List* list, int most) {
   if (list->size() > most) list->DeleteSubrange(most, list->size() - most);
 }
 
-std::string health(Manager& manager) {
+std::string health(const Source& source) {
   v1::ClusterHealth all;
-  for (const std::string& problem : manager.problems()) all.add_problems(problem);
+  if (!source.note.empty()) all.add_problems(source.note);
+  if (source.manager) {
+    for (const std::string& problem : source.manager->problems()) all.add_problems(problem);
+  }
   all.set_healthy(all.problems_size() == 0);
   cut(all.mutable_problems(), kPageRowsMax);
   return json_of(all);
 }
 
-std::string nodes(Manager& manager) {
-  auto all = manager.nodes("");
-  if (!all) return "{}\n";
+std::string nodes(const Source& source) {
+  auto all = source.manager ? source.manager->nodes("") : v1::ListNodesResponse();
+  if (!all) return json_of(v1::ListNodesResponse());
   cut(all->mutable_nodes(), kPageRowsMax);
   return json_of(*all);
 }
 
-std::string leases(Manager& manager) {
-  auto all = manager.leases("", "");
-  if (!all) return "{}\n";
+std::string leases(const Source& source) {
+  auto all = source.manager ? source.manager->leases("", "") : v1::ListClusterLeasesResponse();
+  if (!all) return json_of(v1::ListClusterLeasesResponse());
   cut(all->mutable_leases(), 8 * kPageRowsMax);
   return json_of(*all);
 }
 
-std::string vms(Manager& manager) {
-  auto all = manager.vms("");
-  if (!all) return "{}\n";
-  cut(all->mutable_vms(), kPageRowsMax);
-  return json_of(*all);
-}
-
-// Those that wait, in their order.
-std::string queue(Manager& manager) {
-  auto all = manager.vms("");
-  if (!all) return "{}\n";
+// All, or those that wait, in their order.
+std::string vms(const Source& source, bool waiting) {
+  auto all = source.manager ? source.manager->vms("") : v1::ListVmsResponse();
+  if (!all) return json_of(v1::ListVmsResponse());
   auto& list = *all->mutable_vms();
-  list.erase(std::remove_if(list.begin(), list.end(),
-                            [](const v1::Vm& vm) { return vm.gpu().phase() != v1::PHASE_WAITING; }),
-             list.end());
-  std::stable_sort(list.begin(), list.end(), [](const v1::Vm& a, const v1::Vm& b) {
-    return a.gpu().ahead() < b.gpu().ahead();
-  });
+  if (waiting) {
+    list.erase(
+        std::remove_if(list.begin(), list.end(),
+                       [](const v1::Vm& vm) { return vm.gpu().phase() != v1::PHASE_WAITING; }),
+        list.end());
+    std::stable_sort(list.begin(), list.end(), [](const v1::Vm& a, const v1::Vm& b) {
+      return a.gpu().ahead() < b.gpu().ahead();
+    });
+  }
   cut(&list, kPageRowsMax);
   return json_of(*all);
 }
 
 // The last ones. `after`: those up to here are known to be older.
-std::string events(Manager& manager, std::uint64_t& after) {
+std::string events(const Source& source, std::uint64_t& after) {
   std::deque<v1::ClusterEvent> last;
   std::uint64_t seen = after;
-  for (auto batch = manager.events(seen); !batch.empty(); batch = manager.events(seen)) {
+  while (source.manager) {
+    auto batch = source.manager->events(seen);
+    if (batch.empty()) break;
     seen = batch.back().number();
     for (v1::ClusterEvent& event : batch) last.push_back(std::move(event));
     while (last.size() > kPageEventsMax) last.pop_front();
@@ -82,10 +98,22 @@ std::string events(Manager& manager, std::uint64_t& after) {
   return text + "]}\n";
 }
 
-std::string view_of(std::size_t index, Manager& manager, std::uint64_t& after) {
-  constexpr std::array kMakers = {health, nodes, leases, vms, queue};
-  static_assert(kMakers.size() + 1 == kNames.size());
-  return index < kMakers.size() ? kMakers[index](manager) : events(manager, after);
+std::string view_of(View view, const Source& source, std::uint64_t& after) {
+  switch (view) {
+    case kHealth:
+      return health(source);
+    case kNodes:
+      return nodes(source);
+    case kLeases:
+      return leases(source);
+    case kVms:
+      return vms(source, false);
+    case kQueue:
+      return vms(source, true);
+    case kEvents:
+      return events(source, after);
+  }
+  return {};
 }
 
 }  // namespace
@@ -94,13 +122,15 @@ Result<std::string> Documents::document(std::string_view name, const Caller& cal
   if (name == "cluster") return json_of(describe(caller));
   std::uint64_t after = 0;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return view_of(i, manager_, after);
+    if (kNames[i] == name) return view_of(static_cast<View>(i), source_of(chair_), after);
   }
   return Error{ErrorCode::kNotFound, "there is no such document"};
 }
 
 v1::ClusterDescription Documents::describe(const Caller& caller) {
-  v1::ClusterDescription all = manager_.describe();
+  const Source source = source_of(chair_);
+  v1::ClusterDescription all;
+  if (source.manager) all = source.manager->describe();
   all.set_version(version_);
   all.set_caller(caller.name);
   all.set_role(message_of(caller.role));
@@ -108,7 +138,9 @@ v1::ClusterDescription Documents::describe(const Caller& caller) {
 }
 
 Result<std::string> Documents::explain(const std::string& vm) {
-  const auto told = manager_.explain(vm);
+  const Source source = source_of(chair_);
+  if (!source.manager) return Error{ErrorCode::kLost, source.note};
+  const auto told = source.manager->explain(vm);
   if (!told) return told.error();
   return json_of(*told);
 }
@@ -119,15 +151,21 @@ std::string Documents::cluster(const Caller& caller) {
   return json_of(all);
 }
 
+void Documents::wait(std::uint64_t revision, Duration patience) {
+  const Source source = source_of(chair_);
+  if (source.manager) source.manager->wait_for_change(revision, patience);
+}
+
 DocumentViews Documents::views() {
   const Lock lock(mutex_);
   const Instant now = clock_.now();
   if (made_ && now - *made_ < kPageRest) return views_;
   made_ = now;
+  const Source source = source_of(chair_);
   // Asked before anything is read: what changes meanwhile is a change after it.
-  views_.revision = manager_.describe().revision();
+  views_.revision = source.manager ? source.manager->describe().revision() : 0;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    std::string json = view_of(i, manager_, after_);
+    std::string json = view_of(static_cast<View>(i), source, after_);
     auto& known = views_.json[i];
     if (!known || *known != json) known = std::make_shared<const std::string>(std::move(json));
   }
@@ -149,7 +187,7 @@ std::optional<Document> DocumentStream::next(Duration patience) {
   if (!out) {
     // Who follows every change shall not make others wait.
     if (last_) clock.sleep_for(std::min<Duration>(kPageRest, patience));
-    documents_.manager_.wait_for_change(views_.revision, patience);
+    documents_.wait(views_.revision, patience);
     views_ = documents_.views();
     // It comes first: lists may be cut, and are told apart by its counts.
     std::string cluster = documents_.cluster(caller_);

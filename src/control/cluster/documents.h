@@ -11,7 +11,7 @@
 #include "base/annotations.h"
 #include "base/clock.h"
 #include "base/result.h"
-#include "control/cluster/manager.h"
+#include "control/cluster/council.h"
 
 namespace flyt::cluster {
 
@@ -37,8 +37,9 @@ struct DocumentViews {
 // Safe from any thread.
 class Documents {
  public:
-  Documents(Manager& manager, std::string version, const Clock& clock)
-      : manager_(manager), version_(std::move(version)), clock_(clock) {}
+  // Of the manager that decides here; else of what is known here, which "health" tells.
+  Documents(Chair& chair, std::string version, const Clock& clock)
+      : chair_(chair), version_(std::move(version)), clock_(clock) {}
 
   // "cluster", "health", "nodes", "leases", "vms", "queue" or "events". kNotFound: none of these.
   Result<std::string> document(std::string_view name, const Caller& caller);
@@ -46,6 +47,8 @@ class Documents {
 
   // Made at most once in kPageRest, for however many streams.
   DocumentViews views();
+  // Waits for a change beyond a revision.
+  void wait(std::uint64_t revision, Duration patience);
   // The document "cluster" without what changes all the time.
   std::string cluster(const Caller& caller);
 
@@ -53,7 +56,7 @@ class Documents {
   friend class DocumentStream;
   v1::ClusterDescription describe(const Caller& caller);
 
-  Manager& manager_;
+  Chair& chair_;
   const std::string version_;
   const Clock& clock_;
   Mutex mutex_;

@@ -19,7 +19,7 @@ constexpr Duration kNoTime{0};
 
 struct Watched {
   explicit Watched(FakeCluster& cluster)
-      : documents(cluster.manager(), "1.2", cluster.clock), stream(documents, kEve) {}
+      : chair(cluster.manager()), documents(chair, "1.2", cluster.clock), stream(documents, kEve) {}
   // Until nothing more comes.
   std::vector<std::string> names() {
     std::vector<std::string> all;
@@ -29,6 +29,7 @@ struct Watched {
     }
     return all;
   }
+  OnlyChair chair;
   Documents documents;
   DocumentStream stream;
   std::string last;
@@ -39,7 +40,8 @@ TEST(Documents, TellWhatFlytctlTells) {
   cluster.add_node("n1");
   cluster.add_vm("a");
   cluster.want("a");
-  Documents documents(cluster.manager(), "1.2", cluster.clock);
+  OnlyChair chair(cluster.manager());
+  Documents documents(chair, "1.2", cluster.clock);
   EXPECT_THAT(*documents.document("cluster", kEve), HasSubstr(R"("caller":"eve","role":"viewer")"));
   EXPECT_THAT(*documents.document("cluster", kEve), HasSubstr(R"("version":"1.2")"));
   EXPECT_THAT(*documents.document("nodes", kEve), HasSubstr(R"({"nodes":[{"name":"n1")"));
@@ -53,7 +55,8 @@ TEST(Documents, TellWhatFlytctlTells) {
 
 TEST(Documents, RefuseWhatThereIsNot) {
   FakeCluster cluster;
-  Documents documents(cluster.manager(), "", cluster.clock);
+  OnlyChair chair(cluster.manager());
+  Documents documents(chair, "", cluster.clock);
   EXPECT_EQ(documents.document("audit", kEve).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(documents.document("", kEve).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(documents.explain("nobody").error().code, ErrorCode::kNotFound);
@@ -65,7 +68,8 @@ TEST(Documents, TheQueueIsInItsOrder) {
     cluster.add_vm(vm);
     cluster.want(vm);
   }
-  Documents documents(cluster.manager(), "", cluster.clock);
+  OnlyChair chair(cluster.manager());
+  Documents documents(chair, "", cluster.clock);
   const std::string queue = *documents.document("queue", kEve);
   const auto at = [&](const char* name) { return queue.find(name); };
   EXPECT_LT(at(R"("name":"c")"), at(R"("name":"a")"));
@@ -82,7 +86,8 @@ TEST(Documents, ListsAreCut) {
     spec.set_memory_bytes(1 << 30);
   }
   ASSERT_TRUE(cluster.manager().set_vms(request));
-  Documents documents(cluster.manager(), "", cluster.clock);
+  OnlyChair chair(cluster.manager());
+  Documents documents(chair, "", cluster.clock);
   const auto count = [](const std::string& text, std::string_view what) {
     std::size_t found = 0;
     for (auto at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++found;
@@ -101,7 +106,8 @@ TEST(Documents, ListsAreCut) {
 
 TEST(Documents, AreMadeOnceForAllWhoWatch) {
   FakeCluster cluster;
-  Documents documents(cluster.manager(), "", cluster.clock);
+  OnlyChair chair(cluster.manager());
+  Documents documents(chair, "", cluster.clock);
   const DocumentViews first = documents.views();
   cluster.add_vm("a");
   EXPECT_EQ(documents.views().json[3], first.json[3]);
@@ -109,6 +115,53 @@ TEST(Documents, AreMadeOnceForAllWhoWatch) {
   const DocumentViews second = documents.views();
   EXPECT_NE(second.json[3], first.json[3]);
   EXPECT_EQ(second.json[1], first.json[1]);
+}
+
+// One of several managers.
+class FakeChair final : public Chair {
+ public:
+  Answerer answerer() override { return who; }
+  std::shared_ptr<Manager> known() override { return copy; }
+  Answerer who;
+  std::shared_ptr<Manager> copy;
+};
+
+TEST(Documents, OfAManagerThatDoesNotDecideAreWhatItKnowsAndSaySo) {
+  FakeCluster cluster;
+  cluster.add_vm("a");
+  FakeChair chair;
+  chair.who.leader.emplace().set_name("c2");
+  chair.copy = std::shared_ptr<Manager>(std::shared_ptr<void>(), &cluster.manager());
+  Documents documents(chair, "", cluster.clock);
+  EXPECT_THAT(*documents.document("health", kEve),
+              HasSubstr("this manager does not decide, c2 does"));
+  EXPECT_THAT(*documents.document("vms", kEve), HasSubstr(R"("name":"a")"));
+}
+
+TEST(Documents, OfAManagerThatKnowsNothingAreEmptyAndSayWhy) {
+  FakeCluster cluster;
+  FakeChair chair;
+  chair.who.why = "nobody has been elected yet";
+  Documents documents(chair, "", cluster.clock);
+  EXPECT_THAT(*documents.document("health", kEve), HasSubstr("nobody has been elected yet"));
+  EXPECT_EQ(*documents.document("nodes", kEve), "{\"nodes\":[]}\n");
+  EXPECT_EQ(*documents.document("queue", kEve), "{\"vms\":[]}\n");
+  EXPECT_EQ(*documents.document("events", kEve), "{\"events\":[]}\n");
+  EXPECT_EQ(documents.explain("a").error().code, ErrorCode::kLost);
+  DocumentStream stream(documents, kEve);
+  EXPECT_EQ(stream.next(kNoTime)->name, "cluster");
+  // It decides from now on.
+  cluster.add_vm("a");
+  chair.who = {.here = std::shared_ptr<Manager>(std::shared_ptr<void>(), &cluster.manager()),
+               .leader = {},
+               .why = {},
+               .problem = {}};
+  cluster.clock.pass(kPageRest);
+  std::string vms;
+  while (const auto document = stream.next(kNoTime)) {
+    if (document->name == "vms") vms = *document->json;
+  }
+  EXPECT_THAT(vms, HasSubstr(R"("name":"a")"));
 }
 
 TEST(DocumentStream, BeginsWithAllAndGoesOnWithWhatChanges) {
@@ -160,7 +213,8 @@ TEST(DocumentStream, WhatATenantWritesStaysInItsString) {
   spec.set_host("\"}]}</script><script>alert(1)</script>");
   (*spec.mutable_labels())["k"] = "\\\"<img src=x onerror=alert(1)>";
   ASSERT_TRUE(cluster.manager().set_vms(request));
-  Documents documents(cluster.manager(), "", cluster.clock);
+  OnlyChair chair(cluster.manager());
+  Documents documents(chair, "", cluster.clock);
   const std::string vms = *documents.document("vms", kEve);
   EXPECT_THAT(vms, HasSubstr(R"("host":"\"}]}</script><script>alert(1)</script>")"));
   EXPECT_THAT(vms, HasSubstr(R"("k":"\\\"<img src=x onerror=alert(1)>")"));

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 
+#include "base/wall_clock.h"
 #include "control/cluster.pb.h"
 
 namespace flyt::cluster {
@@ -73,6 +74,9 @@ Result<Caller> Gate::caller_of(const std::string& certificate_pem, const std::st
     known = known_.emplace(certificate_pem, std::move(*facts)).first;
   }
   const pki::CertificateFacts& facts = known->second;
+  if (facts.expires_at <= unix_seconds()) {
+    return Error{ErrorCode::kDenied, "the certificate of " + facts.name + " has expired"};
+  }
   if (Status status = refresh(); !status) {
     return Error{ErrorCode::kDenied, "nobody is let in: " + status.error().message};
   }

@@ -88,6 +88,16 @@ TEST_F(GateTest, ARevokedCertificateIsRefusedFromTheNextCallOn) {
   EXPECT_THAT(gate.caller_of(pem, "").error().message, HasSubstr("revoked"));
 }
 
+TEST_F(GateTest, AnExpiredCertificateIsNobodysAlsoOnAConnectionThatIsOpen) {
+  Gate gate(config_);
+  const auto over = pki::issue(authority_, {"eve", "viewer", {}, 0});
+  ASSERT_TRUE(over.ok());
+  const auto caller = gate.caller_of(over->certificate, "");
+  ASSERT_FALSE(caller.ok());
+  EXPECT_EQ(caller.error().code, ErrorCode::kDenied);
+  EXPECT_THAT(caller.error().message, HasSubstr("eve has expired"));
+}
+
 TEST_F(GateTest, WithoutItsListNobodyIsLetIn) {
   config_.crl = folder_ + "/crl.pem";
   Gate gate(config_);

@@ -1,7 +1,10 @@
 #include "control/cluster/pages.h"
 
+#include "control/cluster/documents.h"
 #include "control/cluster/metrics.h"
+#include "control/cluster/page/files.h"
 #include "control/daemon/metrics_page.h"
+#include "control/daemon/page_token.h"
 
 namespace flyt::cluster {
 namespace {
@@ -51,6 +54,112 @@ Page council_ready(Chair& chair) {
   return {.text = who.why + "\n", .status = 503};
 }
 
+constexpr char kJson[] = "application/json";
+constexpr Duration kPatience = std::chrono::milliseconds(500);
+
+Result<Caller> viewer_of(Gate& gate, const std::string& certificate) {
+  auto caller = gate.caller_of(certificate, "page");
+  if (!caller) return caller;
+  if (Status status = need(*caller, Role::kViewer); !status) return status.error();
+  return caller;
+}
+
+control::PageMaker file(std::string_view text, const char* type) {
+  return [text, type](const PageRequest&) { return Page{.text = std::string(text), .type = type}; };
+}
+
+Page json_or(const Result<std::string>& json) {
+  if (json) return {.text = *json, .type = kJson};
+  const bool missing = json.error().code == ErrorCode::kNotFound;
+  return {.text = json.error().message + "\n", .status = missing ? 404 : 500};
+}
+
+void follow(Gate& gate, Documents& documents, const PageRequest& request,
+            control::PageStream& out) {
+  auto caller = viewer_of(gate, request.certificate);
+  if (!caller) return;
+  DocumentStream stream(documents, *caller);
+  while (out.open()) {
+    const auto document = stream.next(kPatience);
+    // Who was let in may have been revoked since.
+    if (!viewer_of(gate, request.certificate)) return;
+    if (document && !out.send(document->name, *document->json)) return;
+  }
+}
+
+// The metrics' pages, the web page, its documents below /api/v1/ and the stream of their changes.
+// Who asks has shown a certificate; `gate` says whether it is a viewer's, for each request and all
+// along a stream.
+control::PageMap site_of(control::PageMap map, Gate& gate, Documents& documents) {
+  map.admit = [&gate](const PageRequest& request) -> Status {
+    const auto caller = viewer_of(gate, request.certificate);
+    return caller ? Status() : Status(caller.error());
+  };
+  map.pages["/"] = file(page::index_html(), "text/html; charset=utf-8");
+  map.pages["/page.css"] = file(page::page_css(), "text/css; charset=utf-8");
+  map.pages["/page.js"] = file(page::page_js(), "text/javascript; charset=utf-8");
+  for (const char* name : {"cluster", "health", "nodes", "leases", "vms", "queue", "events"}) {
+    map.pages[std::string("/api/v1/") + name] = [&gate, &documents,
+                                                 name](const PageRequest& asked) {
+      const auto caller = viewer_of(gate, asked.certificate);
+      return json_or(caller ? documents.document(name, *caller) : caller.error());
+    };
+  }
+  map.pages["/api/v1/explain"] = [&documents](const PageRequest& request) {
+    const auto vm = request.query.find("vm");
+    return json_or(documents.explain(vm == request.query.end() ? "" : vm->second));
+  };
+  map.streams["/api/v1/watch"] = [&](const PageRequest& request, control::PageStream& out) {
+    follow(gate, documents, request, out);
+  };
+  return map;
+}
+
+// Whether a certificate's holder may see anything; what is refused is logged.
+control::PageTls site_tls(const Config& config, Gate& gate, const Log& log) {
+  return {.files = {config.cert, config.key, config.ca},
+          .admit = [&gate, log](const std::string& certificate) -> Status {
+            const auto caller = viewer_of(gate, certificate);
+            if (caller) return {};
+            log.warn("refused", {{"peer", "page"}, {"reason", caller.error().message}});
+            return caller.error();
+          }};
+}
+
+Result<std::unique_ptr<control::Pages>> serve(const char* key, const std::string& address,
+                                              control::PageMap map,
+                                              std::optional<control::PageTls> tls) {
+  if (address.empty()) return std::unique_ptr<control::Pages>();
+  auto pages =
+      control::Pages::start(*control::parse_address(address), std::move(map), std::move(tls));
+  if (pages) return pages;
+  return Error{pages.error().code, std::string(key) + ": " + pages.error().message};
+}
+
+class AllPages final : public ClusterPages {
+ public:
+  AllPages(Chair& chair, std::string_view version)
+      : documents_(chair, std::string(version), system_clock()) {}
+
+  Status start(const Config& config, const control::PageMap& map, Gate& gate, const Log& log) {
+    control::PageMap plain = map;
+    plain.admit = control::admit_token(config.metrics_token);
+    auto metrics = serve("metrics.listen", config.metrics, std::move(plain), std::nullopt);
+    if (!metrics) return metrics.error();
+    metrics_ = std::move(*metrics);
+    auto site = serve("page.listen", config.page, site_of(map, gate, documents_),
+                      site_tls(config, gate, log));
+    if (!site) return site.error();
+    site_ = std::move(*site);
+    return {};
+  }
+
+ private:
+  Documents documents_;
+  std::unique_ptr<control::Pages> metrics_;
+  std::unique_ptr<control::Pages> site_;
+};
+
 }  // namespace
 
 control::PageMap pages_of(Chair& chair) {
@@ -67,6 +176,15 @@ control::PageMap pages_of(Manager& manager) {
                {"/healthz", [](const PageRequest&) { return Page{.text = "ok\n"}; }},
                {"/readyz", [&manager](const PageRequest&) { return ready(manager); }}};
   return map;
+}
+
+Result<std::unique_ptr<ClusterPages>> ClusterPages::start(const Config& config,
+                                                          const control::PageMap& map, Chair& chair,
+                                                          Gate& gate, const Log& log,
+                                                          std::string_view version) {
+  auto pages = std::make_unique<AllPages>(chair, version);
+  if (Status status = pages->start(config, map, gate, log); !status) return status.error();
+  return std::unique_ptr<ClusterPages>(std::move(pages));
 }
 
 }  // namespace flyt::cluster

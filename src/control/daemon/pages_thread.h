@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/result.h"
+#include "control/daemon/page_tls.h"
 #include "control/settings/settings.h"
 
 namespace flyt::control {
@@ -16,6 +18,8 @@ namespace flyt::control {
 struct PageRequest {
   std::string path;
   std::map<std::string, std::string, std::less<>> query;  // The first of each name, decoded.
+  std::string certificate;                                // The peer's, as PEM; empty in the clear.
+  std::string bearer;                                     // "Authorization: Bearer ..."
 };
 
 // What is answered; `type` is what a browser takes it for.
@@ -38,19 +42,24 @@ class PageStream {
 
 // Functions run on threads of the server's, several at once.
 using PageMaker = std::function<Page(const PageRequest&)>;
+// Whether who asks may have what is asked for; kDenied says why not.
+using PageAdmission = std::function<Status(const PageRequest&)>;
 using StreamMaker = std::function<void(const PageRequest&, PageStream&)>;
 struct PageMap {
   std::map<std::string, PageMaker> pages;      // By path: "/metrics".
   std::map<std::string, StreamMaker> streams;  // The stream lasts until the function returns.
+  PageAdmission admit;                         // Asked for each request; none: everybody may.
 };
 
 // Serves GET from its making to its end; any other path is 404. What is streamed to more than
 // kStreamsMax at once is 503.
 class Pages {
  public:
-  static constexpr int kStreamsMax = 8;
+  static constexpr int kStreamsMax = 32;
   virtual ~Pages() = default;
-  static Result<std::unique_ptr<Pages>> start(const Address& address, PageMap map);
+  // In the clear without `tls`. An error names the address.
+  static Result<std::unique_ptr<Pages>> start(const Address& address, PageMap map,
+                                              std::optional<PageTls> tls = std::nullopt);
   // As the system chose it, for an address with port 0.
   virtual std::uint16_t port() const = 0;
 };

@@ -123,6 +123,36 @@ TEST(Pages, NoMoreStreamsThanTheirLimitAndPagesAreServedBeside) {
   for (std::thread& listener : listeners) listener.join();
 }
 
+TEST(Pages, WhoIsNotAdmittedGetsTheReasonAndNothingElse) {
+  PageMap map;
+  map.pages["/open"] = [](const PageRequest&) { return Page{.text = "here"}; };
+  map.pages["/page"] = [](const PageRequest& request) { return Page{.text = request.bearer}; };
+  map.streams["/events"] = [](const PageRequest&, PageStream& out) { out.send("", "secret"); };
+  map.admit = [](const PageRequest& request) -> Status {
+    if (request.path == "/open" || request.bearer == "good") return {};
+    return Error{ErrorCode::kDenied, "not you"};
+  };
+  const auto pages = serve(std::move(map));
+  EXPECT_TRUE(has(ask(pages->port(), "/open"), "here"));
+  for (const char* path : {"/page", "/events", "/nowhere"}) {
+    const std::string answer = ask(pages->port(), path);
+    EXPECT_TRUE(has(answer, "HTTP/1.1 401")) << answer;
+    EXPECT_TRUE(has(answer, "WWW-Authenticate: Bearer\r\n")) << answer;
+    EXPECT_TRUE(has(answer, "not you")) << answer;
+    EXPECT_FALSE(has(answer, "secret")) << answer;
+  }
+  const std::string with = " HTTP/1.1\r\nAuthorization: Bearer good\r\nX: ";
+  EXPECT_TRUE(has(ask(pages->port(), "/page" + with), "\r\n\r\ngood"));
+}
+
+TEST(Pages, FilesThatAreNoCertificatesAreNamed) {
+  const PageTls tls{.files = {"/nowhere.crt", "/nowhere.key", "/nowhere.ca"}, .admit = {}};
+  const auto pages = Pages::start({"127.0.0.1", 0}, {}, tls);
+  ASSERT_FALSE(pages);
+  EXPECT_EQ(pages.error().code, ErrorCode::kInvalid);
+  EXPECT_TRUE(has(pages.error().message, "/nowhere.crt: expected a certificate"));
+}
+
 TEST(Pages, AnAddressThatIsTakenIsAnError) {
   // By a socket that does not share its port.
   const auto url = transport::parse_url("tcp://127.0.0.1:0");

@@ -33,7 +33,8 @@ struct Config {
   std::string ca;
 
   // [metrics]
-  std::string metrics;  // HOST:PORT of the loopback interface; empty: none.
+  std::string metrics;        // HOST:PORT of the loopback interface; empty: none.
+  std::string metrics_token;  // A file with the token that admits to /metrics.
 
   // [gpus]
   Mode mode = Mode::kIsolated;

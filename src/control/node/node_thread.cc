@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "control/daemon/page_token.h"
 #include "control/daemon/stop_signals.h"
 #include "control/node/api_thread.h"
 #include "control/node/cluster_thread.h"
@@ -47,8 +48,12 @@ Status run_node(const Config& config, std::string_view version, const Fd& signal
   if (!api) return std::move(api).error();
   std::unique_ptr<control::Pages> pages;
   if (!config.metrics.empty()) {
-    auto started = control::Pages::start(*parse_address(config.metrics), pages_of(manager));
-    if (!started) return std::move(started).error();
+    control::PageMap map = pages_of(manager);
+    map.admit = control::admit_token(config.metrics_token);
+    auto started = control::Pages::start(*parse_address(config.metrics), std::move(map));
+    if (!started) {
+      return Error{started.error().code, "metrics.listen: " + started.error().message};
+    }
     pages = std::move(*started);
   }
   std::unique_ptr<ClusterThread> cluster;

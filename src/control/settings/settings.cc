@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "control/settings/each_setting.h"
 
 namespace flyt::control {
 namespace {
@@ -254,7 +255,7 @@ Status check_doors(const std::string& api_tcp, const TlsFiles& files, const std:
   }
   if (!metrics.empty() && !is_loopback(parse_address(metrics)->host)) {
     return Error{ErrorCode::kInvalid,
-                 "metrics.listen must be a loopback address: who asks there is not identified"};
+                 "metrics.listen must be a loopback address: it is served in the clear"};
   }
   return {};
 }

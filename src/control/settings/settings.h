@@ -61,17 +61,6 @@ Status parse_settings(std::string_view text, const std::string& file,
                       const SettingSections& sections);
 Status read_settings(const std::string& path, const SettingSections& sections);
 
-// A key of a file and its place; `section` is empty where it stands in none.
-struct SettingPlace {
-  std::string section;
-  std::string key;
-  std::size_t line = 0;
-};
-// All keys, of files that are not ours, in their order; an error of `take` gets FILE:LINE and the
-// key in front. kInvalid: FILE:LINE, it is no TOML.
-Status each_setting(std::string_view text, const std::string& file,
-                    const std::function<Status(const SettingPlace&, const SettingValue&)>& take);
-
 // HOST:PORT or [HOST]:PORT, with a port from 1 on.
 struct Address {
   std::string host;

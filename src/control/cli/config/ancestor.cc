@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "control/settings/settings.h"
+#include "control/settings/each_setting.h"
 
 namespace flyt::cli {
 namespace {

@@ -97,11 +97,15 @@ function bar(whole, parts, text) {
   return box;
 }
 
+// What a GPU gives out: it may be more than it has.
+const smsOf = (gpu) => Math.floor(gpu.sms * (gpu.sm_percent || 100) / 100);
+
 // Colours by what the lease is called, so that one keeps its own while others come and go; letters
-// by place, as flytctl has them.
-function looksOf(gpu) {
-  const looks = new Map();
-  const places = [...new Set(gpu.groups.map((group) => group.lease_id).filter((id) => id))];
+// by place, as flytctl has them. Those that have all their groups together with others come last.
+function looksOf(gpu, leases) {
+  const seen = gpu.groups.map((group) => group.lease_id).filter((id) => id);
+  const places = [...new Set([...seen, ...leases.map((one) => one.lease.id)])];
+  const looks = new Map(places.map((id) => [id, null]));
   const taken = new Set();
   for (const id of [...places].sort()) {
     let hash = 0;
@@ -110,42 +114,47 @@ function looksOf(gpu) {
     for (let i = 0; i < COLOURS && taken.has(colour); ++i) colour = (colour + 1) % COLOURS;
     taken.add(colour);
     const at = places.indexOf(id);
+    const lease = leases.find((one) => one.lease.id === id);
     looks.set(id, {
       colour: 'lease-' + colour,
       letter: at < 26 ? String.fromCharCode(65 + at) : '#',
-      groups: gpu.groups.filter((group) => group.lease_id === id).length,
+      name: lease ? nameOf(lease) : 'a lease',
+      groups: lease ? lease.lease.groups.length : seen.filter((one) => one === id).length,
     });
   }
   return looks;
 }
 
-function mapOf(gpu, looks, leases) {
-  const free = gpu.groups.filter((group) => !group.lease_id).length;
-  const told = [...looks].map(([id, look]) => nameOf(leases.get(id)) + ' ' + look.groups);
-  const map = make('div', {
-    class: 'map',
-    role: 'img',
-    'aria-label': gpu.groups.length + ' groups of multiprocessors: ' +
-        [...told, 'free ' + free].join(', '),
-  });
-  for (const group of gpu.groups) {
-    const look = looks.get(group.lease_id);
-    const title = (look ? nameOf(leases.get(group.lease_id)) : 'free') + ', ' + group.sms + ' SMs';
-    map.append(make('span', {class: look ? look.colour : 'free', title}, look ? look.letter : '·'));
+function mapCell(group, looks) {
+  const sms = ', ' + group.sms + ' SMs';
+  if (group.leases > 1) {
+    return make('span', {class: 'shared', title: group.leases + ' leases' + sms}, '*');
   }
-  return map;
+  const look = looks.get(group.lease_id);
+  if (!look) return make('span', {class: 'free', title: 'free' + sms}, '·');
+  return make('span', {class: look.colour, title: look.name + sms}, look.letter);
+}
+
+function mapOf(gpu, looks) {
+  const told = [...looks.values()].map((look) => look.name + ' ' + look.groups);
+  const shared = gpu.groups.filter((group) => group.leases > 1).length;
+  if (shared) told.push('shared ' + shared);
+  told.push('free ' + gpu.groups.filter((group) => !group.lease_id).length);
+  const label = gpu.groups.length + ' groups of multiprocessors: ' + told.join(', ');
+  return make('div', {class: 'map', role: 'img', 'aria-label': label},
+              ...gpu.groups.map((group) => mapCell(group, looks)));
 }
 
 function nameOf(lease) {
-  if (!lease) return 'a lease';
   return lease.vm || lease.lease.name + ' (foreign)';
 }
 
-function gpuFigure(gpu, leases) {
-  const looks = looksOf(gpu);
-  const mine = [...leases.values()].filter((one) => one.lease.gpu === gpu.index && one.lease.id);
-  const parts = mine.filter((one) => looks.has(one.lease.id))
-                    .map((one) => [looks.get(one.lease.id).colour, one.lease.memory_bytes]);
+function gpuFigure(gpu, all) {
+  const mine = all.filter((one) => one.lease.gpu === gpu.index && one.lease.id);
+  const looks = looksOf(gpu, mine);
+  const places = [...looks.keys()];
+  mine.sort((a, b) => places.indexOf(a.lease.id) - places.indexOf(b.lease.id));
+  const parts = mine.map((one) => [looks.get(one.lease.id).colour, one.lease.memory_bytes]);
   const rest = gpu.memory_leased_bytes - parts.reduce((sum, part) => sum + part[1], 0);
   if (rest > 0) parts.push(['used', rest]);
   parts.push(['held', gpu.memory_overhead_bytes]);
@@ -154,8 +163,7 @@ function gpuFigure(gpu, leases) {
   const rows = mine.map((one) => {
     const look = looks.get(one.lease.id);
     return make('tr', null,
-                cell(make('span', {class: 'key ' + (look ? look.colour : '')},
-                          look ? look.letter : '')),
+                cell(make('span', {class: 'key ' + look.colour}, look.letter)),
                 make('th', {scope: 'row'}, nameOf(one)), cell(one.lease.sms_granted + ' SMs'),
                 cell(size(one.lease.memory_used_bytes) + ' of ' + size(one.lease.memory_bytes)),
                 cell(one.lease.sessions + ' sessions'));
@@ -163,8 +171,8 @@ function gpuFigure(gpu, leases) {
   return make('figure', {class: 'gpu'},
               make('figcaption', null, 'GPU ' + gpu.index + ': ' + gpu.name + ', ' + gpu.mode +
                        (gpu.mps ? ', MPS ' + gpu.mps : '') + ', ' + gpu.sms_free + ' of ' +
-                       gpu.sms + ' SMs free'),
-              mapOf(gpu, looks, leases), bar(gpu.memory_bytes, parts, memory),
+                       smsOf(gpu) + ' SMs free'),
+              mapOf(gpu, looks), bar(gpu.memory_bytes, parts, memory),
               make('p', {class: 'facts'}, memory),
               ...(rows.length ? [make('table', null, make('tbody', null, ...rows))] : []));
 }
@@ -172,7 +180,6 @@ function gpuFigure(gpu, leases) {
 function nodeArticle(item) {
   const node = item.node;
   const said = node.description;
-  const leases = new Map(item.leases.map((one) => [one.lease.id, one]));
   const facts = [
     'host ' + node.host,
     said.server ? 'driver ' + said.server : '',
@@ -184,7 +191,7 @@ function nodeArticle(item) {
                    make('span', {class: stateClass(node.state)}, node.state)),
               make('p', {class: 'facts'}, facts.filter((fact) => fact).join(', ') +
                        (node.reason ? ': ' + node.reason : '')),
-              ...said.gpus.map((gpu) => gpuFigure(gpu, leases)));
+              ...said.gpus.map((gpu) => gpuFigure(gpu, item.leases)));
 }
 
 function whyButton(vm) {
@@ -207,6 +214,11 @@ async function explain(vm) {
   byId('why-lines').replaceChildren(...lines.map((line) => make('li', null, line)));
 }
 
+function wishOf(spec) {
+  const range = spec.sms_max ? ', ' + spec.sms_min + ' to ' + spec.sms_max + ' by use' : '';
+  return spec.sms + ' SMs' + range + ', ' + size(spec.memory_bytes);
+}
+
 function vmRow(vm, old) {
   const gpu = vm.gpu;
   const has = gpu.phase === 'ready' || gpu.phase === 'starting';
@@ -223,7 +235,7 @@ function vmRow(vm, old) {
     number(has ? gpu.sms_granted || gpu.sms_asked : ''),
     has ? cell(bar(gpu.memory_bytes, [['used', vm.memory_used_bytes]], memory), memory) : cell(),
     number(vm.sessions),
-    cell(vm.spec.sms + ' SMs, ' + size(vm.spec.memory_bytes)),
+    cell(wishOf(vm.spec)),
     cell(...labels),
   ]);
 }
@@ -232,7 +244,7 @@ function queueRow(vm, old) {
   return row(old, [
     number(vm.gpu.ahead),
     make('th', {scope: 'row'}, vm.spec.name, whyButton(vm.spec.name)),
-    cell(vm.spec.sms + ' SMs, ' + size(vm.spec.memory_bytes)),
+    cell(wishOf(vm.spec)),
     number(vm.spec.priority),
     cell(timeOf(vm.gpu.since_ms)),
     cell(vm.gpu.reason),
@@ -294,10 +306,11 @@ function showOverview() {
   const all = shown.cluster;
   const gpus = shown.nodes.flatMap((node) => node.description.gpus);
   const sum = (field) => gpus.reduce((total, gpu) => total + gpu[field], 0);
+  const sms = gpus.reduce((total, gpu) => total + smsOf(gpu), 0);
   const tiles = [
     ['Nodes ready', all.nodes_ready + ' of ' + all.nodes],
     ['GPUs', all.gpus],
-    ['SMs free', sum('sms_free') + ' of ' + sum('sms')],
+    ['SMs free', sum('sms_free') + ' of ' + sms],
     ['Memory free', size(sum('memory_free_bytes')) + ' of ' + size(sum('memory_bytes'))],
     ['VMs', all.vms],
     ['Virtual GPUs', all.leases],
