@@ -45,7 +45,7 @@ operators = ["0"]
 TEST(ClusterConfig, NamesFileLineAndWhatWasExpected) {
   EXPECT_THAT(error_of("[api]\n\ncolour = 1\n"),
               HasSubstr("cluster.toml:3: unknown key api.colour"));
-  EXPECT_THAT(error_of("[raft]\n"), HasSubstr("cluster.toml:1: unknown section or key raft"));
+  EXPECT_THAT(error_of("[colours]\n"), HasSubstr("cluster.toml:1: unknown section or key colours"));
   EXPECT_THAT(error_of("[vms]\ngrace = \"soon\"\n"), HasSubstr("cluster.toml:2: vms.grace"));
   EXPECT_THAT(error_of("[vms]\nfree_unused = 1\n"), HasSubstr("true or false"));
   EXPECT_THAT(error_of("[access]\nviewers = \"a\"\n"), HasSubstr("a list of texts"));

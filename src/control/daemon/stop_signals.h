@@ -16,6 +16,7 @@ enum class Hangups : std::uint8_t { kEnd, kTold };
 Fd take_stop_signals(Hangups hangups = Hangups::kEnd);
 
 // Waits for one; `on_hangup` is called for each SIGHUP before.
-void await_stop(const Fd& signals, const std::function<void()>& on_hangup = [] {});
+void await_stop(
+    const Fd& signals, const std::function<void()>& on_hangup = [] {});
 
 }  // namespace flyt::control
