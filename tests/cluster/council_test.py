@@ -62,7 +62,8 @@ class Managers(unittest.TestCase):
 
     def hold(self, *names):
         for name in names:
-            self.programs[name] = self.council.vms[name].hold()
+            # Its machine may not have heard yet that it lost what it had: then the next try does.
+            self.programs[name] = self.council.wait_for(self.council.vms[name].try_hold, 60)
 
     def survive(self):
         """Programs have noticed nothing."""
