@@ -215,16 +215,32 @@ class ContextPoll {
   std::vector<std::shared_ptr<StreamOwner>> streams_;
 };
 
+// What works in the context, and in green contexts of it: those are not the part's in which it may
+// be confined, but its own.
+CUresult synchronize(Session& session, std::uint32_t context, const Handles::Entry& entry) {
+  const driver::Table& driver = session.driver();
+  CUresult result = session.enter(context);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver.cuCtxSynchronize();
+  CUcontext keeper = ContextSubjects::keeper(entry);
+  if (result != CUDA_SUCCESS || keeper == nullptr || !session.contexts().has_greens(context)) {
+    return result;
+  }
+  result = driver.cuCtxSetCurrent(keeper);
+  session.forget_entered();
+  return result == CUDA_SUCCESS ? driver.cuCtxSynchronize() : result;
+}
+
 // Another of the client's threads may destroy the context meanwhile, and its streams may move: then
 // the new ones have to come to their beginnings, too.
-CUresult wait_for_all(Session& session, std::uint32_t context, ContextOrigin& origin) {
+CUresult wait_for_all(Session& session, std::uint32_t context, const Handles::Entry& entry) {
+  auto& origin = static_cast<ContextOrigin&>(*entry.attachment);
   for (const auto& end : session.moves().left_behind()) static_cast<void>(end->wait());
   for (;;) {
     const std::shared_lock lock(origin.waits);
     if (origin.ended) return CUDA_SUCCESS;
     const auto part = session.moves().part();
-    CUresult result = session.enter(context);
-    if (result == CUDA_SUCCESS) result = session.driver().cuCtxSynchronize();
+    const CUresult result = synchronize(session, context, entry);
     if (result != CUDA_SUCCESS || part == session.moves().part()) return result;
   }
 }
@@ -247,10 +263,7 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
   const bool polled = poll.worth_it() && !session.contexts().has_greens(index) &&
                       !session.graphs().capturing() && session.moves().left_behind().empty();
   if (polled) wait.poll = std::move(poll);
-  wait.block = [&session, index,
-                origin = std::static_pointer_cast<ContextOrigin>(entry.attachment)] {
-    return wait_for_all(session, index, *origin);
-  };
+  wait.block = [&session, index, entry] { return wait_for_all(session, index, entry); };
   wait.finish = [answer](CUresult result) { answer->reply(result); };
   session.completions().add(std::move(wait));
 }
