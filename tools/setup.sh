@@ -66,6 +66,11 @@ fi
 echo "setup: installing ${wanted[*]}"
 started=$SECONDS
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -qq "$@"; }
+# Tests start an etcd of their own: no service of the machine's comes with the package.
+if [[ " ${wanted[*]} " == *" etcd-server "* && -d /run/systemd/system ]]; then
+  "${as_root[@]}" systemctl -q mask etcd.service
+  trap '"${as_root[@]}" systemctl -q unmask etcd.service' EXIT
+fi
 # A machine's package lists may be missing or old: try as it is, then once more after an update.
 apt install -y --no-install-recommends "${wanted[@]}" >/dev/null 2>&1 || {
   apt update
