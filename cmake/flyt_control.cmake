@@ -6,6 +6,9 @@ pkg_check_modules(FLYT_GRPC REQUIRED grpc++ protobuf)
 pkg_check_modules(FLYT_SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(FLYT_TOML REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(FLYT_HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+if(FLYT_MONGODB)
+  pkg_check_modules(FLYT_MONGOC REQUIRED IMPORTED_TARGET libmongoc-1.0)
+endif()
 find_program(FLYT_PROTOC protoc REQUIRED)
 find_program(FLYT_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 
@@ -26,9 +29,9 @@ function(flyt_proto target file)
     VERBATIM)
   add_library(${target} STATIC ${made})
   target_include_directories(${target} SYSTEM PUBLIC ${out})
-  target_compile_options(${target} PRIVATE -w -O1)
-  if(FLYT_SANITIZE)
-    target_compile_options(${target} PRIVATE -O0 -fno-sanitize=all)
+  target_compile_options(${target} PRIVATE -w)
+  if(FLYT_SANITIZE MATCHES "thread")
+    target_compile_options(${target} PRIVATE -fno-sanitize=all)
   endif()
   # What pkg-config lists beside them are the libraries behind these.
   target_link_libraries(${target} PUBLIC ${ARGN} grpc++ grpc gpr protobuf absl_synchronization
@@ -36,7 +39,9 @@ function(flyt_proto target file)
 endfunction()
 
 # flyt_control_program(NAME SOURCES main.cc USES libraries ...): a program in bin/ that needs the
-# distribution's libraries, and so its C++ runtime.
+# distribution's libraries, and so its C++ runtime. A bundle has copies in lib/control, which
+# is nowhere else. It is RPATH: RUNPATH would find these, but not what they need in turn. And it is
+# that of installations, since CMake ends others in a colon, which means the current folder.
 function(flyt_control_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -44,5 +49,8 @@ function(flyt_control_program name)
   target_include_directories(${name} SYSTEM PRIVATE ${FLYT_CLI11})
   target_compile_definitions(${name} PRIVATE FLYT_VERSION="${PROJECT_VERSION}")
   target_compile_options(${name} PRIVATE ${FLYT_UNHURRIED_OPTIONS})
+  set_target_properties(${name} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN/../lib/control")
+  target_link_options(${name} PRIVATE LINKER:--disable-new-dtags)
   target_link_libraries(${name} PRIVATE ${ARG_USES} Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()

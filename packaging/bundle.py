@@ -12,32 +12,32 @@ import shutil
 import subprocess
 import sys
 
+import bundle_libraries
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, 'build', 'release')
-GLIBC_MAX = (2, 36)
 ARCHIVE_BYTES_MAX = 40 * 1024 * 1024
-# What every such machine has; all else we link statically or bring along.
-SYSTEM_LIBRARIES = re.compile(
-    r'(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|libresolv|libutil)\.so\.\d+'
-    r'|libcuda\.so\.1|libnvidia-ml\.so\.1|libflyt-softgpu\.so')
-
 # (pattern under the build folder, folder in the bundle)
 BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/client'),
-         ('tests/flyt_conformance', 'tests'), ('samples/*', 'samples')]
-# These need the distribution's gRPC and SQLite.
-LEFT_OUT = {'flyt-node-manager', 'flyt-client-manager', 'flyt-cluster-manager',
-            'flyt-cluster-bench', 'flytctl'}
+         ('tests/flyt_conformance', 'tests'), ('tests/node_subject', 'tests'),
+         ('samples/*', 'samples')]
+# Measures the manager itself, on the machine that builds it.
+LEFT_OUT = {'flyt-cluster-bench'}
 # (pattern under the source folder, folder in the bundle)
 SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
            ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
            ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
            ('tests/gpu/*.cu', 'tests/gpu'), ('tests/gpu/*.py', 'tests/gpu'),
+           ('tests/node/*_process.py', 'tests/node'),
            ('bench/gpu_bench.py', 'bench'), ('bench/gpu_elastic.py', 'bench'),
            ('bench/gpu_report.py', 'bench'),
            ('bench/gpu_workloads.py', 'bench'),
            ('tests/conformance/compare_transcripts.py', 'tests/conformance'), ('docs/*.md', 'docs')]
-FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists')]
+FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists'),
+           ('packaging/monitoring', 'examples/monitoring')]
+# Where the units of a bundle look for it.
+PLACE = '/opt/flyt'
 
 
 def version():
@@ -73,44 +73,56 @@ def fill(bundle):
     for source, target in FOLDERS:
         if os.path.isdir(os.path.join(ROOT, source)):
             shutil.copytree(os.path.join(ROOT, source), os.path.join(bundle, target))
+    fill_examples(bundle)
+    bundle_libraries.bring(BUILD, bundle)
 
 
-def elf_problems(path, name):
-    """Reasons why one ELF file would not run elsewhere."""
-    dynamic = subprocess.run(['readelf', '-dW', path], capture_output=True, text=True,
-                             check=True).stdout
-    for needed in re.findall(r'\(NEEDED\).*\[(.+)\]', dynamic):
-        if not SYSTEM_LIBRARIES.fullmatch(needed):
-            yield f'{name} needs {needed}'
-    for runpath in re.findall(r'\((?:RUNPATH|RPATH)\).*\[(.*)\]', dynamic):
-        for part in runpath.split(':'):
-            if part and not part.startswith('$ORIGIN'):
-                yield f'{name} looks for libraries in {part}'
-    symbols = subprocess.run(['readelf', '-VW', path], capture_output=True, text=True,
-                             check=True).stdout
-    newest = max((tuple(map(int, found.split('.')))
-                  for found in re.findall(r'Name: GLIBC_([\d.]+)', symbols)), default=(0,))
-    if newest > GLIBC_MAX:
-        yield f'{name} needs glibc {".".join(map(str, newest))}'
+def fill_examples(bundle):
+    """Configurations, and units for a bundle in /opt/flyt."""
+    for folder in ('examples', 'systemd'):
+        os.makedirs(os.path.join(bundle, folder), exist_ok=True)
+    for source in glob.glob(os.path.join(ROOT, 'packaging', '*.toml.example')):
+        name = os.path.basename(source).removesuffix('.example')
+        shutil.copy(source, os.path.join(bundle, 'examples', name))
+    for source in glob.glob(os.path.join(ROOT, 'packaging', '*.service')):
+        with open(source, encoding='utf-8') as file:
+            unit = file.read()
+        unit = unit.replace('/usr/bin/', f'{PLACE}/bin/')
+        unit = re.sub(r'/usr/share/doc/[\w-]+/', f'{PLACE}/docs/', unit)
+        with open(os.path.join(bundle, 'systemd', os.path.basename(source)), 'w',
+                  encoding='utf-8') as file:
+            file.write(unit)
+
+
+def files_of(bundle):
+    """Paths of all its files, relative to it."""
+    return {os.path.relpath(os.path.join(folder, name), bundle)
+            for folder, _, names in os.walk(bundle) for name in names}
 
 
 def problems(bundle):
-    for folder, _, names in os.walk(bundle):
-        for name in names:
-            path = os.path.join(folder, name)
-            if not os.path.islink(path) and is_elf(path):
-                yield from elf_problems(path, os.path.relpath(path, bundle))
+    files = files_of(bundle)
+    for name in sorted(files):
+        path = os.path.join(bundle, name)
+        if not os.path.islink(path) and is_elf(path):
+            yield from bundle_libraries.elf_problems(bundle_libraries.read_elf(path), name, files)
+    yield from bundle_libraries.missing_licences(bundle, files)
     for needed in ('dev', 'bin/flyt', 'bin/flyt-server', 'lib/libflyt-softgpu.so',
                    'lib/client/libcuda.so.1', 'lib/client/libnvidia-ml.so.1',
-                   'tests/flyt_conformance', 'tests/gpu/run.py', 'bench/gpu_bench.py'):
+                   *(f'bin/{manager}' for manager in bundle_libraries.MANAGERS),
+                   'systemd/flyt-node-manager.service', 'examples/node.toml',
+                   'tests/flyt_conformance', 'tests/node_subject', 'tests/gpu/run.py',
+                   'bench/gpu_bench.py'):
         if not os.path.exists(os.path.join(bundle, needed)):
             yield f'{needed} is missing'
 
 
 def pack(bundle, out):
-    """The path of the archive. gzip: a minimal system unpacks it."""
+    """The path of the archive. gzip: a minimal system unpacks it. All may read what is in it,
+    whatever the builder's files are like: it may become a folder of many users."""
     archive = os.path.join(out, os.path.basename(bundle) + '.tar.gz')
     subprocess.run(['tar', '--gzip', '--owner=0', '--group=0', '--numeric-owner', '--sort=name',
+                    '--mode=u+rwX,go+rX,go-w',
                     '-cf', archive, '-C', out, os.path.basename(bundle)], check=True)
     return archive
 
@@ -119,8 +131,11 @@ def main():
     out = os.path.join(ROOT, 'out')
     bundle = os.path.join(out, f'flyt-{version()}-linux-x86_64')
     shutil.rmtree(bundle, ignore_errors=True)
-    fill(bundle)
-    found = list(problems(bundle))
+    try:
+        fill(bundle)
+        found = list(problems(bundle))
+    except bundle_libraries.BundleError as error:
+        found = [error]
     for problem in found:
         print(f'bundle: {problem}', file=sys.stderr)
     if found:

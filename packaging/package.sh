@@ -15,4 +15,14 @@ for package in out/flyt-*.deb; do
     echo "package: $package has files with wrong owners or modes" >&2
     exit 1
   fi
+  # Nor may anything look for libraries elsewhere than the distribution has them.
+  folder="$(mktemp -d)"
+  dpkg-deb -x "$package" "$folder"
+  strange="$(find "$folder" -type f -path '*/usr/*' -exec readelf -d {} + 2>/dev/null |
+    grep -E 'RPATH|RUNPATH' || true)"
+  rm -rf "$folder"
+  if [[ -n "$strange" ]]; then
+    echo "package: $package has programs with paths of their own: $strange" >&2
+    exit 1
+  fi
 done

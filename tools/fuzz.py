@@ -35,7 +35,8 @@ def main():
     arguments = parser.parse_args()
     replay = arguments.replay or shutil.which('clang++') is None
     preset = 'dev' if replay else 'fuzz'
-    if subprocess.run(['tools/build.sh', preset], cwd=ROOT, check=False).returncode != 0:
+    command = ['tools/build.sh', preset, 'flyt_fuzz_programs']
+    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
         return 1
     build = os.path.join(ROOT, 'build', preset)
     programs = [p for p in targets(build)

@@ -10,6 +10,7 @@ PACKAGES=(
   libcli11-dev                             # command lines of the programs
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler  # the control plane's API
   libsqlite3-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev libssl-dev  # its state, files, pages
+  libmongoc-dev                            # VMs' requirements from MongoDB
   libgtest-dev libgmock-dev                # the tests
   etcd-server iproute2                     # what some of them need beside
   binutils clang-format-14                 # lint

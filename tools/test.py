@@ -16,9 +16,35 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Test programs mostly wait: two at a time left the cores idle for 60 % of the optimised build's.
+JOBS = 2 * (os.cpu_count() or 2)
 GTEST_LINE = re.compile(r'^\[\s+(OK|FAILED|SKIPPED)\s+\] (\S+)(?:, where .*)? \(\d+ ms\)$', re.M)
+GTEST_END = re.compile(r'^\[==========\] .* ran\.', re.M)
 ENTRY = re.compile(r'^\d+/\d+ Testing: (\S+)$', re.M)
+# Of an entry that failed; the whole of it is in ctest's log.
+LINES_OF_A_CASE = 120
+LINES_OF_THE_END = 100
 CTEST_LINE = re.compile(r'^\s*\d+/\d+ Test\s+#\d+: (\S+) \.*\s*(\*\*\*)?(\w+)')
+
+
+def what_failed(text):
+    """Of what a test program printed, what tells why it failed: its failed cases, each from its
+    first line on, and its end where it did not come to an orderly one."""
+    lines = text.rstrip().splitlines()
+    parts = []
+    started = 0
+    for at, line in enumerate(lines):
+        if line.startswith('[ RUN      ] '):
+            started = at
+        elif line.startswith('[  FAILED  ] ') and GTEST_LINE.match(line):
+            case = lines[started:at + 1]
+            if len(case) > LINES_OF_A_CASE:
+                half = LINES_OF_A_CASE // 2
+                case = case[:half] + [f'... {len(case) - 2 * half} lines ...'] + case[-half:]
+            parts.append(case)
+    if not parts or not GTEST_END.search(text):
+        parts.append(lines[-LINES_OF_THE_END:])
+    return '\n'.join(line for part in parts for line in part)
 
 
 class Totals:
@@ -108,14 +134,16 @@ class BuildAhead:
 
 def ctest(preset, name_filter, totals):
     folder = os.path.join(ROOT, 'build', preset)
-    command = ['ctest', '--test-dir', folder, '-j', str(os.cpu_count() or 2), '--output-on-failure',
-               '--no-tests=ignore']
+    command = ['ctest', '--test-dir', folder, '-j', str(JOBS), '--no-tests=ignore']
     if name_filter:
         command += ['-R', name_filter]
     started = time.monotonic()
     failed = {}
     skipped = set()
-    environment = dict(os.environ, GTEST_COLOR='no', CTEST_OUTPUT_ON_FAILURE='1')
+    environment = dict(os.environ, GTEST_COLOR='no')
+    environment.pop('CTEST_OUTPUT_ON_FAILURE', None)
+    if preset == 'tsan':
+        environment.setdefault('TSAN_OPTIONS', f'suppressions={ROOT}/tests/tsan.supp')
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment, errors='replace') as process:
         for line in process.stdout:
@@ -132,11 +160,21 @@ def ctest(preset, name_filter, totals):
         with open(log_path, encoding='utf-8', errors='replace') as file:
             log = file.read()
         totals.add_log(preset, log, failed, skipped)
+        tell_failures(preset, log, failed)
         ran = len(ENTRY.findall(log))
     if process.returncode != 0 and not failed:
         totals.failures.append(f'{preset}: ctest ended with {process.returncode}')
     say(f'== {preset}: {ran} test programs in {time.monotonic() - started:.0f} s, '
         f'{len(failed)} failed')
+
+
+def tell_failures(preset, log, failed):
+    parts = ENTRY.split(log)[1:]
+    for name, text in zip(parts[0::2], parts[1::2]):
+        if name in failed:
+            say(f'== {preset}: {name} failed ({failed[name]}); the whole of what it printed is in '
+                f'build/{preset}/Testing/Temporary/LastTest.log')
+            say(what_failed(text))
 
 
 def check_release(totals):
@@ -148,7 +186,8 @@ def check_release(totals):
             ('200 kills', ['build/release/tests/flyt_kill', '--gtest_filter=Unix/*',
                            '--gtest_brief=1']),
             ('demo', ['python3', 'tools/demo.py', '--prefix', 'build/release']),
-            ('bundle', ['python3', 'packaging/bundle.py'])):
+            ('bundle', ['python3', 'packaging/bundle.py']),
+            ('bundle elsewhere', ['python3', 'packaging/bundle_test.py'])):
         say(f'== release: {name}')
         totals.add(f'release: {name}', run(command, env=dict(os.environ, FLYT_KILLS='200')) == 0)
 

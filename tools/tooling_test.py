@@ -3,11 +3,13 @@
 
 import os
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), 'packaging')]
 import bundle  # noqa: E402
+import bundle_libraries  # noqa: E402
 import flyt_process  # noqa: E402
 import test as test_tool  # noqa: E402
 
@@ -43,6 +45,20 @@ class Totals(unittest.TestCase):
         self.assertEqual(totals.failures, ['dev: rpc_test: Channel.Waits',
                                            'dev: crashing_test: Exception'])
 
+    def test_tells_of_a_failure_what_one_needs(self):
+        told = test_tool.what_failed('\n'.join(
+            ['[ RUN      ] A.Good', 'fine', '[       OK ] A.Good (1 ms)',
+             '[ RUN      ] A.Bad', 'why', '[  FAILED  ] A.Bad (1 ms)',
+             '[==========] 2 tests from 1 test suite ran. (2 ms total)', '[  FAILED  ] A.Bad']))
+        self.assertEqual(told, '[ RUN      ] A.Bad\nwhy\n[  FAILED  ] A.Bad (1 ms)')
+        told = test_tool.what_failed('[ RUN      ] A.Crash\n' + 'x\n' * 500 + 'SEGV')
+        self.assertTrue(told.endswith('SEGV'))
+        self.assertEqual(len(told.splitlines()), test_tool.LINES_OF_THE_END)
+        told = test_tool.what_failed('[ RUN      ] A.Long\n' + 'x\n' * 500
+                                     + '[  FAILED  ] A.Long (1 ms)\n[ RUN      ] A.Crash\nSEGV')
+        self.assertIn('... 382 lines ...', told)
+        self.assertTrue(told.endswith('SEGV'))
+
     def test_reads_the_lines_of_ctest(self):
         for line, failed in (('1/3 Test  #1: a_test .....   Passed    0.03 sec', None),
                              ('2/3 Test #10: b_test ....***Failed    0.02 sec', '***'),
@@ -65,10 +81,66 @@ class Logs(unittest.TestCase):
 
 
 class Bundle(unittest.TestCase):
+    FILES = {'bin/flyt', 'bin/flytctl', 'lib/control/libssl.so.3', 'lib/control/libz.so.1'}
+
+    def problems(self, name, *needed, rpath=(), runpath=(), **more):
+        elf = bundle_libraries.Elf(list(needed), list(rpath), list(runpath), **more)
+        return list(bundle_libraries.elf_problems(elf, name, self.FILES))
+
     def test_judges_libraries(self):
         for name, fits in (('libc.so.6', True), ('libstdc++.so.6', False), ('libzstd.so.1', False),
                            ('libcuda.so.1', True)):
-            self.assertEqual(bool(bundle.SYSTEM_LIBRARIES.fullmatch(name)), fits, name)
+            self.assertEqual(self.problems('bin/flyt', name),
+                             [] if fits else [f'bin/flyt needs {name}'])
+
+    def test_only_managers_use_what_was_brought_along(self):
+        ours = [bundle_libraries.PATH]
+        self.assertEqual(self.problems('bin/flytctl', 'libssl.so.3', 'libc.so.6', rpath=ours), [])
+        self.assertEqual(self.problems('lib/control/libssl.so.3', 'libz.so.1'), [])
+        for name, rpath in (('bin/flyt', ()), ('lib/client/libcuda.so.1', ours)):
+            self.assertEqual(self.problems(name, 'libssl.so.3', rpath=rpath),
+                             [f'{name} needs libssl.so.3'])
+
+    def test_refuses_what_was_not_brought_along(self):
+        self.assertEqual(self.problems('bin/flytctl', 'libgrpc.so.29',
+                                       rpath=[bundle_libraries.PATH]),
+                         ['bin/flytctl needs libgrpc.so.29'])
+        self.assertEqual(self.problems('lib/control/libssl.so.3', 'libcrypto.so.3'),
+                         ['lib/control/libssl.so.3 needs libcrypto.so.3'])
+
+    def test_refuses_paths_by_which_libraries_are_not_found_or_elsewhere(self):
+        # RUNPATH is not for what a library needs in turn; one of a library's own hides RPATH.
+        ours = [bundle_libraries.PATH]
+        self.assertEqual(len(self.problems('bin/flytctl', 'libssl.so.3', runpath=ours)), 1)
+        self.assertEqual(len(self.problems('bin/flytctl', 'libssl.so.3')), 1)
+        self.assertEqual(len(self.problems('bin/flytctl', rpath=ours + ['$ORIGIN/../lib'])), 1)
+        self.assertEqual(len(self.problems('lib/control/libz.so.1', runpath=['$ORIGIN'])), 1)
+        self.assertEqual(self.problems('bin/flyt', runpath=['/opt/lib']),
+                         ['bin/flyt looks for libraries in /opt/lib'])
+
+    def test_refuses_a_newer_or_private_glibc(self):
+        self.assertEqual(self.problems('bin/flyt', glibc=(2, 36)), [])
+        self.assertEqual(self.problems('bin/flyt', glibc=(2, 38)), ['bin/flyt needs glibc 2.38'])
+        self.assertEqual(len(self.problems('lib/control/libz.so.1', private=True)), 1)
+
+    def test_refuses_libraries_without_a_licence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(len(list(bundle_libraries.missing_licences(folder, set()))), 1)
+            licences = os.path.join(folder, bundle_libraries.LICENCES)
+            os.makedirs(licences)
+            for path in ('libssl.so.3', 'libz.so.1', 'licences/zlib1g'):
+                with open(os.path.join(folder, 'lib/control', path), 'w', encoding='utf-8'):
+                    pass
+            with open(os.path.join(folder, 'lib/control/README'), 'w', encoding='utf-8') as file:
+                file.write('What is here.\nlibssl.so.3   libssl3 3.0\nlibz.so.1   zlib1g 1.2\n')
+            found = bundle_libraries.missing_licences(folder, bundle.files_of(folder))
+            self.assertEqual(list(found), ['lib/control/libssl.so.3 is without a licence'])
+
+    def test_reads_what_a_file_says_to_the_loader(self):
+        elf = bundle_libraries.read_elf(os.path.realpath('/bin/ls'))
+        self.assertIn('libc.so.6', elf.needed)
+        self.assertGreater(elf.glibc, (2, 0))
+        self.assertEqual((elf.rpath, elf.runpath, elf.private), ([], [], False))
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -30,6 +31,40 @@ bool take_number(std::string_view& text, std::uint64_t& value) {
   if (error != std::errc()) return false;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return true;
+}
+
+struct Lead {
+  unsigned first;  // Of the first byte.
+  unsigned last;
+  std::size_t size;
+  unsigned second_first;  // Of the second one; all others are from 0x80 to 0xbf.
+  unsigned second_last;
+};
+// Neither longer than needed, nor halves of pairs, nor beyond the last character.
+constexpr std::array kLeads = {Lead{0xc2, 0xdf, 2, 0x80, 0xbf}, Lead{0xe0, 0xe0, 3, 0xa0, 0xbf},
+                               Lead{0xe1, 0xec, 3, 0x80, 0xbf}, Lead{0xed, 0xed, 3, 0x80, 0x9f},
+                               Lead{0xee, 0xef, 3, 0x80, 0xbf}, Lead{0xf0, 0xf0, 4, 0x90, 0xbf},
+                               Lead{0xf1, 0xf3, 4, 0x80, 0xbf}, Lead{0xf4, 0xf4, 4, 0x80, 0x8f}};
+
+unsigned byte_at(std::string_view text, std::size_t at) {
+  return static_cast<unsigned char>(text[at]);
+}
+
+// Bytes of the character at the front that is no ASCII; 0: there is none, or it is a control
+// character.
+std::size_t character_bytes(std::string_view text) {
+  for (const Lead& lead : kLeads) {
+    const unsigned first = byte_at(text, 0);
+    if (first < lead.first || first > lead.last || text.size() < lead.size) continue;
+    const unsigned second = byte_at(text, 1);
+    const bool control = first == 0xc2 && second < 0xa0;
+    if (second < lead.second_first || second > lead.second_last || control) return 0;
+    for (std::size_t i = 2; i < lead.size; ++i) {
+      if (byte_at(text, i) < 0x80 || byte_at(text, i) > 0xbf) return 0;
+    }
+    return lead.size;
+  }
+  return 0;
 }
 
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
@@ -93,6 +128,23 @@ std::string seconds_text(std::uint64_t seconds) {
     return text;
   }
   return "0s";
+}
+
+std::string plain_text(std::string_view text, std::size_t bytes_max) {
+  std::string out;
+  while (!text.empty()) {
+    const char c = text.front();
+    const bool ascii = c >= ' ' && c <= '~';
+    const std::size_t size = ascii ? 1 : character_bytes(text);
+    if (out.size() + std::max<std::size_t>(size, 1) > bytes_max) break;
+    if (size != 0) {
+      out += text.substr(0, size);
+    } else {
+      out += c == '\n' || c == '\t' ? ' ' : '?';
+    }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return out;
 }
 
 }  // namespace flyt

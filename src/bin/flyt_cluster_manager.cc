@@ -8,6 +8,7 @@
 
 #include "control/cluster/cluster_threads.h"
 #include "control/cluster/config.h"
+#include "control/cluster/requirements/mongodb.h"
 #include "control/daemon/stop_signals.h"
 
 namespace {
@@ -43,8 +44,7 @@ flyt::Result<flyt::cluster::Config> configure(const Options& options) {
   std::error_code error;
   if (!options.state.empty()) config.state_folder = std::filesystem::absolute(options.state, error);
   if (!options.run.empty()) config.run_folder = std::filesystem::absolute(options.run, error);
-  const char* home = ::geteuid() == 0 ? nullptr : std::getenv("HOME");
-  const flyt::Status status = flyt::cluster::finish(config, home == nullptr ? "" : home);
+  const flyt::Status status = flyt::cluster::finish(config, flyt::control::own_folders("cluster"));
   if (status) return config;
   const std::string front = options.config.empty() ? "" : options.config + ": ";
   return flyt::Error{status.error().code, front + status.error().message};
@@ -53,6 +53,7 @@ flyt::Result<flyt::cluster::Config> configure(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  flyt::cluster::requirements::forget_counters();
   CLI::App app("Hands virtual GPUs of many nodes to VMs.", "flyt-cluster-manager");
   app.footer(kFooter);
   app.set_version_flag("--version", FLYT_VERSION);

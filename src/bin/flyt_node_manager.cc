@@ -48,9 +48,8 @@ flyt::Result<flyt::node::Config> configure(const Options& options) {
   if (!options.state.empty()) config.state_folder = std::filesystem::absolute(options.state, error);
   if (!options.run.empty()) config.run_folder = std::filesystem::absolute(options.run, error);
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const char* home = ::geteuid() == 0 ? nullptr : std::getenv("HOME");
   const flyt::Status status =
-      flyt::node::finish(config, self.parent_path().string(), home == nullptr ? "" : home);
+      flyt::node::finish(config, self.parent_path().string(), flyt::control::own_folders("node"));
   if (status) return config;
   const std::string front = options.config.empty() ? "" : options.config + ": ";
   return flyt::Error{status.error().code, front + status.error().message};

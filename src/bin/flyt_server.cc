@@ -46,6 +46,10 @@ void add_lease_options(CLI::App& app, flyt::server::SupervisorOptions& options) 
                  "The groups that they are, by number; else the first ones that suffice")
       ->delimiter(',')
       ->type_name("N,N,...");
+  app.add_option("--fault-board", options.session.fault_board,
+                 "A file that all servers of a GPU under MPS are given: what one session's kernel"
+                 " breaks there the others survive, with --recover")
+      ->type_name("PATH");
   app.add_option("--token-key", lease.token_key,
                  "A file of 32 bytes: clients need a token signed with it, for this --lease")
       ->type_name("FILE");

@@ -20,7 +20,7 @@ constexpr char kFooter[] =
     "  eval \"$(flytctl token train --export)\" && flyt run -- python train.py\n"
     "  flytctl --node gpu-host:7701 --cert me.crt --key me.key --ca ca.crt leases --json\n"
     "  source <(flytctl completion bash)\n"
-    "\nExit status: 0 done, 1 it failed there, 2 bad request, 3 no answer, 4 no such thing,\n"
+    "\nExit status: 0 done, 1 it failed, 2 bad request, 3 no answer, 4 no such thing,\n"
     "5 no room, 6 refused in this state or for this user.\n";
 
 }  // namespace
@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   completion->add_option("shell", options.shell)
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  flyt::ctl::add_examples(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

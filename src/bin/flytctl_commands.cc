@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kClusterSocket = "unix:///run/flyt-cluster/cluster.sock";
 constexpr const char* kNodeSocket = "unix:///run/flyt/node.sock";
 
-constexpr std::array kNodeOnly = {"create", "token", "undrain", "defrag"};
+constexpr std::array kNodeOnly = {"create", "token", "undrain", "defrag", "forget-leaders"};
 constexpr std::array kEither = {"describe", "leases", "resize", "release", "sessions",
                                 "drain",    "events", "top",    "health"};
 
@@ -84,6 +84,7 @@ bool has(const std::array<const char*, Size>& names, const std::string& name) {
 void share(Options& options) {
   cli::ClusterOptions& cluster = options.cluster;
   cluster.json = options.authority.json = options.configs.json = options.node.json;
+  options.enrol.json = options.node.json;
   if (cluster.name.empty()) cluster.name = options.node.lease;
   if (!cluster.sms) cluster.sms = options.node.sms;
   if (cluster.memory.empty()) cluster.memory = options.node.memory;
@@ -108,6 +109,7 @@ Status run_node(const std::string& command, const Options& options) {
   if (command == "sessions") return cli::ctl_sessions(node);
   if (command == "token") return cli::ctl_token(node);
   if (command == "drain") return cli::ctl_drain(node, true);
+  if (command == "forget-leaders") return cli::ctl_forget_leaders(node);
   if (command == "undrain") return cli::ctl_drain(node, false);
   if (command == "events") return cli::ctl_events(node);
   if (command == "top") return cli::ctl_top(node);
@@ -132,6 +134,11 @@ Status run_nested(const std::string& group, const std::string& command, const Op
     if (command == "issue") return cli::ca_issue(authority);
     return cli::ca_revoke(authority);
   }
+  if (group == "enrol-token") {
+    if (command == "create") return cli::enrol_token_create(options.enrol);
+    if (command == "list") return cli::enrol_token_list(options.enrol);
+    return cli::enrol_token_revoke(options.enrol);
+  }
   if (group == "config") {
     return command == "check" ? cli::config_check(options.configs)
                               : cli::config_import(options.configs);
@@ -145,7 +152,7 @@ Status run_nested(const std::string& group, const std::string& command, const Op
 Status run_cluster(const std::string& command, const Options& options) {
   const cli::ClusterOptions& cluster = options.cluster;
   if (command == "describe" && cluster.name.empty()) return cli::cluster_describe(cluster);
-  if (command == "describe") return cli::cluster_vms(cluster);
+  if (command == "describe") return cli::cluster_describe_one(cluster);
   if (command == "nodes") return cli::cluster_nodes(cluster);
   if (command == "gpus") return cli::cluster_gpus(cluster);
   if (command == "vms") return cli::cluster_vms(cluster);
@@ -160,6 +167,7 @@ Status run_cluster(const std::string& command, const Options& options) {
   if (command == "events") return cli::cluster_events(cluster);
   if (command == "audit") return cli::cluster_audit(cluster);
   if (command == "health") return cli::cluster_health(cluster);
+  if (command == "enrol") return cli::enrol(options.enrol);
   if (command == "top") return cli::cluster_top(cluster, options.node.interval, options.node.pages);
   if (cluster.name.empty()) {
     return Error{ErrorCode::kInvalid, command + " takes the name of a node"};
@@ -193,6 +201,7 @@ Result<bool> settle(const CLI::App& command, Options& options) {
   fill(settings->node.address, kNodeSocket);
   const Place& where = settings->cluster;
   options.cluster.address = {where.address, where.cert, where.key, where.ca};
+  options.enrol.address = options.cluster.address;
   const Place& node = settings->node;
   options.node.address = {node.address, node.cert, node.key, node.ca};
   return cluster;

@@ -6,6 +6,7 @@
 
 #include "control/cli/cluster/authority.h"
 #include "control/cli/cluster/commands.h"
+#include "control/cli/cluster/enrol.h"
 #include "control/cli/config/commands.h"
 #include "control/cli/node/commands.h"
 
@@ -16,6 +17,7 @@ struct Options {
   cli::CtlOptions node;
   cli::ClusterOptions cluster;
   cli::AuthorityOptions authority;
+  cli::EnrolOptions enrol;
   cli::ConfigOptions configs;
   std::string cluster_flag;
   std::string node_flag;
@@ -31,6 +33,8 @@ void add_global(CLI::App& app, Options& options);
 void add_node_commands(CLI::App& app, Options& options);
 void add_cluster_commands(CLI::App& app, Options& options);
 void add_flyt_commands(CLI::App& app, Options& options);
+// To the help of each command that there is by then; `front` is what stands before its name.
+void add_examples(CLI::App& app, const std::string& front = {});
 
 // Sets the address: of the flags, the environment, the file of settings, the default; true: it is a
 // cluster's.

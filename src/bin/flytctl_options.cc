@@ -89,6 +89,41 @@ void add_authority(CLI::App& app, cli::AuthorityOptions& options) {
   }
 }
 
+void add_machine(CLI::App& command, cli::EnrolOptions& options) {
+  command.add_option("--role", options.role, "What it is")
+      ->required()
+      ->check(CLI::IsMember({"node", "vm"}));
+}
+
+void add_enrolment(CLI::App& app, cli::EnrolOptions& options) {
+  CLI::App* tokens =
+      app.add_subcommand("enrol-token", "Tokens with which machines get their certificates");
+  tokens->require_subcommand(1);
+  CLI::App* create =
+      add_named(*tokens, options.name, "create", "Make one, for one machine", "NAME", true);
+  add_machine(*create, options);
+  create->add_option("--host", options.hosts, "DNS name or address at which it serves; repeatable")
+      ->take_all();
+  create->add_option("--lasts", options.lasts, "How long it admits the machine: 15m, 1d")
+      ->type_name("TIME");
+  tokens->add_subcommand("list", "List them; their secrets are not known any more");
+  add_named(*tokens, options.name, "revoke", "Let one admit nobody any more", "ID", true);
+  CLI::App* enrol = add_named(app, options.name, "enrol",
+                              "Get this machine's certificate, for a token", "NAME", true);
+  add_machine(*enrol, options);
+  enrol->add_option("--at", options.servers, "A cluster manager's enrol.listen; repeatable")
+      ->required()
+      ->type_name("HOST:PORT")
+      ->take_all();
+  enrol
+      ->add_option("--token-file", options.token_file,
+                   "It has the token; - for the standard input. Or FLYT_ENROL_TOKEN")
+      ->type_name("FILE");
+  enrol->add_option("--dir", options.folder, "Where NAME.key, NAME.crt and ca.crt go")
+      ->capture_default_str()
+      ->type_name("DIR");
+}
+
 void add_configs(CLI::App& app, cli::ConfigOptions& options) {
   CLI::App* config = app.add_subcommand("config", "Configurations of the managers");
   config->require_subcommand(1);
@@ -135,8 +170,8 @@ void add_global(CLI::App& app, Options& options) {
 
 void add_node_commands(CLI::App& app, Options& options) {
   cli::CtlOptions& node = options.node;
-  add_named(app, node.lease, "describe", "Show the cluster or one VM; of a node: it, or one lease",
-            "NAME", false);
+  add_named(app, node.lease, "describe",
+            "Show the cluster, one VM or one node; of a node: it, or one lease", "NAME", false);
   for (const auto& [name, about] : {std::pair("leases", "List the leases, or those of one VM"),
                                     std::pair("sessions", "List client processes")}) {
     CLI::App* command = add_named(app, node.lease, name, about, "NAME", false);
@@ -160,6 +195,8 @@ void add_node_commands(CLI::App& app, Options& options) {
   add_named(app, node.lease, "drain", "Make no new leases; of a cluster's node: free it, too",
             "NODE", false);
   app.add_subcommand("undrain", "Make new leases at a node again");
+  app.add_subcommand("forget-leaders",
+                     "Of a node: take orders of cluster managers again that were replaced");
   CLI::App* events = app.add_subcommand("events", "Show what happened");
   events->add_flag("--follow", node.follow, "And what happens from now on");
   events->add_option("--after", node.after, "Only those after this number")->type_name("N");
@@ -197,6 +234,7 @@ void add_cluster_commands(CLI::App& app, Options& options) {
       ->add_option("--after", cluster.after, "Only what comes after this number")
       ->type_name("N");
   add_authority(app, options.authority);
+  add_enrolment(app, options.enrol);
   add_configs(app, options.configs);
 }
 

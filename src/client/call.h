@@ -129,6 +129,14 @@ CUresult ask(const Command& command) {
   return ask(command, reply);
 }
 
+// As of Session.
+template <class Command, class Note>
+CUresult ask_and_note(const Command& command, Note&& note) {
+  typename Command::Reply reply;
+  rpc::Reply answer;
+  return session().ask_and_note(command, reply, answer, [&] { return note(reply); });
+}
+
 // The same for calls after which earlier work is known done (synchronise, query, blocking copy): in
 // place of CUDA_SUCCESS it returns the error of an earlier posted command.
 template <class Command>

@@ -140,7 +140,7 @@ class ResourceDescriptions {
 class Contexts {
  public:
   explicit Contexts(std::size_t devices)
-      : primaries_(std::make_unique<PrimaryContext[]>(devices)), devices_(devices) {}
+      : primaries_(std::make_unique<PrimaryContext[]>(devices)) {}
 
   // Null for anything that never was a context.
   ContextState* find(CUcontext context) const { return table_.find(address_of(context)); }
@@ -160,7 +160,6 @@ class Contexts {
  private:
   HandleTable<ContextState> table_{wire::HandleKind::kContext};
   std::unique_ptr<PrimaryContext[]> primaries_;
-  std::size_t devices_;
   std::atomic<std::uint64_t> next_id_{1};
 };
 

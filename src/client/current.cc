@@ -68,14 +68,18 @@ CUresult open_session() {
   }
   if (!watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &after_fork);
   SessionOptions options;
-  options.url = provision->url;
-  options.credential = std::move(provision->credential);
   options.connect_timeout = connect_timeout();
   options.log_level = level;
   options.fence_patience = fence_patience(rpc::spin_on(4, kReplySpin));
   options.channel.reply_spin = kReplySpin;
   options.channel.observer = trace_observer();
-  auto session = Session::open(options);
+  const auto open = [&]() -> Result<std::unique_ptr<Session>> {
+    options.url = provision->url;
+    options.credential = provision->credential;
+    return Session::open(options);
+  };
+  auto session = open();
+  while (!session && find_anew(*provision, session.error(), log)) session = open();
   if (!session) {
     log.warn("no session with the GPU server",
              {{"url", provision->url}, {"why", session.error().message}});

@@ -4,17 +4,23 @@
 #include <utility>
 
 #include "client/call.h"
+#include "client/exchange.h"
+#include "client/memory_state.h"
+#include "client/recovery.h"
 #include "client/session.h"
 #include "commands/stream.h"
 #include "wire/graphs.h"
 
 namespace flyt::client {
 
-// thread_ is joined as the last member's destructor runs.
-HostCallWorker::~HostCallWorker() {
-  const Lock lock(mutex_);
-  stopping_ = true;
-  wake_.notify_all();
+void HostCallWorker::stop() {
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  // Nobody starts it any more.
+  thread_.join();
 }
 
 CUresult HostCallWorker::add(CUstream stream, std::uint32_t kind, Body body) {
@@ -34,7 +40,7 @@ bool HostCallWorker::try_to_add(CUstream stream, std::uint32_t kind, const Body&
     const Lock lock(mutex_);
     if (!start()) return true;
     command.token = next_token_++;
-    waiting_.emplace(command.token, body);
+    waiting_.emplace(command.token, Call{.body = body, .times = times()});
   }
   in_flight_.fetch_add(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(1);
@@ -50,7 +56,7 @@ bool HostCallWorker::try_to_add(CUstream stream, std::uint32_t kind, const Body&
 }
 
 bool HostCallWorker::start() {
-  return thread_.running() || thread_.start("flyt-host-call", [this] { run(); });
+  return thread_.running() || (!stopping_ && thread_.start("flyt-host-call", [this] { run(); }));
 }
 
 std::uint64_t HostCallWorker::add_of_graphs(Body body, bool once) {
@@ -59,7 +65,7 @@ std::uint64_t HostCallWorker::add_of_graphs(Body body, bool once) {
     const Lock lock(mutex_);
     if (!start()) return 0;
     name = next_token_++;
-    of_graphs_.emplace(name, GraphFunction{std::move(body), once});
+    of_graphs_.emplace(name, Call{.body = std::move(body), .times = times(), .once = once});
   }
   if (!once) in_flight_.fetch_add(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(1);
@@ -94,48 +100,62 @@ void HostCallWorker::run() {
   const SessionScope scope(&session_);
   for (;;) {
     Ready ready;
-    Body body;
+    Call call;
     {
       const Lock lock(mutex_);
       while (ready_.empty() && !stopping_) wake_.wait(mutex_);
       if (stopping_) return;
       ready = ready_.front();
       ready_.pop_front();
-      body = take(ready);
+      call = take(ready);
     }
-    if (body) finish(ready, std::move(body));
+    if (call.body) finish(ready, std::move(call));
   }
 }
 
 // Empty for what was lost meanwhile.
-HostCallWorker::Body HostCallWorker::take(const Ready& ready) {
+HostCallWorker::Call HostCallWorker::take(const Ready& ready) {
   if (ready.name != 0) {
     const auto found = of_graphs_.find(ready.name);
     if (found == of_graphs_.end()) return {};
-    Body body = found->second.body;
-    if (found->second.once) of_graphs_.erase(found);
-    return body;
+    Call call = found->second;
+    if (call.once) of_graphs_.erase(found);
+    return call;
   }
   const auto found = waiting_.find(ready.token);
   if (found == waiting_.end()) return {};
-  Body body = std::move(found->second);
+  Call call = std::move(found->second);
   waiting_.erase(found);
-  return body;
+  return call;
 }
 
-void HostCallWorker::finish(const Ready& ready, Body body) {
-  body(ready.status);
+void HostCallWorker::finish(const Ready& ready, Call call) {
+  call.body(ready.status);
   if (ready.name != 0) {
     // A destructor is waited for by nobody, and comes once.
     if (ready.token == wire::kGraphRun) return session_.channel().expect_pushes(-1);
-    static_cast<void>(session_.post(commands::HostCallDone{.token = ready.token}));
-    return;
+    return tell_done(ready.token, call.times);
   }
   // Only now, and before the stream goes on: what the function wrote may be copied from here on.
   in_flight_.fetch_sub(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(-1);
-  // A lost session has nobody to tell.
-  static_cast<void>(session_.post(commands::HostCallDone{.token = ready.token}));
+  tell_done(ready.token, call.times);
+}
+
+// A lost session has nobody to tell, and one that went on has another process, which knows nothing
+// of what ran.
+void HostCallWorker::tell_done(std::uint64_t token, unsigned times) {
+  const commands::HostCallDone command{.token = token};
+  // What the function wrote. Not under the lock: it may meet the loss, and wait for the recovery.
+  session_.memory().mirror().before(commands::HostCallDone::kOp);
+  const auto steady = session_.steady();
+  if (times != this->times()) return;
+  static_cast<void>(send(session_.channel(), Session::context_index(), command));
+}
+
+unsigned HostCallWorker::times() const {
+  const Recovery* const recovery = session_.recovery();
+  return recovery == nullptr ? 0 : recovery->times();
 }
 
 }  // namespace flyt::client

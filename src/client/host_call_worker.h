@@ -24,7 +24,7 @@ class HostCallWorker {
   using Body = std::function<void(CUresult status)>;
 
   explicit HostCallWorker(Session& session) : session_(session) {}
-  ~HostCallWorker();
+  ~HostCallWorker() { stop(); }
   HostCallWorker(const HostCallWorker&) = delete;
   HostCallWorker& operator=(const HostCallWorker&) = delete;
 
@@ -40,6 +40,8 @@ class HostCallWorker {
   // Added and not finished: memory may still change by them.
   // A graph may come to its functions whenever it was launched.
   bool any() const { return in_flight_.load(std::memory_order_acquire) != 0; }
+  // The session ends: waits for what is running, which uses the channel, and runs nothing else.
+  void stop() EXCLUDES(mutex_) NO_THREAD_SAFETY_ANALYSIS;
   // The session is lost: nothing will be reached any more.
   void on_lost() EXCLUDES(mutex_);
 
@@ -49,14 +51,17 @@ class HostCallWorker {
     CUresult status = CUDA_SUCCESS;
     std::uint64_t name = 0;  // Of a graph's function.
   };
-  struct GraphFunction {
+  struct Call {
     Body body;
+    unsigned times = 0;  // That the session had gone on elsewhere when it was added.
     bool once = false;
   };
 
   void run() EXCLUDES(mutex_);
-  void finish(const Ready& ready, Body body);
-  Body take(const Ready& ready) REQUIRES(mutex_);
+  void finish(const Ready& ready, Call call);
+  void tell_done(std::uint64_t token, unsigned times);
+  unsigned times() const;
+  Call take(const Ready& ready) REQUIRES(mutex_);
   bool start() REQUIRES(mutex_);
   // False: the session was lost meanwhile.
   bool try_to_add(CUstream stream, std::uint32_t kind, const Body& body, CUresult& result)
@@ -66,8 +71,8 @@ class HostCallWorker {
   std::atomic<std::uint64_t> in_flight_{0};
   Mutex mutex_;
   Condition wake_;
-  std::map<std::uint64_t, Body> waiting_ GUARDED_BY(mutex_);
-  std::map<std::uint64_t, GraphFunction> of_graphs_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Call> waiting_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Call> of_graphs_ GUARDED_BY(mutex_);
   std::deque<Ready> ready_ GUARDED_BY(mutex_);
   std::uint64_t next_token_ GUARDED_BY(mutex_) = 1;
   bool stopping_ GUARDED_BY(mutex_) = false;

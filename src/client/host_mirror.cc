@@ -15,6 +15,7 @@
 #include "commands/managed.h"
 #include "commands/memory.h"
 #include "commands/memset.h"
+#include "commands/module.h"
 #include "commands/pinned.h"
 #include "commands/stream.h"
 #include "wire/host_memory.h"
@@ -48,6 +49,8 @@ bool names_its_memory(std::uint16_t op) {
     case commands::HostCall::kOp:
     case commands::MemAlloc::kOp:
     case commands::MemInfo::kOp:
+    case commands::Upload::kOp:
+    case commands::DescribeUpload::kOp:
     case commands::CopyToDevice::kOp:
     case commands::CopyBlockToDevice::kOp:
     case commands::CopyToDeviceAndWait::kOp:

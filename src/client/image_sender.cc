@@ -63,6 +63,8 @@ CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload&
     const CUresult added =
         hooks::cuLinkAddData_v2(scope.link(), CU_JIT_INPUT_FATBINARY, reduced.data(),
                                 reduced.size(), "part", 0, nullptr, nullptr);
+    // The driver has the last word about what fits: machine code alone does not everywhere.
+    if (added == CUDA_ERROR_NO_BINARY_FOR_GPU) continue;
     if (added != CUDA_SUCCESS) return added;
     any = true;
   }
@@ -81,14 +83,25 @@ unsigned times_recovered() {
   return recovery == nullptr ? 0 : recovery->times();
 }
 
+// A part of an upload is of one connection: when the session has gone on over another one it is
+// not sent, and send_again() begins anew.
+template <class Command>
+CUresult post_part(const Upload& upload, const Command& command) {
+  {
+    const auto steady = session().steady();
+    if (sent_elsewhere(upload) || session().post_once(command)) return CUDA_SUCCESS;
+  }
+  return session().after_loss();
+}
+
 // In pieces, each of which waits for credits only.
-CUresult send_pieces(std::uint64_t handle, Bytes data) {
+CUresult send_pieces(const Upload& upload, Bytes data) {
   std::size_t offset = 0;
   do {
     const Bytes piece = data.subspan(offset, std::min(kPieceBytes, data.size() - offset));
     const commands::Upload command{
-        .upload = handle, .total = data.size(), .offset = offset, .data = piece};
-    if (const CUresult lost = post(command); lost != CUDA_SUCCESS) return lost;
+        .upload = upload.handle, .total = data.size(), .offset = offset, .data = piece};
+    if (const CUresult lost = post_part(upload, command); lost != CUDA_SUCCESS) return lost;
     offset += piece.size();
   } while (offset < data.size());
   return CUDA_SUCCESS;
@@ -97,18 +110,18 @@ CUresult send_pieces(std::uint64_t handle, Bytes data) {
 // The bytes, packed if that is wished and makes them smaller.
 CUresult send_code(const Upload& upload, bool packed_wished) {
   if (!packed_wished || upload.data.size() < kPackedBytesMin) {
-    return send_pieces(upload.handle, upload.data);
+    return send_pieces(upload, upload.data);
   }
   const std::vector<std::byte> packed = cuda::pack_code(upload.data);
-  if (packed.empty()) return send_pieces(upload.handle, upload.data);
+  if (packed.empty()) return send_pieces(upload, upload.data);
   Digest digest;
   if (upload.named) digest = sha256(upload.data);
   const commands::DescribeUpload described{.upload = upload.handle,
                                            .total = upload.data.size(),
                                            .packed = packed.size(),
                                            .digest = upload.named ? Bytes(digest) : Bytes()};
-  if (const CUresult lost = post(described); lost != CUDA_SUCCESS) return lost;
-  return send_pieces(upload.handle, packed);
+  if (const CUresult lost = post_part(upload, described); lost != CUDA_SUCCESS) return lost;
+  return send_pieces(upload, packed);
 }
 
 }  // namespace
@@ -129,8 +142,9 @@ CUresult upload(Bytes data, Upload& out) {
   out.named = code.names_code.load(std::memory_order_relaxed) && data.size() >= kNamedBytesMin;
   if (!out.named) return send_code(out, code.sending.packed);
   const Digest digest = sha256(data);
-  return post(commands::DescribeUpload{
-      .upload = out.handle, .total = data.size(), .packed = 0, .digest = digest});
+  return post_part(out,
+                   commands::DescribeUpload{
+                       .upload = out.handle, .total = data.size(), .packed = 0, .digest = digest});
 }
 
 CUresult send_named(Upload& upload, CUresult answer, Duration waited) {
@@ -138,7 +152,9 @@ CUresult send_named(Upload& upload, CUresult answer, Duration waited) {
   if (!upload.named) return CUDA_ERROR_UNKNOWN;
   CodeState& code = session().code();
   if (static_cast<std::uint32_t>(answer) == wire::kResultNoStore) code.names_code.store(false);
-  return send_code(upload, code.sending.packed || waited >= kSlowLink);
+  const CUresult sent = send_code(upload, code.sending.packed || waited >= kSlowLink);
+  upload.named = false;
+  return sent;
 }
 
 CUresult upload_image(const void* image, CUdevice device, Upload& out) {

@@ -39,23 +39,27 @@ inline bool wants_code(CUresult answer) {
   return code == wire::kResultSendCode || code == wire::kResultNoStore;
 }
 
-// As ask(), for a command that uses an upload, which is sent now if it has to be.
-template <class Command>
+// As Session::ask_and_note(), for a command that uses an upload, which is sent now if it has to be.
+template <class Command, class Note>
 CUresult ask_with(Upload& upload, const Command& command, typename Command::Reply& reply,
-                  rpc::Reply& answer) {
+                  rpc::Reply& answer, Note&& note) {
   const Instant start = system_clock().now();
-  CUresult first = ask(command, reply, answer);
-  // A session that went on in another process meanwhile has sent it to nobody.
-  for (int tries = 0; tries < kUploadTriesMax && sent_elsewhere(upload); ++tries) {
-    const CUresult sent = send_again(upload);
+  CUresult answered = session().ask_and_note(command, reply, answer, note);
+  for (int tries = 0; tries < kUploadTriesMax; ++tries) {
+    if (answered == CUDA_SUCCESS) return answered;
+    CUresult sent = CUDA_SUCCESS;
+    if (sent_elsewhere(upload)) {
+      // A session that went on in another process meanwhile has sent it to nobody.
+      sent = send_again(upload);
+    } else if (wants_code(answered)) {
+      sent = send_named(upload, answered, system_clock().now() - start);
+    } else {
+      return answered;
+    }
     if (sent != CUDA_SUCCESS) return sent;
-    first = ask(command, reply, answer);
+    answered = session().ask_and_note(command, reply, answer, note);
   }
-  if (!wants_code(first)) return first;
-  const CUresult sent = send_named(upload, first, system_clock().now() - start);
-  if (sent != CUDA_SUCCESS) return sent;
-  const CUresult second = ask(command, reply, answer);
-  return wants_code(second) ? CUDA_ERROR_UNKNOWN : second;
+  return wants_code(answered) ? CUDA_ERROR_UNKNOWN : answered;
 }
 
 // Finds out what image a module call points at and sends of it what the device can use.

@@ -34,6 +34,9 @@ constexpr bool on_device(MemoryKind kind) {
   return kind != MemoryKind::kPinned && kind != MemoryKind::kRegistered;
 }
 
+// Whether a mapping is asked to end, and a process that ended had done that, and not said so.
+enum class Unmapping : std::uint8_t { kNo, kAsked, kDone };
+
 // One range of addresses.
 struct Memory {
   MemoryKind kind = MemoryKind::kDevice;
@@ -52,6 +55,7 @@ struct Memory {
   std::uint64_t reserved_base = 0;  // kMapped: the reservation around it.
   std::uint64_t reserved_bytes = 0;
   std::uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  Unmapping unmapping = Unmapping::kNo;  // kMapped.
   bool sync_memops = false;
   // Kernels reach it, at device_base: the server has mapped the very memory (PinnedHeap::shared()),
   // or keeps a mirror of it (HostMirror).

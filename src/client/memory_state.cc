@@ -50,6 +50,7 @@ void MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
 void MemoryState::on_recovered() {
   host_work_lost_.store(false);
   transfers_.on_recovered();
+  host_calls_.on_lost();
   watches_.forget_all();
 }
 
@@ -141,13 +142,13 @@ CUresult MemoryState::make_stream(ContextState& context, unsigned int flags, int
   made.state->priority = priority;
   made.state->id = next_stream_id();
   const auto stream = static_cast<CUstream>(pointer_at(made.handle));
-  const CUresult result =
-      session_.post(commands::StreamCreate{.stream = stream, .flags = flags, .priority = priority});
+  const CUresult result = session_.post_and_note(
+      commands::StreamCreate{.stream = stream, .flags = flags, .priority = priority},
+      [&] { streams.publish(made.handle); });
   if (result != CUDA_SUCCESS) {
     streams.discard(made.handle);
     return result;
   }
-  streams.publish(made.handle);
   out = stream;
   return CUDA_SUCCESS;
 }

@@ -82,8 +82,21 @@ struct PoolState {
   bool imported = false;   // Another process's: the server has none of that name.
   // As commands name it.
   std::uint64_t name = 0;
+  std::uint64_t bytes_max = 0;
+  // Other devices that may use its memory: a bit each.
+  std::atomic<std::uint64_t> accessors{0};
+  // As the program has set them, by number: for a server that has to make the pool again.
+  std::array<std::atomic<std::uint64_t>, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD + 1> attributes = {
+      {0, 1, 1, 1, 0}};
 
-  void reset() { is_default = shareable = imported = false; }
+  static constexpr std::array<std::uint64_t, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD + 1> kDefaults = {
+      0, 1, 1, 1, 0};
+  void reset() {
+    is_default = shareable = imported = false;
+    bytes_max = 0;
+    accessors = 0;
+    for (std::size_t i = 0; i < kDefaults.size(); ++i) attributes[i] = kDefaults[i];
+  }
 };
 
 // A physical allocation of cuMemCreate.
@@ -93,10 +106,13 @@ struct AllocationState {
   CUmemAllocationProp properties{};
   std::atomic<std::uint32_t> references{0};  // cuMemCreate and cuMemRetainAllocationHandle.
   std::atomic<std::uint32_t> mappings{0};
+  // With no reference left: a process that ended had released it, and not said so.
+  std::atomic<bool> gone{false};
 
   void reset() {
     references = 0;
     mappings = 0;
+    gone = false;
   }
 };
 
@@ -113,7 +129,10 @@ class MemoryState {
   void on_delivered(std::uint64_t delivery, bool dropped) { transfers_.on_delivered(delivery); }
   void on_lost();
   // Once lost: whether anything of the GPU's was still to reach the host.
-  bool host_work_lost() const { return host_work_lost_.load(); }
+  bool host_work_lost() const {
+    // What was announced while on_lost() was at work is still here.
+    return host_work_lost_.load() || transfers_.host_writes_pending();
+  }
   // The session is about to go on in another process; nothing of before is expected any more.
   void on_recovered();
   // What streams and waits share with the server beside the program's memory.

@@ -36,6 +36,7 @@ struct RemoteDriver {
     return CUDA_SUCCESS;
   }
   static cuda::ContextStorage& storage() { return session().storage(); }
+  static cuda::CompileCache& compile_cache() { return session().compile_cache(); }
   static unsigned long long context_id(CUcontext context) {
     unsigned long long id = 0;
     if (current_session() == nullptr) return id;

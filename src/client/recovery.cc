@@ -3,11 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "client/memory_state.h"
 #include "client/recovery_replay.h"
+#include "commands/context.h"
+#include "commands/event.h"
+#include "commands/launch.h"
+#include "commands/memory.h"
+#include "commands/module.h"
 #include "commands/ops.h"
+#include "commands/pool.h"
 #include "commands/recovery.h"
+#include "commands/stream.h"
 #include "rpc/credential.h"
 #include "transport/transport.h"
 
@@ -29,6 +37,24 @@ constexpr Duration kReturnsMax = std::chrono::hours(1);
 bool Recovery::possible(const rpc::Channel& channel) {
   return channel.welcome().recovery != wire::SessionToken{} &&
          channel.welcome().highest_op >= commands::EndRestoring::kOp;
+}
+
+std::span<const bool> Recovery::not_missed() {
+  using namespace commands;
+  // What these make or change is known here and made again, what they end is not; code is sent
+  // again.
+  static constexpr auto kOps = [] {
+    std::array<bool, kOpMax + 1> ops{};
+    for (const std::uint16_t op :
+         {EventCreate::kOp, EventDestroy::kOp, StreamCreate::kOp, StreamDestroy::kOp,
+          StreamSetAttribute::kOp, SetContextCache::kOp, MemFree::kOp, PoolCreate::kOp,
+          PoolSet::kOp, PoolDestroy::kOp, PoolFree::kOp, DescribeUpload::kOp, commands::Upload::kOp,
+          DropUpload::kOp}) {
+      ops[op] = true;
+    }
+    return ops;
+  }();
+  return kOps;
 }
 
 Recovery::Recovery(Session& session, rpc::PushHandler& pushes, const SessionOptions& options,
@@ -70,6 +96,7 @@ Status Recovery::go_on() {
     if (too_much_code_) return Error{ErrorCode::kLimit, "more code than is kept for that"};
   }
   Status last;
+  Verdict verdict;
   const Instant returned = system_clock().now() + returns_;
   for (int tries = 0; tries < kTriesMax; ++tries) {
     if (tries != 0) system_clock().sleep_for(kPauseFirst * (1 << (tries - 1)));
@@ -85,7 +112,8 @@ Status Recovery::go_on() {
       if (last.error().code == ErrorCode::kLost) continue;
       return last;
     }
-    auto work_lost = restore(**opened);
+    std::unique_lock steady(session_.steady_mutex(), std::defer_lock);
+    auto work_lost = restore(**opened, verdict, steady);
     if (work_lost) {
       publish(std::move(*opened), *work_lost);
       return {};
@@ -128,40 +156,62 @@ Result<Recovery::Opened> Recovery::open() {
   return opened;
 }
 
-Result<bool> Recovery::restore(rpc::Channel& to) {
+Status Recovery::judge(Replay& replay, const std::vector<rpc::Unanswered>& calls,
+                       Verdict& verdict) {
+  const auto told = replay.marks();
+  if (!told) return told.error();
+  const bool unfinished = told->work != told->done;
+  if (!verdict.known) {
+    // Who waits for an answer asks again, unless it may have been done.
+    const bool twice = std::any_of(calls.begin(), calls.end(), [&](const rpc::Unanswered& call) {
+      return call.op == commands::TryLaunchKernel::kOp && call.sequence <= told->begun;
+    });
+    verdict = {.known = true,
+               .lost = twice || session_.channel().newest_missed() > told->begun ||
+                       session_.memory().host_work_lost(),
+               .done = told->done};
+  }
+  verdict.unfinished = verdict.unfinished || unfinished;
+  verdict.lost = verdict.lost || unfinished;
+  if (!verdict.lost || verdict.fault != CUDA_SUCCESS) return {};
+  const auto fault = replay.fault();
+  if (!fault) return fault.error();
+  verdict.fault = *fault;
+  return {};
+}
+
+Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
+                                   std::unique_lock<std::shared_mutex>& steady) {
   rpc::Channel& before = session_.channel();
-  const std::vector<std::uint64_t> calls = before.unanswered();
-  const std::uint64_t newest = before.newest();
+  const std::vector<rpc::Unanswered> calls = before.unanswered();
   Replay replay(session_, to);
-  auto told = replay.marks();
-  if (!told) return std::move(told).error();
+  if (Status judged = judge(replay, calls, verdict); !judged) return std::move(judged).error();
+  steady.lock();
   if (Status made = replay.make(); !made) return std::move(made).error();
-  // What was sent and never begun is lost, unless somebody waits for it who asks again.
-  const auto unbegun_calls = static_cast<std::uint64_t>(std::count_if(
-      calls.begin(), calls.end(), [&](std::uint64_t number) { return number > told->begun; }));
-  const std::uint64_t unbegun = newest - std::min(newest, told->begun);
-  const bool host_work_lost = session_.memory().host_work_lost();
-  bool lost = told->work != told->done || unbegun != unbegun_calls || host_work_lost;
-  if (lost && !host_work_lost && before.unfinished() != nullptr) {
-    const auto unfinished = before.unfinished()->behind(told->done);
+  bool lost = verdict.lost;
+  // Work that may have faulted is not done twice; what was not begun has not.
+  const bool may_fault = verdict.fault != CUDA_SUCCESS && verdict.unfinished;
+  const bool redoes = lost && !session_.memory().host_work_lost() && !may_fault;
+  if (redoes && before.unfinished() != nullptr) {
+    const auto unfinished = before.unfinished()->behind(verdict.done);
     auto redone = unfinished ? replay.redo(*unfinished, calls) : Result<bool>(false);
     if (!redone) return std::move(redone).error();
     lost = !*redone;
   }
   if (Status ended = replay.end(); !ended) return std::move(ended).error();
-  return lost;
+  if (!lost) return CUDA_SUCCESS;
+  return verdict.fault == CUDA_SUCCESS ? CUDA_ERROR_LAUNCH_FAILED : verdict.fault;
 }
 
-void Recovery::publish(Opened opened, bool work_lost) {
-  if (work_lost) {
-    session_.contexts().table().for_each([](std::uint64_t, ContextState& context) {
+void Recovery::publish(Opened opened, CUresult work_lost) {
+  if (work_lost != CUDA_SUCCESS) {
+    session_.contexts().table().for_each([work_lost](std::uint64_t, ContextState& context) {
       int none = 0;
       if (context.live.load() != 0) {
-        context.sticky.compare_exchange_strong(none, CUDA_ERROR_LAUNCH_FAILED);
+        context.sticky.compare_exchange_strong(none, work_lost);
       }
     });
   }
-  const std::unique_lock steady(session_.steady_mutex());
   session_.memory().on_recovered();
   session_.channel().go_on_with(std::move(opened));
   times_.fetch_add(1, std::memory_order_release);

@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +22,8 @@
 #include "wire/hello.h"
 
 namespace flyt::client {
+
+class Replay;  // client/recovery_replay.h
 
 // Code as it was loaded, for loading it again.
 struct KeptCode {
@@ -37,14 +42,17 @@ class Recovery {
 
   // Whether the server can do this.
   static bool possible(const rpc::Channel& channel);
+  // By op: commands with which nothing is lost if they were sent and never arrived.
+  static std::span<const bool> not_missed();
   // `share`: the session is in shared memory.
   Recovery(Session& session, rpc::PushHandler& pushes, const SessionOptions& options, bool share);
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;
 
   // The session is lost: true once it goes on. Where work was under way, all contexts have an error
-  // that sticks, CUDA_ERROR_LAUNCH_FAILED, until the program resets or destroys them. False for
-  // ever: it cannot go on, and the log has been told why.
+  // that sticks until the program resets or destroys them: CUDA_ERROR_LAUNCH_FAILED, or that of a
+  // fault which the work may have caused. False for ever: it cannot go on, and the log has been
+  // told why.
   bool run() EXCLUDES(mutex_);
 
   // What a module or library was made of.
@@ -58,12 +66,28 @@ class Recovery {
 
  private:
   using Opened = std::unique_ptr<rpc::Channel>;
+  // What became of the work of the process that was lost. Whoever goes on may be lost, too, before
+  // its client knows that it did, and has marks of its own by then.
+  struct Verdict {
+    bool known = false;
+    bool lost = false;
+    bool unfinished = false;  // Of what was begun.
+    std::uint64_t done = 0;   // All work up to that command.
+    CUresult fault = CUDA_SUCCESS;
+  };
 
   Status go_on() REQUIRES(mutex_);
   Result<Opened> open() REQUIRES(mutex_);
-  // Makes everything again over a new channel; true if work was under way when the old one broke.
-  Result<bool> restore(rpc::Channel& to) REQUIRES(mutex_);
-  void publish(Opened opened, bool work_lost) REQUIRES(mutex_);
+  // Makes everything again over a new channel. The error of work that was under way when the old
+  // one broke; CUDA_SUCCESS: there was none, or it is done again. `verdict`: of the tries so far.
+  // `steady` is taken as soon as the session is known to be one that can go on, and held: nothing
+  // that is to be made again becomes known or is forgotten meanwhile.
+  Result<CUresult> restore(rpc::Channel& to, Verdict& verdict,
+                           std::unique_lock<std::shared_mutex>& steady) REQUIRES(mutex_);
+  // `calls`: those without an answer.
+  Status judge(Replay& replay, const std::vector<rpc::Unanswered>& calls, Verdict& verdict)
+      REQUIRES(mutex_);
+  void publish(Opened opened, CUresult work_lost) REQUIRES(mutex_);
 
   Session& session_;
   rpc::PushHandler& pushes_;

@@ -19,8 +19,11 @@
 #include "commands/module.h"
 #include "commands/ops.h"
 #include "commands/pinned.h"
+#include "commands/pool.h"
 #include "commands/recovery.h"
 #include "commands/stream.h"
+#include "commands/vmm.h"
+#include "cuda/sticky.h"
 
 namespace flyt::client {
 namespace {
@@ -48,7 +51,7 @@ Again again_of(std::uint16_t op) {
     return Again::kNeeded;
   }
   const bool ends = is_one_of<UnloadModule, UnloadLibrary, UnmapHost, ReleasePrimary, ResetPrimary,
-                              DestroyContext>(op) ||
+                              DestroyContext, VmmUnmap, VmmRelease>(op) ||
                     ends_something(command_name(op));
   // Blocks of lanes and the program's functions are not in the commands that name them.
   const bool elsewhere = is_one_of<CopyBlockToDevice, commands::HostCall>(op);
@@ -99,9 +102,19 @@ Result<Replay::Marks> Replay::marks() {
   return Marks{reply.begun, reply.work, reply.done};
 }
 
+Result<CUresult> Replay::fault() {
+  if (to_.welcome().highest_op < commands::RecoveredFault::kOp) return CUDA_SUCCESS;
+  commands::RecoveredFault::Reply reply;
+  if (Status told = ask(nullptr, commands::RecoveredFault{}, reply); !told) return told.error();
+  // What no driver says about work would be taken for something else.
+  const auto error = static_cast<CUresult>(reply.error);
+  return reply.error == 0 || cuda::is_sticky(error) ? error : CUDA_ERROR_LAUNCH_FAILED;
+}
+
 Status Replay::make() {
-  for (const auto step : {&Replay::contexts, &Replay::memory, &Replay::shared_areas,
-                          &Replay::streams, &Replay::events, &Replay::code}) {
+  for (const auto step :
+       {&Replay::contexts, &Replay::pools, &Replay::allocations, &Replay::memory,
+        &Replay::shared_areas, &Replay::streams, &Replay::events, &Replay::code}) {
     if (Status done = (this->*step)(); !done) return done;
   }
   if (Status heard = ask(nullptr, commands::HearPosts{}); !heard) return heard;
@@ -112,7 +125,7 @@ Status Replay::make() {
 Status Replay::end() { return ask(nullptr, commands::EndRestoring{}); }
 
 Result<bool> Replay::redo(const std::vector<rpc::Unfinished::Command>& commands,
-                          const std::vector<std::uint64_t>& asked_again) {
+                          const std::vector<rpc::Unanswered>& asked_again) {
   std::vector<const rpc::Unfinished::Command*> chosen;
   for (const rpc::Unfinished::Command& command : commands) {
     const wire::CommandHeader& header = command.header;
@@ -125,8 +138,9 @@ Result<bool> Replay::redo(const std::vector<rpc::Unfinished::Command>& commands,
       case Again::kNotNeeded:
         break;
       case Again::kNeeded: {
-        const bool asked =
-            std::find(asked_again.begin(), asked_again.end(), header.sequence) != asked_again.end();
+        const bool asked = std::any_of(
+            asked_again.begin(), asked_again.end(),
+            [&](const rpc::Unanswered& call) { return call.sequence == header.sequence; });
         if (!asked) chosen.push_back(&command);
         break;
       }
@@ -221,9 +235,15 @@ Status Replay::memory() {
       case MemoryKind::kRegistered:
         if (memory.mirrored) status = Error{ErrorCode::kUnsupported, "kernels reach host memory"};
         break;
-      case MemoryKind::kPool:
-      case MemoryKind::kMapped:
       case MemoryKind::kGlobal:
+        // It is where it was when its code is loaded again, or the server says which one is not.
+        break;
+      case MemoryKind::kPool:
+        status = pool_memory(memory);
+        break;
+      case MemoryKind::kMapped:
+        status = mapping(memory);
+        break;
       case MemoryKind::kOpened:
       case MemoryKind::kAlias:
       case MemoryKind::kGraph:
@@ -234,6 +254,121 @@ Status Replay::memory() {
     }
     if (!status) return status;
   }
+  for (const std::uint64_t pool : dying_pools_) {
+    if (Status ended = post(nullptr, commands::PoolDestroy{.pool = pool}); !ended) return ended;
+  }
+  for (const auto& [allocation, block_id] : dying_allocations_) {
+    const commands::VmmRelease command{.allocation = allocation};
+    if (Status ended = ask(nullptr, command); !ended) return ended;
+  }
+  return {};
+}
+
+Status Replay::pools() {
+  Status status;
+  session_.memory().pools.for_each([&](std::uint64_t, const PoolState& state) {
+    if (!status || state.imported) return;
+    if (!state.is_default) {
+      status = post(nullptr,
+                    commands::PoolCreate{
+                        .pool = state.name, .device = state.device, .bytes_max = state.bytes_max});
+    }
+    for (std::size_t i = 0; i < state.attributes.size() && status; ++i) {
+      const std::uint64_t value = state.attributes[i].load();
+      if (value == PoolState::kDefaults[i]) continue;
+      status = post(nullptr, commands::PoolSet{.pool = state.name,
+                                               .attribute = static_cast<std::uint32_t>(i),
+                                               .value = value});
+    }
+  });
+  return status;
+}
+
+Result<bool> Replay::create(std::uint64_t allocation, std::uint64_t bytes, CUdevice device,
+                            std::uint64_t& block_id) {
+  commands::VmmCreate::Reply reply;
+  const commands::VmmCreate command{.allocation = allocation, .bytes = bytes, .device = device};
+  const Status made = ask(nullptr, command, reply);
+  if (!made && !to_.lost() && answer_.result() == CUDA_ERROR_NOT_FOUND) return false;
+  if (!made) return made.error();
+  block_id = reply.block_id;
+  return true;
+}
+
+Status Replay::allocations() {
+  Status status;
+  session_.memory().allocations.for_each([&](std::uint64_t handle, AllocationState& state) {
+    if (!status) return;
+    const auto made = create(handle, state.bytes, state.properties.location.id, state.block_id);
+    if (!made) {
+      status = made.error();
+    } else if (!*made && state.references.load() != 0) {
+      status = refused(commands::VmmCreate::kName, CUDA_ERROR_NOT_FOUND);
+    } else if (!*made) {
+      state.gone = true;
+    }
+  });
+  return status;
+}
+
+Status Replay::mapping(const Memory& memory) {
+  std::uint64_t block_id = 0;
+  bool gone = false;
+  if (const auto* state = session_.memory().allocations.find(memory.allocation)) {
+    block_id = state->block_id;
+    gone = state->gone.load();
+  } else if (const auto known = dying_allocations_.find(memory.allocation);
+             known != dying_allocations_.end()) {
+    block_id = known->second;
+  } else {
+    const auto made = create(memory.allocation, memory.bytes, memory.device, block_id);
+    if (!made) return made.error();
+    gone = !*made;
+    if (!gone) dying_allocations_.emplace(memory.allocation, block_id);
+  }
+  if (gone) return unmapped(memory);
+  const commands::VmmMap map{
+      .address = memory.base, .bytes = memory.bytes, .allocation = memory.allocation};
+  if (Status mapped = ask(nullptr, map); !mapped) return mapped;
+  if (memory.access != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+    const commands::VmmSetAccess open{.address = memory.base,
+                                      .bytes = memory.bytes,
+                                      .device = memory.device,
+                                      .access = memory.access};
+    if (Status opened = ask(nullptr, open); !opened) return opened;
+  }
+  return moved(memory, memory.mapping_base, memory.mapping_bytes, block_id);
+}
+
+Status Replay::unmapped(const Memory& memory) {
+  if (memory.unmapping == Unmapping::kNo) {
+    return refused(commands::VmmCreate::kName, CUDA_ERROR_NOT_FOUND);
+  }
+  session_.memory().map().update(memory.base,
+                                 [](Memory& known) { known.unmapping = Unmapping::kDone; });
+  return {};
+}
+
+Status Replay::pool_memory(const Memory& memory) {
+  const PoolState* const state = session_.memory().pools.find(memory.pool);
+  if (state == nullptr && dying_pools_.insert(memory.pool).second) {
+    const commands::PoolCreate command{.pool = memory.pool, .device = memory.device};
+    if (Status made = post(nullptr, command); !made) return made;
+  }
+  commands::RestorePoolMemory::Reply reply;
+  const commands::RestorePoolMemory command{.pool = state == nullptr ? memory.pool : state->name,
+                                            .address = memory.base,
+                                            .bytes = memory.bytes};
+  if (Status restored = ask(nullptr, command, reply); !restored) return restored;
+  return moved(memory, reply.block_address, reply.block_bytes, reply.block_id);
+}
+
+Status Replay::moved(const Memory& memory, std::uint64_t block_address, std::uint64_t block_bytes,
+                     std::uint64_t block_id) {
+  if (block_address != memory.mapping_base || block_bytes != memory.mapping_bytes) {
+    return Error{ErrorCode::kUnsupported, "memory came back in another place"};
+  }
+  session_.memory().map().update(memory.base, [&](Memory& known) { known.block_id = block_id; });
   return {};
 }
 
@@ -244,12 +379,7 @@ Status Replay::device_memory(const Memory& memory) {
   commands::RestoreMemory::Reply reply;
   const commands::RestoreMemory command{.address = memory.base, .bytes = memory.bytes};
   if (Status restored = ask(context, command, reply); !restored) return restored;
-  if (reply.block_address != memory.mapping_base || reply.block_bytes != memory.mapping_bytes) {
-    return Error{ErrorCode::kUnsupported, "memory came back in another place"};
-  }
-  session_.memory().map().update(memory.base,
-                                 [&](Memory& known) { known.block_id = reply.block_id; });
-  return {};
+  return moved(memory, reply.block_address, reply.block_bytes, reply.block_id);
 }
 
 Status Replay::share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -29,13 +31,14 @@ class Replay {
     std::uint64_t done = 0;   // The one up to which such work is known to be done.
   };
   Result<Marks> marks();
+  // That of a fault which its work may have caused; CUDA_SUCCESS: it ended of something else.
+  Result<CUresult> fault();
   // An error says what could not be made again as it was.
   Status make();
-  // Does again what was sent behind a number and lost, in its order; calls whose numbers are in
-  // `asked_again` are left to those who wait for them. False, and nothing is done: some of it
-  // cannot be done again.
+  // Does again what was sent behind a number and lost, in its order; the calls of `asked_again` are
+  // left to those who wait for them. False, and nothing is done: some of it cannot be done again.
   Result<bool> redo(const std::vector<rpc::Unfinished::Command>& commands,
-                    const std::vector<std::uint64_t>& asked_again);
+                    const std::vector<rpc::Unanswered>& asked_again);
   // All is there.
   Status end();
 
@@ -43,6 +46,18 @@ class Replay {
   Status contexts();
   Status context(ContextState& context);
   Status memory();
+  Status pools();
+  Status allocations();
+  // False: the process before had released it.
+  Result<bool> create(std::uint64_t allocation, std::uint64_t bytes, CUdevice device,
+                      std::uint64_t& block_id);
+  Status mapping(const Memory& memory);
+  // The process before had ended that mapping, of which nothing is left.
+  Status unmapped(const Memory& memory);
+  Status pool_memory(const Memory& memory);
+  // It is in the block in which it was, which has a new name.
+  Status moved(const Memory& memory, std::uint64_t block_address, std::uint64_t block_bytes,
+               std::uint64_t block_id);
   Status device_memory(const Memory& memory);
   Status shared_areas();
   Status share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context);
@@ -81,6 +96,9 @@ class Replay {
 
   Session& session_;
   rpc::Channel& to_;
+  std::set<std::uint64_t> dying_pools_;  // Destroyed by the program, with memory that is not freed.
+  // Released by it, and mapped: their blocks' new names.
+  std::map<std::uint64_t, std::uint64_t> dying_allocations_;
   rpc::Reply answer_;  // What the views of replies look at.
 };
 

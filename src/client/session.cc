@@ -9,9 +9,11 @@
 #include "client/graphs.h"
 #include "client/memory_state.h"
 #include "client/recovery.h"
+#include "client/recovery_thread.h"
 #include "commands/graph.h"
 #include "commands/module.h"
 #include "commands/ops.h"
+#include "cuda/sticky.h"
 #include "rpc/credential.h"
 #include "transport/transport.h"
 
@@ -21,7 +23,12 @@ namespace {
 // The program's name, as the server's log shows it.
 std::string program_name() { return ::program_invocation_short_name; }
 
-wire::ClientHello hello(bool shared_memory, bool recoverable, std::string credential) {
+// A session's process may end before it has greeted, and not for what this client does: on a GPU
+// that processes share, a fault of one ends all.
+constexpr int kTriesMax = 4;
+constexpr Duration kPauseFirst = std::chrono::milliseconds(5);
+
+wire::ClientHello hello(bool recoverable, std::string credential) {
   wire::ClientHello hello;
   hello.recoverable = recoverable;
   hello.credential = std::move(credential);
@@ -29,8 +36,6 @@ wire::ClientHello hello(bool shared_memory, bool recoverable, std::string creden
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
   hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
-  hello.windows = reserve_windows();
-  hello.shared_memory = shared_memory;
   return hello;
 }
 
@@ -77,26 +82,6 @@ rpc::LaneOptions lanes_of(const transport::Url& url, Duration patience) {
 }
 
 }  // namespace
-
-bool is_sticky(CUresult result) {
-  switch (static_cast<int>(result)) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-    case CUDA_ERROR_EXTERNAL_DEVICE:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // Hands on what the server sends by itself. Nothing is expected before memory() is set.
 class Session::Pushes final : public rpc::PushHandler {
@@ -147,7 +132,9 @@ Session::Session(const SessionOptions& options)
     : log_("flyt", options.log_level), pushes_(std::make_unique<Pushes>(log_)) {}
 
 Session::~Session() {
+  recovery_thread_.reset();
   if (channel_ != nullptr) channel_->shut_down("the client ends the session");
+  if (memory_ != nullptr) memory_->host_calls().stop();
   channel_.reset();
 }
 
@@ -155,46 +142,59 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   const Instant deadline = options.channel.clock->now() + options.connect_timeout;
   auto url = transport::parse_url(options.url);
   if (!url) return std::move(url).error();
-  auto connection = transport::connect(*url, deadline);
-  if (!connection) return std::move(connection).error();
   SessionOptions own = options;
   own.code = sending_of(*url);
   own.channel.lanes = lanes_of(*url, options.connect_timeout);
+  own.channel.not_missed = Recovery::not_missed();
   own.recoverable = url->recover != transport::RecoverOption::kOff;
   own.replays = url->recover == transport::RecoverOption::kReplay;
   // What is done again must be in the commands themselves.
   own.channel.keeps_unfinished = own.replays;
   if (own.replays) own.channel.lanes = {};
-  std::unique_ptr<Session> session(new Session(own));
-  const bool share = url->kind != transport::Kind::kTcp && !url->socket_only &&
-                     url->delay.count() == 0 && !own.replays;
-  Status status = session->start(std::move(connection).value(), share, own, deadline);
-  if (!status) return std::move(status).error();
-  if (url->kind == transport::Kind::kShm && !own.replays &&
-      !session->channel().welcome().shared_memory) {
-    return Error{ErrorCode::kUnsupported,
-                 "the server offers no shared memory; unix:// goes without it"};
+  Terms terms;
+  terms.share = url->kind != transport::Kind::kTcp && !url->socket_only &&
+                url->delay.count() == 0 && !own.replays;
+  terms.deadline = deadline;
+  for (int tries = 1;; ++tries) {
+    auto connection = transport::connect(*url, deadline);
+    if (!connection) return std::move(connection).error();
+    if (tries == 1) terms.windows = reserve_windows();
+    std::unique_ptr<Session> session(new Session(own));
+    const Status status = session->start(std::move(connection).value(), terms, own);
+    if (!status) {
+      if (status.error().code != ErrorCode::kLost || tries == kTriesMax) return status.error();
+      options.channel.clock->sleep_for(kPauseFirst * (1 << tries));
+      continue;
+    }
+    if (url->kind == transport::Kind::kShm && !own.replays &&
+        !session->channel().welcome().shared_memory) {
+      return Error{ErrorCode::kUnsupported,
+                   "the server offers no shared memory; unix:// goes without it"};
+    }
+    return session;
   }
-  return session;
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::unique_ptr<transport::Connection> connection,
                                                const SessionOptions& options) {
-  const Instant deadline = options.channel.clock->now() + options.connect_timeout;
+  const Terms terms{.deadline = options.channel.clock->now() + options.connect_timeout,
+                    .windows = reserve_windows()};
   std::unique_ptr<Session> session(new Session(options));
-  Status status = session->start(std::move(connection), false, options, deadline);
+  Status status = session->start(std::move(connection), terms, options);
   if (!status) return std::move(status).error();
   return session;
 }
 
-Status Session::start(std::unique_ptr<transport::Connection> connection, bool share,
-                      const SessionOptions& options, Instant deadline) {
+Status Session::start(std::unique_ptr<transport::Connection> connection, const Terms& terms,
+                      const SessionOptions& options) {
   auto credential =
       options.credential.empty() ? rpc::own_credential() : Result<std::string>(options.credential);
   if (!credential) return std::move(credential).error();
-  auto channel = rpc::Channel::open(
-      std::move(connection), hello(share, options.recoverable, std::move(credential).value()),
-      deadline, *pushes_, options.channel);
+  wire::ClientHello own = hello(options.recoverable, std::move(credential).value());
+  own.windows = terms.windows;
+  own.shared_memory = terms.share;
+  auto channel =
+      rpc::Channel::open(std::move(connection), own, terms.deadline, *pushes_, options.channel);
   if (!channel) return std::move(channel).error();
   channel_ = std::move(channel).value();
   auto devices = DeviceCache::fetch(*channel_);
@@ -213,9 +213,11 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, bool sh
   pushes_->set_memory(memory_.get());
   if (memory_->reservable() == nullptr) devices_.deny_virtual_memory();
   if (Recovery::possible(*channel_)) {
-    recovery_ = std::make_unique<Recovery>(*this, *pushes_, options, share);
+    recovery_ = std::make_unique<Recovery>(*this, *pushes_, options, terms.share);
     pushes_->set_quiet(true);
     code_->recovery = recovery_.get();
+    recovery_thread_ = std::make_unique<RecoveryThread>(*this);
+    recovery_thread_->start();
   }
   log_.debug("session open", {{"server", channel_->welcome().name},
                               {"driver", channel_->welcome().driver},
@@ -251,12 +253,12 @@ CUresult Session::settle(const rpc::Reply& answer) {
   if (result != CUDA_ERROR_NOT_READY) memory_->watches().note_revelation();
   // A device error needs no keeping: its own context tells it with every wait, and others never do.
   const auto posted = static_cast<CUresult>(answer.posted_error());
-  if (posted != CUDA_SUCCESS && !is_sticky(posted)) {
+  if (posted != CUDA_SUCCESS && !cuda::is_sticky(posted)) {
     int none = 0;
     posted_error_.compare_exchange_strong(none, static_cast<int>(posted));
   }
   ContextState* context = thread_state().current_state;
-  if (context != nullptr && is_sticky(result)) {
+  if (context != nullptr && cuda::is_sticky(result)) {
     int none = 0;
     context->home->sticky.compare_exchange_strong(none, static_cast<int>(result));
   }

@@ -18,15 +18,17 @@
 #include "client/exchange.h"
 #include "client/host_mirror.h"
 #include "client/refusals.h"
+#include "cuda/compile_cache.h"
 #include "cuda/context_storage.h"
 #include "cuda/types.h"
 #include "rpc/channel.h"
 
 namespace flyt::client {
 
-class MemoryState;  // Memory, streams, events, pools, host functions: client/memory_state.h.
-class Graphs;       // Graphs, and what of the program they use: client/graphs.h.
-class Recovery;     // How the session goes on when its process was killed: client/recovery.h.
+class MemoryState;     // Memory, streams, events, pools, host functions: client/memory_state.h.
+class Graphs;          // Graphs, and what of the program they use: client/graphs.h.
+class RecoveryThread;  // Looks whether it has to: client/recovery_thread.h.
+class Recovery;        // How the session goes on when its process was killed: client/recovery.h.
 
 struct SessionOptions {
   std::string url;             // As FLYT_SERVER.
@@ -54,7 +56,8 @@ inline constexpr Duration kSleepersSpin = std::chrono::microseconds(50);
 // process ends: threads may be inside calls when it exits.
 class Session {
  public:
-  // Connects, greets, and fetches what never changes about the devices.
+  // Connects, greets, and fetches what never changes about the devices; again, a few times, if
+  // whoever is to greet ends before it does.
   static Result<std::unique_ptr<Session>> open(const SessionOptions& options);
   // The same over a connection that is there already (simulator).
   static Result<std::unique_ptr<Session>> open(std::unique_ptr<transport::Connection> connection,
@@ -94,6 +97,7 @@ class Session {
   Captures& captures() { return captures_; }
   Graphs& graphs() { return *graphs_; }
   cuda::ContextStorage& storage() { return storage_; }
+  cuda::CompileCache& compile_cache() { return compile_cache_; }
   Refusals& refusals() { return refusals_; }
 
   // Sends a command that nobody waits for, in the calling thread's current context. While streams
@@ -160,6 +164,39 @@ class Session {
     return settle(answer);
   }
 
+  // The same for what is made again where the session goes on, if it is known by then: `note`
+  // writes down what the answer tells before the session can go on. Only after CUDA_SUCCESS, and
+  // once; it returns what the call returns, and waits for nobody.
+  template <class Command, class Note>
+  CUresult ask_and_note(const Command& command, typename Command::Reply& reply, rpc::Reply& answer,
+                        Note&& note) {
+    CUresult result = CUDA_SUCCESS;
+    const auto attempt = [&] {
+      const auto steady = this->steady();
+      if (!ask_once(command, reply, answer)) return false;
+      result = settle(answer);
+      if (result == CUDA_SUCCESS) result = note();
+      return true;
+    };
+    const CUresult lost = attempt() ? CUDA_SUCCESS : again(attempt);
+    return lost == CUDA_SUCCESS ? result : lost;
+  }
+  // As post(), likewise.
+  template <class Command, class Note>
+  CUresult post_and_note(const Command& command, Note&& note) {
+    const auto attempt = [&] {
+      const auto steady = this->steady();
+      if (!post_once(command)) return false;
+      note();
+      return true;
+    };
+    if (!captures_.any()) return attempt() ? CUDA_SUCCESS : again(attempt);
+    // It is heard, and such a session does not go on.
+    const CUresult result = post(command);
+    if (result == CUDA_SUCCESS) note();
+    return result;
+  }
+
   // What an answer means for the calling thread's context and for posted errors; its own result.
   CUresult settle(const rpc::Reply& answer);
 
@@ -171,7 +208,13 @@ class Session {
   bool waits_sleep() const { return waits_sleep_.load(std::memory_order_relaxed); }
 
   // The error of an earlier posted command that no call has returned yet, which is then forgotten.
+  // Before that the error of work that was lost, which another thread may have met since this
+  // thread's call began.
   CUresult take_posted_error() {
+    if (const ContextState* const context = thread_state().current_state) {
+      const int lost = context->home->sticky.load(std::memory_order_relaxed);
+      if (lost != 0) return static_cast<CUresult>(lost);
+    }
     if (posted_error_.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
     return static_cast<CUresult>(posted_error_.exchange(0));
   }
@@ -185,9 +228,15 @@ class Session {
   static constexpr int kAttemptsMax = 8;
 
   Session(const SessionOptions& options);
-  // `share`: go on in shared memory if the server offers it.
-  Status start(std::unique_ptr<transport::Connection> connection, bool share,
-               const SessionOptions& options, Instant deadline);
+  // What is the same however often a session is begun.
+  struct Terms {
+    bool share = false;  // Go on in shared memory if the server offers it.
+    Instant deadline{};
+    std::vector<wire::Window> windows;
+  };
+  // kLost: the other end is gone, and a new one may greet.
+  Status start(std::unique_ptr<transport::Connection> connection, const Terms& terms,
+               const SessionOptions& options);
 
   CUresult hear(std::uint64_t sequence);
   bool recover();
@@ -198,6 +247,7 @@ class Session {
   std::unique_ptr<rpc::Channel> channel_;
   DeviceCache devices_;
   cuda::ContextStorage storage_;
+  cuda::CompileCache compile_cache_{cuda::compile_cache_options()};
   Refusals refusals_;
   std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<CodeState> code_;
@@ -206,12 +256,10 @@ class Session {
   std::unique_ptr<Graphs> graphs_;
   HostMirror* mirror_ = nullptr;  // memory_'s.
   std::unique_ptr<Recovery> recovery_;
+  std::unique_ptr<RecoveryThread> recovery_thread_;
   std::shared_mutex steady_;
   std::atomic<int> posted_error_{0};
   std::unique_ptr<transport::Connection> desk_;
 };
-
-// True for errors after which a context is unusable: the kernel or the device failed.
-bool is_sticky(CUresult result);
 
 }  // namespace flyt::client

@@ -14,7 +14,7 @@
 
 namespace flyt::client {
 
-class ContextState;
+struct ContextState;
 class MemoryState;
 class Session;
 

@@ -37,14 +37,13 @@ CUresult SharedSlots::share(Area& area, std::uint64_t context) {
   commands::ShareHost::Reply reply;
   rpc::Reply answer;
   const std::uint64_t offset = session_.memory().pinned().offset_of(area.base);
-  const CUresult result = session_.ask(
-      commands::ShareHost{
-          .address = area.base, .bytes = area_bytes(), .offset = offset, .flags = 0},
-      reply, answer);
-  if (result != CUDA_SUCCESS) return result;
-  const Lock lock(shared_mutex_);
-  shared_.push_back({area.base, area_bytes(), context});
-  return result;
+  const commands::ShareHost command{
+      .address = area.base, .bytes = area_bytes(), .offset = offset, .flags = 0};
+  return session_.ask_and_note(command, reply, answer, [&] {
+    const Lock lock(shared_mutex_);
+    shared_.push_back({area.base, area_bytes(), context});
+    return CUDA_SUCCESS;
+  });
 }
 
 SharedSlots::Area* SharedSlots::area_of(ContextState& context) {

@@ -453,7 +453,8 @@ CUresult Transfers::capture_later(const BoxCopy& copy, CUstream stream) {
     }
     carrier = entry;
   }
-  return host_calls_.add(stream, 0, [this, copy, context, carrier](CUresult) {
+  const CodeTurns::Turn turn = code_turns_.copy();
+  return host_calls_.add(stream, 0, [this, copy, context, carrier, turn](CUresult) {
     // The stream stands here until this returns, so another one has to carry the bytes.
     set_current(context);
     if (capture(copy, carrier) == CUDA_SUCCESS) {
@@ -598,6 +599,9 @@ void Transfers::on_context_destroyed(std::uint64_t context) {
 void Transfers::on_recovered() {
   const Lock lock(mutex_);
   lost_ = false;
+  // What was announced while on_lost() was at work met the loss, too.
+  arriving_.clear();
+  arrived_.notify_all();
 }
 
 std::vector<std::uint64_t> Transfers::arrivals(std::uint64_t base, std::uint64_t bytes) const {

@@ -8,6 +8,7 @@
 
 #include "base/annotations.h"
 #include "client/box_copy.h"
+#include "client/code_turns.h"
 #include "client/host_call_worker.h"
 #include "client/staging.h"
 #include "cuda/types.h"
@@ -50,6 +51,8 @@ class Transfers {
   void forget_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
   // Waits until no posted copy writes to the range any more.
   void await_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
+  // Whoever has code loaded or unloaded holds this meanwhile.
+  CodeTurns::Turn code_turn() { return code_turns_.load(); }
   // Whether anything that the GPU has still to reach can write host memory.
   bool host_writes_pending() const EXCLUDES(mutex_);
 
@@ -102,6 +105,7 @@ class Transfers {
   Session& session_;
   HostCallWorker& host_calls_;
   Staging staging_;
+  CodeTurns code_turns_;
   mutable Mutex mutex_;
   Condition arrived_;
   std::map<std::uint64_t, Range> arriving_ GUARDED_BY(mutex_);

@@ -2,24 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "cuda/code_variables.h"
 #include "cuda/fatbin.h"
+#include "cuda/ptx_words.h"
 
 namespace flyt::cuda {
 namespace {
-
-constexpr std::uint32_t kElfMagic = 0x464C457F;
-constexpr std::size_t kElfHeaderBytes = 64;
-constexpr std::size_t kSectionsAt = 40;
-constexpr std::size_t kSectionCountAt = 60;
-constexpr std::size_t kSectionBytes = 64;
-constexpr std::size_t kSectionOffsetAt = 24;
-constexpr std::size_t kSectionSizeAt = 32;
-constexpr std::uint32_t kSectionNoBits = 8;
 
 std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
   return b > kCodeBytesUnknown - a ? kCodeBytesUnknown : a + b;
@@ -29,77 +21,17 @@ std::uint64_t times(std::uint64_t a, std::uint64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? kCodeBytesUnknown : product;
 }
 
-template <class T>
-T load(Bytes bytes, std::size_t at) {
-  T value{};
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
 // What has no contents in the file: variables that begin as zeros, and shared memory.
 std::uint64_t elf_bytes(Bytes elf) {
+  constexpr std::uint32_t kNoContents = 8;
+  const auto sections = elf_sections(elf);
+  if (!sections) return kCodeBytesUnknown;
   std::uint64_t total = elf.size();
-  if (elf.size() < kElfHeaderBytes) return total;
-  const auto first = load<std::uint64_t>(elf, kSectionsAt);
-  const auto count = load<std::uint16_t>(elf, kSectionCountAt);
-  if (first > elf.size() || (elf.size() - first) / kSectionBytes < count) return kCodeBytesUnknown;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = static_cast<std::size_t>(first) + i * kSectionBytes;
-    if (load<std::uint32_t>(elf, at + 4) != kSectionNoBits) continue;
-    total = plus(total, load<std::uint64_t>(elf, at + kSectionSizeAt));
+  for (const ElfSection& section : *sections) {
+    if (section.type == kNoContents) total = plus(total, section.size);
   }
   return total;
 }
-
-bool in_word(char letter) {
-  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
-         (letter >= '0' && letter <= '9') || letter == '_' || letter == '$' || letter == '%' ||
-         letter == '.';
-}
-
-// The words and marks of PTX; comments and strings are passed over.
-class Words {
- public:
-  explicit Words(std::string_view text) : text_(text) {}
-
-  // A run of letters, digits and dots, or one other character; empty at the end.
-  std::string_view next() {
-    skip();
-    std::size_t length = text_.empty() ? 0 : 1;
-    if (length != 0 && in_word(text_[0])) {
-      while (length < text_.size() && in_word(text_[length])) ++length;
-    }
-    return take(length);
-  }
-
- private:
-  std::string_view take(std::size_t length) {
-    const std::string_view taken = text_.substr(0, length);
-    text_.remove_prefix(length);
-    return taken;
-  }
-  void skip_past(std::string_view end, std::size_t from) {
-    const std::size_t at = text_.find(end, from);
-    text_.remove_prefix(at == text_.npos ? text_.size() : at + end.size());
-  }
-  void skip() {
-    while (!text_.empty()) {
-      if (text_.starts_with("//")) {
-        skip_past("\n", 2);
-      } else if (text_.starts_with("/*")) {
-        skip_past("*/", 2);
-      } else if (text_.starts_with("\"")) {
-        skip_past("\"", 1);
-      } else if (static_cast<unsigned char>(text_[0]) <= ' ') {
-        text_.remove_prefix(1);
-      } else {
-        return;
-      }
-    }
-  }
-
-  std::string_view text_;
-};
 
 // Plain numbers as compilers write them; expressions are none.
 std::optional<std::uint64_t> number(std::string_view word) {
@@ -131,7 +63,7 @@ class Declaration {
   bool of_memory() const { return of_memory_; }
 
   // What stands between brackets: the elements of one dimension.
-  void dimension(Words& words) {
+  void dimension(PtxWords& words) {
     const std::string_view inside = words.next();
     if (inside == "]") return;  // As many as there are values, which stand in the text.
     const auto elements = number(inside);
@@ -168,7 +100,7 @@ class Declaration {
 };
 
 std::uint64_t variables_bytes(std::string_view text) {
-  Words words(text);
+  PtxWords words(text);
   std::uint64_t total = 0;
   Declaration declaration;
   for (auto word = words.next(); !word.empty(); word = words.next()) {
@@ -188,76 +120,56 @@ std::uint64_t variables_bytes(std::string_view text) {
 }
 
 std::uint64_t file_bytes(Bytes file) {
-  const bool elf = file.size() >= sizeof kElfMagic && load<std::uint32_t>(file, 0) == kElfMagic;
-  return elf ? elf_bytes(file) : plus(file.size(), variables_bytes(text_of(file)));
+  return is_elf(file) ? elf_bytes(file) : plus(file.size(), variables_bytes(text_of(file)));
 }
 
-// The name that stands at an offset of a section of names.
-std::string_view name_at(Bytes elf, std::uint64_t names, std::uint32_t offset) {
-  if (names > elf.size() || offset >= elf.size() - names) return {};
-  const std::string_view rest = text_of(elf).substr(names + offset);
-  return rest.substr(0, rest.find('\0'));
+bool contains(Bytes where, std::string_view what) {
+  return ::memmem(where.data(), where.size(), what.data(), what.size()) != nullptr;
 }
 
-bool elf_may_remember(Bytes elf) {
+constexpr std::string_view kPrints = "vprintf";  // The function that code names which prints.
+
+// Names stand in a few sections of a cubin, whose rest may be many megabytes.
+void look_into_elf(CodeFacts& facts, Bytes elf) {
   using namespace std::string_view_literals;
-  if (elf.size() < kElfHeaderBytes || text_of(elf).find("\0malloc\0"sv) != std::string_view::npos) {
-    return true;
+  constexpr std::uint32_t kNames = 3;
+  const auto sections = elf_sections(elf);
+  if (!sections) {
+    facts.may_print = facts.may_remember = true;
+    return;
   }
-  const auto first = load<std::uint64_t>(elf, kSectionsAt);
-  const auto count = load<std::uint16_t>(elf, kSectionCountAt);
-  const auto naming = load<std::uint16_t>(elf, kSectionCountAt + 2);
-  if (first > elf.size() || (elf.size() - first) / kSectionBytes < count || naming >= count) {
-    return true;
-  }
-  const auto section = [&](std::size_t i) {
-    return static_cast<std::size_t>(first) + i * kSectionBytes;
-  };
-  const auto names = load<std::uint64_t>(elf, section(naming) + kSectionOffsetAt);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto name = name_at(elf, names, load<std::uint32_t>(elf, section(i)));
-    const bool some = load<std::uint64_t>(elf, section(i) + kSectionSizeAt) != 0;
-    if (some && name.starts_with(".nv.global")) return true;
-  }
-  return false;
-}
-
-bool text_may_remember(std::string_view text) {
-  Words words(text);
-  for (auto word = words.next(); !word.empty(); word = words.next()) {
-    if (word == "malloc") return true;
-    if (word[0] != '.') continue;
-    // The directives of one word: .visible.global.v4
-    for (std::size_t at = 0; at < word.size();) {
-      const std::size_t end = std::min(word.find('.', at + 1), word.size());
-      if (word.substr(at, end - at) == ".global") return true;
-      at = end;
+  for (const ElfSection& section : *sections) {
+    if (section.type != kNames) continue;
+    if (section.offset > elf.size() || elf.size() - section.offset < section.size) {
+      facts.may_print = facts.may_remember = true;
+      return;
     }
+    const Bytes names = elf.subspan(section.offset, section.size);
+    facts.may_print = facts.may_print || contains(names, kPrints);
+    facts.may_remember = facts.may_remember || contains(names, "\0malloc\0"sv);
   }
-  return false;
 }
 
-bool file_may_remember(Bytes file) {
-  const bool elf = file.size() >= sizeof kElfMagic && load<std::uint32_t>(file, 0) == kElfMagic;
-  return elf ? elf_may_remember(file) : text_may_remember(text_of(file));
-}
-
-// Code that prints names the function that does it.
-bool names_printing(Bytes code) {
-  constexpr std::string_view kName = "vprintf";
-  return ::memmem(code.data(), code.size(), kName.data(), kName.size()) != nullptr;
+void look_into_text(CodeFacts& facts, Bytes file) {
+  facts.may_print = facts.may_print || contains(file, kPrints);
+  if (!contains(file, "malloc")) return;
+  PtxWords words(text_of(file));
+  for (auto word = words.next(); !word.empty(); word = words.next()) {
+    if (word == "malloc") facts.may_remember = true;
+  }
 }
 
 void add_file(CodeFacts& facts, Bytes file) {
   facts.loaded_bytes = std::max(facts.loaded_bytes, file_bytes(file));
-  facts.may_print = facts.may_print || names_printing(file);
-  facts.may_remember = facts.may_remember || file_may_remember(file);
+  is_elf(file) ? look_into_elf(facts, file) : look_into_text(facts, file);
+  facts.has_variables = facts.has_variables || variables_of_file(file).any();
 }
 
 }  // namespace
 
 CodeFacts code_facts(Bytes image) {
-  CodeFacts facts{.loaded_bytes = 0, .may_print = false, .may_remember = false};
+  CodeFacts facts{
+      .loaded_bytes = 0, .may_print = false, .may_remember = false, .has_variables = false};
   const auto fatbin = Fatbin::parse(image);
   if (!fatbin) {
     add_file(facts, image);
@@ -273,6 +185,13 @@ CodeFacts code_facts(Bytes image) {
     }
   }
   return facts;
+}
+
+bool has_packed_code(Bytes image) {
+  const auto fatbin = Fatbin::parse(image);
+  if (!fatbin) return false;
+  const auto packed = [](const FatbinFile& file) { return file.packing != Packing::kNone; };
+  return std::any_of(fatbin->files().begin(), fatbin->files().end(), packed);
 }
 
 }  // namespace flyt::cuda

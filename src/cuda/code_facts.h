@@ -18,9 +18,11 @@ struct CodeFacts {
   std::uint64_t loaded_bytes = kCodeBytesUnknown;
   // It names the function that prints, or cannot be looked into.
   bool may_print = true;
-  // It may leave something in memory of its own that a later kernel finds: it has `.global`
-  // variables, or allocates on the device; or it cannot be looked into.
+  // It may leave something that a later kernel finds where nobody else does: it allocates on the
+  // device, or cannot be looked into.
   bool may_remember = true;
+  // It has variables in global memory (cuda/code_variables.h), or may have.
+  bool has_variables = true;
 
   bool operator==(const CodeFacts&) const = default;
 };
@@ -28,5 +30,8 @@ struct CodeFacts {
 // Unpacks what is packed: tens of milliseconds for the large fat binaries of frameworks. None of
 // the bytes is trusted.
 CodeFacts code_facts(Bytes image);
+
+// Whether something must be unpacked for that: what is not packed is looked into at once.
+bool has_packed_code(Bytes image);
 
 }  // namespace flyt::cuda

@@ -50,15 +50,22 @@ TEST(CodeFactsTest, SeesWhetherCodeMayRemember) {
   EXPECT_FALSE(
       remembers(".version 8.0\n.visible .entry f(.param .u64 a)\n{ ld.global.u32 %r1, [%rd1]; }"));
   EXPECT_FALSE(remembers("// .global .u32 a;\n.const .u32 b = 1;"));
-  EXPECT_TRUE(remembers(".visible .global .align 4 .u32 a;"));
-  EXPECT_TRUE(remembers(".visible.global.u32 a;"));
   EXPECT_TRUE(remembers(".extern .func (.param .b64 r) malloc (.param .b64 n);"));
-  EXPECT_FALSE(code_facts(elf_named(".nv.shared.f", 64)).may_remember);
-  EXPECT_FALSE(code_facts(elf_named(".nv.global", 0)).may_remember);
-  EXPECT_TRUE(code_facts(elf_named(".nv.global", 4)).may_remember);
-  EXPECT_TRUE(code_facts(elf_named(".nv.global.init", 4)).may_remember);
+  EXPECT_FALSE(code_facts(elf_named(".nv.global", 4)).may_remember);
   // An ELF whose sections cannot be told.
   EXPECT_TRUE(code_facts(elf_with(0, 9)).may_remember);
+}
+
+TEST(CodeFactsTest, SeesWhetherCodeHasVariables) {
+  const auto has = [](const std::string& text) { return code_facts(bytes_of(text)).has_variables; };
+  EXPECT_FALSE(has(".visible .entry f(.param .u64 a)\n{ ld.global.u32 %r1, [%rd1]; }"));
+  EXPECT_FALSE(has("// .global .u32 a;\n.const .u32 b = 1;"));
+  EXPECT_TRUE(has(".visible .global .align 4 .u32 a;"));
+  EXPECT_TRUE(has(".visible.global.u32 a;"));
+  EXPECT_FALSE(code_facts(elf_named(".nv.shared.f", 64)).has_variables);
+  EXPECT_FALSE(code_facts(elf_named(".nv.global", 0)).has_variables);
+  EXPECT_TRUE(code_facts(elf_named(".nv.global", 4)).has_variables);
+  EXPECT_TRUE(code_facts(elf_named(".nv.global.init", 4)).has_variables);
 }
 
 TEST(CodeFactsTest, CountsVariablesOfPtx) {
@@ -116,6 +123,38 @@ TEST(CodeFactsTest, CodeThatPrintsNamesTheFunction) {
     EXPECT_GE(loaded_bytes(writer.finish()), silent.size() + 100);
     writer.add(FatbinFileKind::kPtx, 90, 0, bytes_of(prints + std::string(5000, ' ')), packing);
     EXPECT_TRUE(code_facts(writer.finish()).may_print);
+  }
+}
+
+// Code itself is not searched for names, only the sections where they stand.
+TEST(CodeFactsTest, NamesOfACubinStandInTheirSections) {
+  const auto facts_of = [](const std::string& names, std::uint32_t type) {
+    std::vector<std::byte> elf = elf_named(names, names.size());
+    std::memcpy(elf.data() + 68, &type, sizeof type);
+    return code_facts(elf);
+  };
+  constexpr std::uint32_t kNames = 3;
+  constexpr std::uint32_t kContents = 1;
+  using namespace std::string_literals;
+  EXPECT_TRUE(facts_of("\0f\0vprintf\0"s, kNames).may_print);
+  EXPECT_FALSE(facts_of("\0f\0vprintf\0"s, kContents).may_print);
+  EXPECT_TRUE(facts_of("\0f\0malloc\0"s, kNames).may_remember);
+  EXPECT_FALSE(facts_of("\0f\0malloc\0"s, kContents).may_remember);
+  EXPECT_FALSE(facts_of("\0f\0mallocator\0"s, kNames).may_remember);
+  // Names that are not all there.
+  std::vector<std::byte> elf = elf_named("\0f\0"s, 1 << 20);
+  std::memcpy(elf.data() + 68, &kNames, sizeof kNames);
+  EXPECT_TRUE(code_facts(elf).may_print);
+  EXPECT_TRUE(code_facts(elf).may_remember);
+}
+
+TEST(CodeFactsTest, TellsWhetherSomethingIsPacked) {
+  const std::string text = ".global .b8 a[100];" + std::string(5000, ' ');
+  EXPECT_FALSE(has_packed_code(bytes_of(text)));
+  for (const Packing packing : {Packing::kNone, Packing::kLz4, Packing::kZstd}) {
+    FatbinWriter writer;
+    writer.add(FatbinFileKind::kPtx, 80, 0, bytes_of(text), packing);
+    EXPECT_EQ(has_packed_code(writer.finish()), packing != Packing::kNone);
   }
 }
 

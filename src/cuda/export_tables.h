@@ -7,15 +7,18 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cuda/compile_cache.h"
 #include "cuda/context_storage.h"
 #include "cuda/integrity.h"
 #include "cuda/types.h"
@@ -62,6 +65,7 @@ struct ChipLayout {
 //   CUresult functions_of(CUmodule module, std::vector<CUfunction>* functions);
 //   std::uint32_t driver_version();
 //   std::vector<DeviceIdentity> device_identities();
+//   CompileCache& compile_cache();
 //   CUresult refused_slot(PrivateTable table, unsigned slot);
 template <class Driver>
 class ExportTables {
@@ -136,8 +140,52 @@ class ExportTables {
     std::array<Refused, slots> refused = refuse<table, 1, slots>();
   };
   static constexpr Closed<PrivateTable::kUnknownF8cf, 2> kF8cf = {};
-  static constexpr Closed<PrivateTable::kNvrtc, 6> kNvrtc = {};
-  static_assert(sizeof(kF8cf) == 24 && sizeof(kNvrtc) == 56);
+  static_assert(sizeof(kF8cf) == 24);
+
+  // NVRTC's cache. A key is made of what is to be compiled, and given back; so is what is found.
+  static CUresult make_key(void** key, std::uint32_t kind, const void* program, std::uint32_t bytes,
+                           const char* options, const char* host, const char* compiler,
+                           std::uint32_t first, std::uint32_t second) {
+    const auto text = [](const char* from) {
+      return std::string_view(from == nullptr ? "" : from);
+    };
+    if (key == nullptr || (program == nullptr && bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+    const CompileRequest request = {
+        kind, bytes_at(program, bytes), text(options), text(host), text(compiler), first, second};
+    *key = std::make_unique<Digest>(key_of(request)).release();
+    return CUDA_SUCCESS;
+  }
+  static void end_key(void* key) { std::unique_ptr<Digest>(static_cast<Digest*>(key)).reset(); }
+  static CUresult find_code(const void* key, int, void** code, std::uint32_t* bytes) {
+    if (key == nullptr || code == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto found = Driver::compile_cache().find(*static_cast<const Digest*>(key));
+    if (!found) return CUDA_ERROR_NOT_FOUND;
+    std::byte* copy = std::allocator<std::byte>().allocate(std::max<std::size_t>(found->size(), 1));
+    if (!found->empty()) std::memcpy(copy, found->data(), found->size());
+    *code = copy;
+    *bytes = static_cast<std::uint32_t>(found->size());
+    return CUDA_SUCCESS;
+  }
+  static CUresult keep_code(const void* key, int, const void* code, std::uint32_t bytes) {
+    if (key == nullptr || (code == nullptr && bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+    const Digest& digest = *static_cast<const Digest*>(key);
+    return Driver::compile_cache().insert(digest, bytes_at(code, bytes)) ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_UNKNOWN;
+  }
+  static void end_code(void* code) { ::operator delete(code); }
+  struct Nvrtc {
+    std::size_t bytes;
+    decltype(&ExportTables::make_key) make_key;
+    decltype(&ExportTables::end_key) end_key;
+    decltype(&ExportTables::find_code) find_code;
+    decltype(&ExportTables::keep_code) keep_code;
+    Refused slot_5;
+    decltype(&ExportTables::end_code) end_code;
+  };
+  static_assert(sizeof(Nvrtc) == 56);
+  static constexpr Nvrtc kNvrtc = {sizeof(Nvrtc), &make_key,  &end_key,
+                                   &find_code,    &keep_code, &refused<PrivateTable::kNvrtc, 5>,
+                                   &end_code};
 
   // Tools' thread-local storage: cuBLASLt asks it which context is current.
   static CUresult current(CUcontext* context) {

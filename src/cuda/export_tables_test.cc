@@ -37,6 +37,10 @@ struct Driver {
   }
   static std::uint32_t driver_version() { return 13000; }
   static std::vector<DeviceIdentity> device_identities() { return {DeviceIdentity{}}; }
+  static CompileCache& compile_cache() {
+    static CompileCache cache({});
+    return cache;
+  }
   static CUresult refused_slot(PrivateTable, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
 };
 using Tables = ExportTables<Driver>;
@@ -148,6 +152,40 @@ TEST(ExportTables, ShowEachFunctionOfAModule) {
   EXPECT_EQ(1, show_functions(nullptr, static_cast<CUmodule>(pointer_at(0x1)), add, &sum));
   EXPECT_EQ(0x30u, sum);
   EXPECT_EQ(0, show_functions(nullptr, nullptr, add, &sum));
+}
+
+// In NVRTC's order: a key, a look, and what was compiled since for the next one.
+TEST(ExportTablesTest, NvrtcFindsWhatItHasCompiled) {
+  using Make = CUresult (*)(void**, std::uint32_t, const void*, std::uint32_t, const char*,
+                            const char*, const char*, std::uint32_t, std::uint32_t);
+  const auto make = slot<Make>(PrivateTable::kNvrtc, 1);
+  const auto end_key = slot<void (*)(void*)>(PrivateTable::kNvrtc, 2);
+  const auto find = slot<CUresult (*)(void*, int, void**, std::uint32_t*)>(PrivateTable::kNvrtc, 3);
+  const auto keep =
+      slot<CUresult (*)(void*, int, const void*, std::uint32_t)>(PrivateTable::kNvrtc, 4);
+  const auto end_code = slot<void (*)(void*)>(PrivateTable::kNvrtc, 6);
+  const std::string_view code = "code";
+  for (const bool again : {false, true}) {
+    void* key = nullptr;
+    ASSERT_EQ(make(&key, 1, "program", 7, "-arch=sm_90", "host", "13.0", 9, 0), CUDA_SUCCESS);
+    void* found = nullptr;
+    std::uint32_t bytes = 0;
+    EXPECT_EQ(find(key, 0, &found, &bytes), again ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+    EXPECT_EQ(text_of(bytes_at(found, bytes)), again ? code : "");
+    end_code(found);
+    EXPECT_EQ(keep(key, 0, code.data(), 4), CUDA_SUCCESS);
+    end_key(key);
+  }
+  void* key = nullptr;
+  ASSERT_EQ(make(&key, 1, "program", 7, nullptr, "host", "13.0", 9, 0), CUDA_SUCCESS);
+  void* found = nullptr;
+  std::uint32_t bytes = 0;
+  EXPECT_EQ(find(key, 0, &found, &bytes), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(find(nullptr, 0, &found, &bytes), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(keep(nullptr, 0, code.data(), 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(make(nullptr, 1, "program", 7, "", "", "", 0, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(make(&key, 1, nullptr, 7, "", "", "", 0, 0), CUDA_ERROR_INVALID_VALUE);
+  end_key(key);
 }
 
 }  // namespace

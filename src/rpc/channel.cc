@@ -59,7 +59,7 @@ ChannelCore::ChannelCore(std::unique_ptr<transport::Connection> connection, wire
              spin_on(4, options.reply_spin)),
       outbox_(*connection_, ledger_, inbox_, loss_, clock_,
               std::max(spin_on(4, options.sender_spin), spin_on(2, options.sender_spin / 5)),
-              options.send_buffer_bytes, unfinished_.get()),
+              options, unfinished_.get()),
       background_(*connection_, inbox_, deliveries_, loss_, clock_),
       lanes_(options.lanes, welcome_.token, deliveries_, inbox_, loss_, clock_) {
   loss_.on_loss([this] {
@@ -111,6 +111,7 @@ void ChannelCore::cancel(Post& post) {
 Status ChannelCore::call(Post& post, Reply& reply) {
   Waiter waiter;
   waiter.sequence = post.slot_.sequence;
+  waiter.op = post.op_;
   waiter.reply = &reply;
   if (!inbox_.enroll(waiter, true)) {
     cancel(post);
@@ -200,6 +201,7 @@ void Channel::go_on_with(std::unique_ptr<Channel> other) {
   before.connection_->release_memory();
   const std::int64_t expected = before.background_.expected();
   if (expected != 0) other->core().background_.expect(expected);
+  other->core().deliveries_.go_on_behind(before.deliveries_);
   retired_.push_back(std::move(owned_));
   owned_ = std::move(other->owned_);
   core_.store(owned_.get(), std::memory_order_release);
@@ -209,7 +211,10 @@ const Unfinished* Channel::unfinished() const { return core().unfinished_.get();
 
 bool Channel::cut() const { return core().loss_.cut(); }
 
-std::vector<std::uint64_t> Channel::unanswered() { return core().inbox_.unanswered(); }
+std::vector<Unanswered> Channel::unanswered() {
+  core().outbox_.settle();
+  return core().inbox_.unanswered();
+}
 
 const wire::Welcome& Channel::welcome() const { return core().welcome_; }
 
@@ -240,6 +245,7 @@ Result<std::uint64_t> Channel::post_bulk(std::uint16_t op, std::uint32_t context
 Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
                           std::span<const Bytes> data, Reply& reply) {
   Waiter waiter;
+  waiter.op = op;
   waiter.reply = &reply;
   std::uint64_t sequence = 0;
   const CommandKey key{op, context, Answer::kReply};
@@ -335,6 +341,10 @@ Error Channel::error() const { return core().loss_.error(); }
 
 std::uint64_t Channel::newest() const {
   return core().ledger_.posted_sequence.load(std::memory_order_acquire);
+}
+
+std::uint64_t Channel::newest_missed() const {
+  return core().ledger_.missed_sequence.load(std::memory_order_acquire);
 }
 
 ChannelCounters Channel::counters() const {

@@ -69,6 +69,12 @@ class Reply {
   std::vector<std::byte> large_;
 };
 
+// A call that was lost with its session.
+struct Unanswered {
+  std::uint64_t sequence = 0;
+  std::uint16_t op = 0;
+};
+
 enum class Answer : std::uint8_t { kNone, kReply };
 
 // Space for one frame in the send buffer, and the sequence number it will have.
@@ -204,6 +210,9 @@ struct ChannelOptions {
   std::size_t send_buffer_bytes = 1 * kMiB;
   // Copies of commands are kept, see Channel::unfinished().
   bool keeps_unfinished = false;
+  // By op: true for those that a session which goes on elsewhere does not miss; see
+  // newest_missed(). Must outlive the channel.
+  std::span<const bool> not_missed;
   LaneOptions lanes;
 };
 
@@ -285,8 +294,8 @@ class Channel {
   // is called. While any is outstanding a background thread reads the socket if nobody else does.
   std::uint64_t expect_detached(const Destination& destination);
 
-  // Forgets a detached delivery. When it returns, its memory is not written any more. Not to be
-  // called from a PushHandler.
+  // Forgets a detached delivery, of whichever connection. When it returns, its memory is not
+  // written any more. Not to be called from a PushHandler.
   void forget(std::uint64_t delivery);
 
   // While the count is above zero a background thread reads the socket if nobody else does, so
@@ -325,8 +334,9 @@ class Channel {
   void go_on_with(std::unique_ptr<Channel> other) EXCLUDES(expect_mutex_);
   // Once lost(): the connection broke, and nobody meant to end the session.
   bool cut() const;
-  // Once lost(): the numbers of the calls that got no answer.
-  std::vector<std::uint64_t> unanswered();
+  // Once lost(): the calls that got no answer. When it returns, every command that its thread takes
+  // for sent is counted by newest(), and kept where they are kept.
+  std::vector<Unanswered> unanswered();
 
   // The newest commands of the connection there is; null unless they are kept.
   const Unfinished* unfinished() const;
@@ -337,6 +347,8 @@ class Channel {
 
   // The number of the newest command that any thread has sent.
   std::uint64_t newest() const;
+  // That of the newest one that nobody waits for and that is missed if it never arrives.
+  std::uint64_t newest_missed() const;
   ChannelCounters counters() const;
 
  private:

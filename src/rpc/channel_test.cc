@@ -325,5 +325,48 @@ TEST_P(ChannelOver, MovesBulkBothWaysAtOnceWithoutADeadlock) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_P(ChannelOver, CountsWhatWasBegunBeforeTheLossAndCommittedAfterIt) {
+  std::atomic<bool> told{false};
+  std::uint64_t newest = 0;
+  std::thread other;
+  {
+    Post post = session.channel->begin(kOpNote, 8, 0);
+    session.server.end("gone");
+    while (!session.channel->lost()) std::this_thread::yield();
+    other = std::thread([&] {
+      static_cast<void>(session.channel->unanswered());
+      newest = session.channel->newest();
+      told.store(true);
+    });
+    const Instant end = system_clock().now() + std::chrono::milliseconds(20);
+    while (!told.load() && system_clock().now() < end) std::this_thread::yield();
+    EXPECT_FALSE(told.load());
+    post.commit();
+  }
+  other.join();
+  EXPECT_EQ(newest, 1U);
+}
+
+TEST_P(ChannelOver, KeepsDeliveriesApartWhenItGoesOnElsewhere) {
+  std::vector<std::byte> memory(100);
+  const Destination destination = Destination::flat(memory.data(), memory.size());
+  const std::uint64_t before = session.channel->expect_detached(destination);
+  session.server.end("gone");
+  while (!session.channel->lost()) std::this_thread::yield();
+  Session another(make_pair(GetParam()));
+  session.channel->go_on_with(std::move(another.channel));
+  const std::uint64_t id = session.channel->expect_detached(destination);
+  EXPECT_NE(id, before);
+  // A thread that is late.
+  session.channel->forget(before);
+  Post post = session.channel->begin(kOpCopyOutPosted, 16, 0);
+  post.writer().write(id);
+  post.writer().write(std::uint64_t{memory.size()});
+  post.commit();
+  while (another.pushes.delivered.load() != id) std::this_thread::yield();
+  EXPECT_EQ(memory.back(), pattern(memory.size() - 1));
+  session.channel.reset();
+}
+
 }  // namespace
 }  // namespace flyt::rpc

@@ -13,6 +13,16 @@ std::uint64_t Deliveries::expect(const Destination& destination, bool detached) 
   return id;
 }
 
+void Deliveries::go_on_behind(const Deliveries& before) {
+  std::uint64_t next = 0;
+  {
+    const Lock lock(before.mutex_);
+    next = before.next_id_;
+  }
+  const Lock lock(mutex_);
+  next_id_ = std::max(next_id_, next);
+}
+
 void Deliveries::erase(std::uint64_t id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;

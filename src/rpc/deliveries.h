@@ -25,6 +25,9 @@ class Deliveries {
 
   std::uint64_t expect(const Destination& destination, bool detached);
 
+  // The session goes on here: names that `before` gave away are none of these.
+  void go_on_behind(const Deliveries& before);
+
   // Returns once the reader does not write to its memory (any more).
   void forget(std::uint64_t id);
 

@@ -318,6 +318,11 @@ void Endpoint::post_failed(std::uint64_t sequence, std::uint32_t result) {
   connection_->set_notice(true);
 }
 
+bool Endpoint::owes_an_error() {
+  const Lock lock(state_mutex_);
+  return failed_result_ != 0;
+}
+
 void Endpoint::demand_replies() {
   const Lock lock(state_mutex_);
   demands_replies_ = true;

@@ -97,6 +97,8 @@ class Endpoint {
 
   // Notes that a posted command failed; the next reply tells.
   void post_failed(std::uint64_t sequence, std::uint32_t result);
+  // Whether there is such an error that no reply has told.
+  bool owes_an_error();
 
   // From now on the client waits for replies, whatever else tells it that work is done: something
   // may have to reach it first (transport::Connection::notice()).

@@ -154,12 +154,12 @@ void Inbox::release_all() {
   while (first_ != nullptr) {
     Waiter& waiter = *first_;
     remove(waiter);
-    if (waiter.reply != nullptr) unanswered_.push_back(waiter.sequence);
+    if (waiter.reply != nullptr) unanswered_.push_back({waiter.sequence, waiter.op});
     settle(waiter, Waiter::kLost);
   }
 }
 
-std::vector<std::uint64_t> Inbox::unanswered() {
+std::vector<Unanswered> Inbox::unanswered() {
   release_all();
   // Its connection is shut down: whoever reads it finds that out.
   while (has_reader()) {
@@ -254,7 +254,7 @@ bool Inbox::on_reply(const wire::FrameHeader& header) {
   }
   if (!complete) {
     const Lock lock(mutex_);
-    unanswered_.push_back(waiter->sequence);
+    unanswered_.push_back({waiter->sequence, waiter->op});
   }
   settle(*waiter, complete ? Waiter::kDone : Waiter::kLost);
   return complete;

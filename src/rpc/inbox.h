@@ -30,6 +30,7 @@ struct Waiter {
   };
 
   std::uint64_t sequence = 0;
+  std::uint16_t op = 0;  // Of the command that is waited for.
   Reply* reply = nullptr;
   std::atomic<std::uint32_t> state{kWaiting};
   bool enrolled = false;  // The inbox knows of it: wait() must follow.
@@ -61,9 +62,9 @@ class Inbox {
   // From the next wait on no waiter looks for longer than that before it sleeps.
   void limit_spin(Duration most);
 
-  // The session is lost: waits until nobody waits or reads any more, and tells the numbers of the
-  // calls that got no answer.
-  std::vector<std::uint64_t> unanswered();
+  // The session is lost: waits until nobody waits or reads any more, and tells the calls that got
+  // no answer.
+  std::vector<Unanswered> unanswered();
 
   bool has_reader() const { return reader_present_.load(std::memory_order_relaxed); }
 
@@ -109,7 +110,7 @@ class Inbox {
   std::atomic<bool> reader_present_{false};  // Changed under mutex_.
   std::array<Waiter*, kBuckets> buckets_ GUARDED_BY(mutex_){};
   Waiter* first_ GUARDED_BY(mutex_) = nullptr;  // All enrolled waiters that were not claimed.
-  std::vector<std::uint64_t> unanswered_ GUARDED_BY(mutex_);
+  std::vector<Unanswered> unanswered_ GUARDED_BY(mutex_);
 
   // The reader only: bytes [begin_, end_) were received and not yet used.
   std::array<std::byte, kBufferBytes> buffer_;

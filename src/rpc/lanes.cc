@@ -25,6 +25,7 @@ bool Lanes::open() {
   if (tried_.load(std::memory_order_acquire)) return made_.load(std::memory_order_acquire) != 0;
   const Lock opening(open_mutex_);
   if (tried_.load()) return made_.load() != 0;
+  if (loss_.lost()) return false;
   deliveries_.allow_lanes();
   unsigned started = 0;
   const unsigned count = std::min<unsigned>(options_.count, wire::kLanesMax);
@@ -228,6 +229,8 @@ void Lanes::shut_down() {
 }
 
 void Lanes::stop() {
+  // A thread that is late may be about to start theirs.
+  const Lock opening(open_mutex_);
   for (Lane& lane : lanes_) {
     lane.reader.join();
     lane.writer.join();

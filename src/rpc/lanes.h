@@ -45,7 +45,7 @@ class Lanes {
 
   // The session is lost: whoever reads, writes or waits here ends.
   void shut_down() EXCLUDES(mutex_);
-  void stop();
+  void stop() EXCLUDES(open_mutex_);
   // In the child after a fork, which has none of the threads.
   void abandon();
 

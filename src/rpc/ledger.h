@@ -24,6 +24,7 @@ struct Ledger {
   const wire::Limits limits;
   alignas(64) std::atomic<std::uint64_t> posted_sequence{0};
   std::atomic<std::uint64_t> posted_bytes{0};
+  std::atomic<std::uint64_t> missed_sequence{0};  // Channel::newest_missed().
   alignas(64) std::atomic<std::uint64_t> acked_sequence{0};
   std::atomic<std::uint64_t> acked_bytes{0};
 };

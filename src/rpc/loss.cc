@@ -5,15 +5,18 @@
 namespace flyt::rpc {
 
 void Loss::declare_as(Error error, bool cut) {
+  if (lost()) return;  // After a fork nobody may ever let go of the lock.
   {
-    const Lock lock(mutex_);
-    if (declared_) return;
-    declared_ = true;
-    cut_.store(cut, std::memory_order_release);
-    error_ = error;
+    const Lock telling(telling_);
+    if (lost()) return;
+    {
+      const Lock lock(mutex_);
+      cut_.store(cut, std::memory_order_release);
+      error_ = error;
+    }
+    pushes_.on_lost(error);
+    state_.fetch_or(kLost, std::memory_order_release);
   }
-  pushes_.on_lost(error);
-  state_.fetch_or(kLost, std::memory_order_release);
   connection_.shut_down();
   if (end_) end_();
 }

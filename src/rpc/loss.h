@@ -34,7 +34,8 @@ class Loss {
   void watch() { state_.fetch_or(kWatched); }
 
   // The first reason stays. Tells the handler, then shuts the connection down, which wakes
-  // whoever reads, writes or waits there; the reader in turn wakes those that wait for it.
+  // whoever reads, writes or waits there; the reader in turn wakes those that wait for it. It is
+  // lost() when this returns, whoever was first.
   void declare(Error error) { declare_as(std::move(error), false); }
 
   // The connection fails to send. It is shut down, and `error` becomes the reason unless whoever
@@ -63,8 +64,8 @@ class Loss {
   std::atomic<std::uint8_t> state_{0};
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> cut_{false};
+  Mutex telling_;  // Held by whoever is first until it is lost(). Before mutex_.
   mutable Mutex mutex_;
-  bool declared_ GUARDED_BY(mutex_) = false;
   std::optional<Error> suspected_ GUARDED_BY(mutex_);
   Error error_ GUARDED_BY(mutex_);
 };

@@ -42,7 +42,8 @@ AsThread::AsThread(std::uint32_t thread) : before_(stands_for) { stands_for = th
 AsThread::~AsThread() { stands_for = before_; }
 
 Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, Loss& loss,
-               const Clock& clock, Duration spin, std::size_t ring_bytes, Unfinished* unfinished)
+               const Clock& clock, Duration spin, const ChannelOptions& options,
+               Unfinished* unfinished)
     : connection_(connection),
       ledger_(ledger),
       inbox_(inbox),
@@ -50,9 +51,10 @@ Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, 
       clock_(clock),
       spin_(spin),
       eager_(connection.eager()),
-      ring_bytes_(ring_bytes),
-      ring_(std::make_unique_for_overwrite<std::byte[]>(ring_bytes + kSlack)),
-      unfinished_(unfinished) {}
+      ring_bytes_(options.send_buffer_bytes),
+      ring_(std::make_unique_for_overwrite<std::byte[]>(ring_bytes_ + kSlack)),
+      unfinished_(unfinished),
+      not_missed_(options.not_missed) {}
 
 Status Outbox::start() {
   return sender_.start("flyt-send", [this] { run_sender(); });
@@ -125,7 +127,10 @@ bool Outbox::wait_for_credits(std::uint64_t frame_bytes) {
   return true;
 }
 
-void Outbox::account(std::uint64_t sequence, std::uint64_t frame_bytes) {
+void Outbox::account(const CommandKey& key, std::uint64_t sequence, std::uint64_t frame_bytes) {
+  const bool missed =
+      key.answer == Answer::kNone && !(key.op < not_missed_.size() && not_missed_[key.op]);
+  if (missed) ledger_.missed_sequence.store(sequence, std::memory_order_release);
   next_sequence_ = sequence + 1;
   const std::uint64_t bytes = ledger_.posted_bytes.load(std::memory_order_relaxed) + frame_bytes;
   ledger_.posted_bytes.store(bytes, std::memory_order_release);
@@ -158,7 +163,7 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
     unfinished_->add(header_of(key, slot.sequence, payload_bytes),
                      Bytes(slot.frame).subspan(wire::kHeaderBytes, payload_bytes), {});
   }
-  account(slot.sequence, frame_bytes);
+  account(key, slot.sequence, frame_bytes);
   std::uint64_t head = head_.load(std::memory_order_relaxed) + frame_bytes;
   if (head % lap_bytes() >= ring_bytes_ || may_start_over(head)) {
     lap_end_.store(head, std::memory_order_relaxed);
@@ -285,7 +290,7 @@ bool Outbox::send_bulk(const CommandKey& key, Bytes fields, std::span<const Byte
   if (unfinished_ != nullptr) {
     unfinished_->add(header_of(key, sequence, payload_bytes), fields, data);
   }
-  account(sequence, frame_bytes);
+  account(key, sequence, frame_bytes);
   const std::uint64_t before = head_.load(std::memory_order_relaxed);
   // Once the sending role is held, later posts may go on: they are sent after this command.
   send_role_.take();

@@ -35,7 +35,7 @@ struct CommandKey {
 class Outbox {
  public:
   Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, Loss& loss,
-         const Clock& clock, Duration spin, std::size_t ring_bytes, Unfinished* unfinished);
+         const Clock& clock, Duration spin, const ChannelOptions& options, Unfinished* unfinished);
 
   Status start();
   void stop();
@@ -62,6 +62,13 @@ class Outbox {
   // Everything published has been written to the socket, or the deadline has passed (false).
   bool drain(Instant deadline);
 
+  // The session is lost: once this returns nobody publishes any more, and what was is counted. Not
+  // for a thread with a Post.
+  void settle() {
+    post_role_.take();
+    post_role_.give();
+  }
+
   // Nobody sends any more: the memory of what was not sent goes.
   void release_memory();
 
@@ -78,7 +85,8 @@ class Outbox {
   bool wait_for_credits(std::uint64_t frame_bytes) REQUIRES(post_role_);
   bool wait_for_space(std::size_t frame_bytes) REQUIRES(post_role_);
   bool has_space(std::size_t frame_bytes) REQUIRES(post_role_);
-  void account(std::uint64_t sequence, std::uint64_t frame_bytes) REQUIRES(post_role_);
+  void account(const CommandKey& key, std::uint64_t sequence, std::uint64_t frame_bytes)
+      REQUIRES(post_role_);
   bool may_start_over(std::uint64_t head) const REQUIRES(post_role_);
   static wire::CommandHeader header_of(const CommandKey& key, std::uint64_t sequence,
                                        std::size_t payload_bytes);
@@ -104,6 +112,7 @@ class Outbox {
   const std::size_t ring_bytes_;
   const std::unique_ptr<std::byte[]> ring_;
   Unfinished* const unfinished_;  // Null: nothing is done again.
+  const std::span<const bool> not_missed_;
 
   // The posters' side. start_ is where the next frame goes: head_, but on the lap it will be on.
   alignas(64) Role post_role_;

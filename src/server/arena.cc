@@ -253,6 +253,15 @@ std::optional<Block> Arena::block_around(std::uint64_t address, std::uint64_t by
   return block->second.block;
 }
 
+std::optional<Block> Arena::mapped_around(std::uint64_t address) const {
+  const Lock lock(mutex_);
+  const auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return std::nullopt;
+  const Block& block = std::prev(after)->second.block;
+  if (address - block.address >= block.bytes) return std::nullopt;
+  return block;
+}
+
 std::vector<Block> Arena::blocks_of(CUdevice device) const {
   const Lock lock(mutex_);
   std::vector<Block> found;

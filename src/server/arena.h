@@ -98,6 +98,8 @@ class Arena {
   bool adopt(const Block& block) EXCLUDES(mutex_);
   // An allocation that lies in such memory; nothing if that is not free.
   std::optional<Allocation> restore(std::uint64_t address, const Wanted& wanted) EXCLUDES(mutex_);
+  // The block around an address, whether something is allocated there or not.
+  std::optional<Block> mapped_around(std::uint64_t address) const EXCLUDES(mutex_);
   // Unmaps every idle block; returns how many bytes that freed.
   std::uint64_t trim(CUdevice device) EXCLUDES(mutex_, unmapping_);
 

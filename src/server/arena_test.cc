@@ -297,6 +297,8 @@ TEST_F(ArenaTest, RestoresAllocationsWhereTheyWere) {
   EXPECT_EQ(second->address, slab.address + 1024);
   EXPECT_EQ(second->block_address, slab.address);
   EXPECT_EQ(whole->block_bytes, large.bytes);
+  EXPECT_EQ(arena.mapped_around(slab.address + slab.bytes - 1)->address, slab.address);
+  EXPECT_FALSE(arena.mapped_around(kBase - 1));
   // What is in use, or was never there, is not restored.
   for (const std::uint64_t bad :
        {slab.address, slab.address + 512 + 8, slab.address + 1536, slab.address + 2 * kMiB - 512,

@@ -40,12 +40,13 @@ void Beginnings::note_done() {
 bool Beginnings::settle(CUstream stream) {
   if (!any_.load(std::memory_order_acquire)) return false;
   const Lock lock(mutex_);
+  const Instant deadline = clock_.now() + kMoment;
   const std::vector<bool> behind = behind_which(stream);
   std::vector<Beginning> left;
   bool begun = std::find(behind.begin(), behind.end(), true) != behind.end();
   for (std::size_t i = 0; i < behind.size(); ++i) {
     const Beginning& each = beginnings_[i];
-    if (behind[i] && begun) begun = ends(*each.end) && passes(*each.begun, kMoment);
+    if (behind[i] && begun) begun = ends(*each.end, deadline) && passes(*each.begun, deadline);
     if (!behind[i] || !begun) left.push_back(each);
   }
   beginnings_ = std::move(left);
@@ -66,18 +67,17 @@ std::vector<bool> Beginnings::behind_which(CUstream stream) const {
 }
 
 // The old stream may have more to do than the client knows to be done.
-bool Beginnings::ends(const Fence& end) {
+bool Beginnings::ends(const Fence& end, Instant deadline) {
   if (passed(end)) return true;
   const Duration patience = patience_.load();
   if (patience <= Duration::zero()) return false;
   const Instant start = clock_.now();
-  const bool ended = passes(end, patience);
+  const bool ended = passes(end, std::min(deadline, start + patience));
   patience_.store(patience - (clock_.now() - start));
   return ended;
 }
 
-bool Beginnings::passes(const Fence& fence, Duration time) const {
-  const Instant deadline = clock_.now() + time;
+bool Beginnings::passes(const Fence& fence, Instant deadline) const {
   while (!passed(fence)) {
     if (clock_.now() >= deadline) return false;
     clock_.sleep_for(kPause);

@@ -40,8 +40,8 @@ class Beginnings {
 
  private:
   std::vector<bool> behind_which(CUstream stream) const REQUIRES(mutex_);
-  bool ends(const Fence& end);
-  bool passes(const Fence& fence, Duration time) const;
+  bool ends(const Fence& end, Instant deadline);
+  bool passes(const Fence& fence, Instant deadline) const;
 
   const Clock& clock_;
   std::atomic<bool> any_{false};

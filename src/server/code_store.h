@@ -3,12 +3,10 @@
 //
 //   FOLDER/TENANT/HASH          the bytes as they were sent
 //   FOLDER/TENANT/HASH.facts    what was seen in them, and a hash of both
-//   FOLDER/TENANT/.lock         held by whoever adds or removes
-//   FOLDER/TENANT/.new-*        on its way; left over ones are removed under the lock
 //
-// Nothing is synced: every entry is hashed again when it is read, and one that does not agree is
-// removed; one of another size than the client says stays until its code is sent again. So a crash
-// costs at most what is then sent again.
+// A tenant's folder is a CacheFolder. Every entry is hashed again when it is read, and one that
+// does not agree is removed; one of another size than the client says stays until its code is sent
+// again. So a crash costs at most what is then sent again.
 #pragma once
 
 #include <atomic>
@@ -19,8 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/fd.h"
+#include "base/cache_folder.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/sha256.h"
@@ -38,9 +35,7 @@ class CodeStore {
  public:
   // When there are that many tenants, the one that came longest ago makes room for a new one.
   static constexpr std::size_t kTenantsMax = 64;
-  static constexpr std::size_t kEntriesMax = 16384;  // Of each tenant.
-  // What an entry counts at least.
-  static constexpr std::uint64_t kEntryBytesMin = 4096;
+  static constexpr std::size_t kEntriesMax = CacheFolder::kEntriesMax;  // Of each tenant.
 
   // `tenant`: lower-case letters, digits, '-', '_' and '.', not in front. Makes what is missing,
   // with mode 0700; refuses folders that belong to somebody else or that others may write to.
@@ -61,16 +56,12 @@ class CodeStore {
 
  private:
   CodeStore(Fd folder, std::uint64_t bytes_max, const Log& log)
-      : folder_(std::move(folder)), bytes_max_(bytes_max), log_(log) {}
+      : folder_(std::move(folder), bytes_max), log_(log) {}
 
-  Fd lock() const;
-  bool make_room(std::uint64_t bytes) const;
   void keep_as(const std::string& name, Bytes bytes);
-  bool write(const std::string& name, Bytes code);
   void complain(std::string_view what, std::string_view why);
 
-  const Fd folder_;
-  const std::uint64_t bytes_max_;
+  const CacheFolder folder_;
   const Log& log_;
   std::atomic<bool> complained_{false};
 };

@@ -65,14 +65,17 @@ TEST_F(CodeStoreTest, GivesBackWhatItWasGiven) {
 TEST_F(CodeStoreTest, FactsAreKeptWithoutTheCode) {
   const auto store = open();
   const Digest digest = sha256(code_of(10'000, 1));
-  const cuda::CodeFacts facts{
-      .loaded_bytes = 123'456'789'012, .may_print = false, .may_remember = true};
+  const cuda::CodeFacts facts{.loaded_bytes = 123'456'789'012,
+                              .may_print = false,
+                              .may_remember = true,
+                              .has_variables = false};
   EXPECT_FALSE(store->find_facts(digest));
   store->keep_facts(digest, facts);
   EXPECT_EQ(open()->find_facts(digest), facts);
   EXPECT_FALSE(store->find_facts(sha256(code_of(10'000, 2))));
   EXPECT_FALSE(open("unix-2")->find_facts(digest));
-  store->keep_facts(digest, {.loaded_bytes = 1, .may_print = true, .may_remember = false});
+  store->keep_facts(
+      digest, {.loaded_bytes = 1, .may_print = true, .may_remember = false, .has_variables = true});
   EXPECT_EQ(store->find_facts(digest), (cuda::CodeFacts{1, true, false}));
 }
 

@@ -31,6 +31,9 @@ void CodeSubjects::forget_if(Dies&& dies) {
       const auto origin = std::static_pointer_cast<CodeOrigin>(entry.attachment);
       if (!dies(entry.handle, *origin)) continue;
       forget_globals(*origin);
+      if (kind == wire::HandleKind::kModule || kind == wire::HandleKind::kLibrary) {
+        variables_.forget_code(entry.handle);
+      }
       session_.handles().drop(kind, entry.handle);
     }
   }
@@ -38,6 +41,7 @@ void CodeSubjects::forget_if(Dies&& dies) {
 
 void CodeSubjects::on_context_destroy(std::uint32_t context) {
   forget_if([&](std::uint64_t, const CodeOrigin& origin) { return origin.context == context; });
+  variables_.forget_context(context);
   // A library stays, but its variables in this context are gone.
   for (const Handles::Entry& entry : session_.handles().all(wire::HandleKind::kLibrary)) {
     auto& origin = static_cast<CodeOrigin&>(*entry.attachment);

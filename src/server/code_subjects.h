@@ -16,6 +16,7 @@
 #include "server/jit_arguments.h"
 #include "server/uploads.h"
 #include "server/usage_board.h"
+#include "server/variables.h"
 
 namespace flyt::server {
 
@@ -36,6 +37,7 @@ struct CodeOrigin : Attachment {
   Mutex mutex;
   std::vector<Global> globals GUARDED_BY(mutex);
   UsedMemory charge;             // Of a module or a library.
+  bool has_variables = false;    // Of a library.
   std::vector<std::byte> image;  // Of a library: the driver reads it as long as it is loaded.
 };
 
@@ -69,9 +71,10 @@ struct Link : Attachment {
 // Safe from any thread.
 class CodeSubjects {
  public:
-  explicit CodeSubjects(Session& session) : session_(session) {}
+  explicit CodeSubjects(Session& session) : variables_(session), session_(session) {}
 
   Uploads& uploads() { return uploads_; }
+  Variables& variables() { return variables_; }
 
   // Forgets what dies with a context, a module or a library.
   void on_context_destroy(std::uint32_t context);
@@ -93,6 +96,7 @@ class CodeSubjects {
   template <class Dies>
   void forget_if(Dies&& dies);
 
+  Variables variables_;
   Session& session_;
   Uploads uploads_;
   const std::shared_ptr<std::atomic<std::uint64_t>> link_bytes_ =

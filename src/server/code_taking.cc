@@ -18,7 +18,9 @@ constexpr std::size_t kFactsKeptBytesMin = 256 * kKiB;
 
 // Looks into code, or finds what was seen when it was looked into before.
 cuda::CodeFacts facts_of(CodeStore* store, Bytes code, const std::optional<Digest>& named) {
-  if (store == nullptr || code.size() < kFactsKeptBytesMin) return cuda::code_facts(code);
+  if (store == nullptr || code.size() < kFactsKeptBytesMin || !cuda::has_packed_code(code)) {
+    return cuda::code_facts(code);
+  }
   const Digest digest = named ? *named : sha256(code);
   if (const auto kept = store->find_facts(digest)) return *kept;
   const cuda::CodeFacts facts = cuda::code_facts(code);

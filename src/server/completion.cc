@@ -40,8 +40,10 @@ bool Completions::advance(Waiting& waiting) {
     CUresult result = session_.enter(completion.context);
     if (result == CUDA_SUCCESS) result = completion.poll();
     if (result != CUDA_ERROR_NOT_READY) {
-      // A driver hands out what kernels printed when it is waited for, not when it is asked.
-      if (result == CUDA_SUCCESS && session_.code().may_print()) result = completion.block();
+      // A driver hands out what kernels printed, or asserted, when it is waited for, not when it is
+      // asked.
+      const bool printed = result == CUDA_SUCCESS && session_.code().may_print();
+      if (printed || result == CUDA_ERROR_ASSERT) result = completion.block();
       session_.moves().note_done();
       completion.finish(result);
       return true;

@@ -44,6 +44,8 @@ class Completions {
   // Polls each once. True while any is polled, so that the caller must not sleep.
   bool poll();
   bool any() const { return !waiting_.empty(); }
+  // The session is over: none of them is waited for any more.
+  void drop() { waiting_.clear(); }
 
  private:
   struct Waiting {

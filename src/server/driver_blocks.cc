@@ -96,6 +96,7 @@ bool DriverBlocks::allow(CUdevice owner, CUdevice accessor, bool allowed) {
   if (!fixed_addresses()) return false;
   const Lock lock(mutex_);
   int& count = allowed_[{owner, accessor}];
+  if (!allowed && count == 0) return false;
   count += allowed ? 1 : -1;
   return allowed ? count == 1 : count == 0;
 }

@@ -57,7 +57,6 @@ class GraphCopy {
   const CUgraph graph_;
   std::vector<Node> nodes_;
   std::unordered_map<CUgraphNode, std::size_t> numbers_;  // Made when it is asked for.
-  CUstream stream_ = nullptr;                             // For capturing, while moving.
 };
 
 }  // namespace flyt::server

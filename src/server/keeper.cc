@@ -74,6 +74,12 @@ bool receive(int socket, Message& message, Fd& file, int flags) {
   return receive_message(socket, mutable_bytes_at(&message, sizeof message), file, flags);
 }
 
+// Leaves those that have not.
+bool all_ended(std::vector<pid_t>& processes) {
+  std::erase_if(processes, has_ended);
+  return processes.empty();
+}
+
 // The process that keeps things. One thread.
 class KeeperProcess {
  public:
@@ -100,7 +106,7 @@ class KeeperProcess {
   struct Session {
     std::uint32_t user = 0;
     pid_t process = 0;
-    pid_t process_before = 0;
+    std::vector<pid_t> processes_before;  // Those that may not be gone.
     std::uint64_t place = 0;
     std::optional<std::uint64_t> old_place;  // Of the process before, until that is counted here.
     bool orphan = false;
@@ -253,7 +259,7 @@ class KeeperProcess {
         break;
       case Ask::kGone:
         if (!line.session) return false;
-        reply.outcome = has_ended(sessions_.at(*line.session).process_before)
+        reply.outcome = all_ended(sessions_.at(*line.session).processes_before)
                             ? Outcome::kGood
                             : Outcome::kStillThere;
         break;
@@ -303,7 +309,9 @@ class KeeperProcess {
       session.old_place = session.place;
     }
     session.place = message.place;
-    session.process_before = session.process;
+    // One that took over may have been killed while the one before was still ending.
+    static_cast<void>(all_ended(session.processes_before));
+    session.processes_before.push_back(session.process);
     session.process = line.process;
     session.orphan = false;
     line.session = message.token;

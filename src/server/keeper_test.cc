@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>  // lint: allow(sockets): what a session says that is not as it should be
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -220,6 +221,44 @@ TEST_F(KeeperTest, GivesASessionOnceAndAgainWhenItsNewProcessIsKilledToo) {
   EXPECT_FALSE(freed(1));
   third.counted();
   await_freed(1);
+}
+
+// Its memory is gone, and it is not: as one that is killed while its driver lets go of the GPU.
+TEST_F(KeeperTest, KnowsEveryProcessThatIsStillEnding) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a fork of a process with threads may have none there";
+#endif
+  start();
+  int ends[2];
+  ASSERT_EQ(0, ::pipe2(ends, O_CLOEXEC));
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
+  const pid_t ending = ::fork();
+  ASSERT_GE(ending, 0);
+  if (ending == 0) {
+    Keeping keeping(door(), kUser, 1);
+    const auto token = keeping.open();
+    if (!token || ::write(writing.get(), token->data(), token->size()) < 0) ::_exit(1);
+    // The line is closed, the first thread exits, and another one stays.
+    std::thread([] { ::pause(); }).detach();
+    ::close_range(3, ~0U, 0);
+    ::syscall(SYS_exit, 0);
+  }
+  Token token{};
+  ASSERT_EQ(static_cast<ssize_t>(token.size()), ::read(reading.get(), token.data(), token.size()));
+  Process next(
+      door(),
+      [token](Keeping& keeping) { return keeping.take_over(token, soon()).ok() ? token : Token{}; },
+      2);
+  EXPECT_EQ(token, next.token);
+  next.kill();
+  Keeping third(door(), kUser, 3);
+  EXPECT_TRUE(third.take_over(token, soon()).ok());
+  EXPECT_FALSE(third.await_end(now()).ok());
+  ASSERT_GT(ending, 1);
+  EXPECT_EQ(0, ::kill(ending, SIGKILL));
+  EXPECT_EQ(ending, ::waitpid(ending, nullptr, 0));
+  EXPECT_TRUE(third.await_end(soon()).ok());
 }
 
 TEST_F(KeeperTest, ForgetsASessionThatEndsInOrder) {

@@ -188,13 +188,19 @@ void Lanes::made_room() {
 
 void Lanes::admit(std::unique_ptr<transport::Connection> connection,
                   const wire::ClientHello& hello) {
+  // lost() takes the lock.
+  if (!take_in(std::move(connection), hello)) lost("no thread for it");
+}
+
+bool Lanes::take_in(std::unique_ptr<transport::Connection> connection,
+                    const wire::ClientHello& hello) {
   const Instant deadline = system_clock().now() + kHelloTime;
   const Lock lock(mutex_);
   std::unique_ptr<Lane>& owned = owned_[hello.lane];
   if (owned != nullptr || ended_.load()) {
     const wire::Refusal refusal{wire::RefusalCode::kMalformed, "the session has this lane already"};
     static_cast<void>(rpc::send_refusal(*connection, refusal, deadline).ok());
-    return;
+    return true;
   }
   transport::Connection& socket = *connection;
   owned = std::make_unique<Lane>(*this, std::move(connection), hello.packing);
@@ -204,8 +210,9 @@ void Lanes::admit(std::unique_ptr<transport::Connection> connection,
   const wire::Welcome welcome{.name = "flyt-server", .token = hello.token};
   // Without it the lane is lost, which its receiver finds out.
   static_cast<void>(rpc::send_welcome(socket, welcome, deadline).ok());
-  if (!owned->start()) lost("no thread for it");
+  const bool started = owned->start();
   if (before == 0) session_.memory().restock_later(stock_);
+  return started;
 }
 
 void Lanes::stop() {

@@ -121,7 +121,7 @@ class Lanes {
   bool send(Lane::Part part) EXCLUDES(mutex_);
 
   // The session is over: every lane's threads end.
-  void shut_down();
+  void shut_down() EXCLUDES(mutex_);
   // The same, and waits for them. What was received may still be held.
   void stop();
 
@@ -129,10 +129,14 @@ class Lanes {
   Session& session() { return session_; }
   // What one lane may take.
   std::size_t quota() const;
-  void lost(std::string_view what);
+  void lost(std::string_view what) EXCLUDES(mutex_);
   void made_room() EXCLUDES(mutex_);
 
  private:
+  // As admit(). False: it has no threads, and the session has to end.
+  bool take_in(std::unique_ptr<transport::Connection> connection, const wire::ClientHello& hello)
+      EXCLUDES(mutex_);
+
   Session& session_;
   PinnedStock stock_;
   Mutex mutex_;

@@ -30,6 +30,7 @@
 #include "commands/recovery.h"
 #include "commands/stream.h"
 #include "commands/tensormap.h"
+#include "commands/vmm.h"
 
 namespace flyt::server {
 namespace {
@@ -62,12 +63,18 @@ constexpr Roles make_roles() {
   set<OccupancyBlocks, OccupancyBlockSize, OccupancyShared, OccupancyClusters, EncodeTensorMapTiled,
       EncodeTensorMapIm2col, EncodeTensorMapIm2colWide, ReplaceTensorMapAddress>(roles,
                                                                                  Role::kPlain);
-  set<MemAlloc, MemFree, MemInfo, ShareHost, UnmapHost, PoolGet, PoolTrim>(roles, Role::kPlain);
-  set<RecoveredMarks, RestoreMemory, EndRestoring>(roles, Role::kPlain);
-  set<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, LaunchKernel,
-      TryLaunchKernel, StreamMemOp, FillMemory, HostCall, CopyToDevice, CopyToDeviceAndWait,
-      CopyRowsToDevice, CopyBlockToDevice, CopyToHost, PostToHost, CopyOnDevice, CopyBoxOnDevice>(
-      roles, Role::kWork);
+  set<MemAlloc, MemFree, MemInfo, ShareHost, UnmapHost>(roles, Role::kPlain);
+  set<PoolCreate, PoolDestroy, PoolAllocate, PoolFree, PoolTrim, PoolGet, PoolSet>(roles,
+                                                                                   Role::kPlain);
+  // What they tell is in the next snapshot: server/variables.h.
+  set<GetGlobal, GetLibraryGlobal>(roles, Role::kPlain);
+  set<VmmCreate, VmmRelease, VmmMap, VmmUnmap, VmmSetAccess>(roles, Role::kPlain);
+  set<RecoveredMarks, RecoveredFault, RestoreMemory, RestorePoolMemory, EndRestoring>(roles,
+                                                                                      Role::kPlain);
+  set<LaunchKernel, TryLaunchKernel, StreamMemOp, FillMemory, CopyToDevice, CopyToDeviceAndWait,
+      CopyRowsToDevice, CopyBlockToDevice, CopyOnDevice, CopyBoxOnDevice>(roles, Role::kWork);
+  set<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, HostCall, CopyToHost,
+      PostToHost>(roles, Role::kOrder);
   return roles;
 }
 
@@ -83,7 +90,7 @@ Marks::~Marks() {
 
 Status Marks::make() {
   Fd file(::memfd_create("flyt-marks", MFD_CLOEXEC));
-  if (!file.valid() || ::ftruncate(file.get(), kBytes) != 0) {
+  if (!file.valid() || ::ftruncate(file.get(), kBytes + Snapshot::kBytes) != 0) {
     return system_error("making a session's marks", errno);
   }
   void* page = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -95,16 +102,40 @@ Status Marks::make() {
 
 Result<Marks::Told> Marks::read(const Fd& file) {
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0 || status.st_size != static_cast<off_t>(kBytes)) {
+  // That of a build that saved no variables ends with the page.
+  const bool good = ::fstat(file.get(), &status) == 0 &&
+                    (status.st_size == static_cast<off_t>(kBytes) ||
+                     status.st_size == static_cast<off_t>(kBytes + Snapshot::kBytes));
+  if (!good) {
     return Error{ErrorCode::kInvalid, "the session's marks are not as they were made"};
   }
   void* mapped = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return system_error("mapping a session's marks", errno);
   const auto* page = static_cast<const Page*>(mapped);
-  const Told told{page->begun.load(), page->work.load(), page->done.load(),
-                  static_cast<std::uint16_t>(page->spoilt.load())};
+  Told told;
+  told.begun = page->begun.load();
+  told.work = page->work.load();
+  told.done = page->done.load();
+  told.spoilt = static_cast<std::uint16_t>(page->spoilt.load());
+  told.fault = page->fault.load();
+  told.unsaved = page->unsaved.load() != 0;
+  if (told.unsaved) ++told.work;
+  const std::uint32_t snapshots = page->snapshots.load();
   ::munmap(mapped, kBytes);
+  if (snapshots == 0 || told.spoilt != 0) return told;
+  auto saved = Snapshot::read(file, kBytes, snapshots % 2);
+  if (!saved) return std::move(saved).error();
+  told.variables = std::move(*saved);
   return told;
+}
+
+Result<MutableBytes> Marks::begin_snapshot(const std::vector<SavedVariable>& variables) {
+  return snapshot_.begin((page_->snapshots.load() + 1) % 2, variables);
+}
+
+void Marks::end_snapshot() {
+  std::uint32_t next = page_->snapshots.load() + 1;
+  page_->snapshots.store(next == 0 ? 2 : next);
 }
 
 void Marks::spoil(std::uint16_t op) {

@@ -3,10 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "server/snapshot.h"
 
 namespace flyt::server {
 
@@ -15,6 +19,7 @@ enum class Role : std::uint8_t {
   kSpoils,  // It leaves something that nobody can make again, or is unknown.
   kPlain,   // The client makes again what it left, or it left nothing.
   kWork,    // It gives the GPU work, which may be under way or half done.
+  kOrder,   // So it does, but nothing on the GPU has other contents for it.
 };
 Role role_of(std::uint16_t op);
 
@@ -27,6 +32,12 @@ class Marks {
     std::uint64_t work = 0;    // The last one of Role::kWork.
     std::uint64_t done = 0;    // All work up to it was found done.
     std::uint16_t spoilt = 0;  // The op that nobody can make up for; 0: none.
+    // The error of a fault on the shared GPU; 0: it ended of something else.
+    std::uint32_t fault = 0;
+    // Something that the process before knew is in no snapshot; it counts as work, too.
+    bool unsaved = false;
+    // What variables of code held when it was; none: nothing was saved.
+    std::optional<Snapshot::Read> variables;
   };
 
   Marks() = default;
@@ -40,24 +51,55 @@ class Marks {
   static Result<Told> read(const Fd& file);
   const Fd& file() const { return file_; }
 
-  // Before the command does anything.
+  // Before the command does anything. Two or three stores.
   void begin(std::uint64_t sequence, std::uint16_t op) {
     if (page_ == nullptr) return;
     const Role role = role_of(op);
-    page_->begun.store(sequence, std::memory_order_relaxed);
-    if (role == Role::kWork) page_->work.store(sequence, std::memory_order_relaxed);
+    if (role == Role::kWork) changed_ = true;
+    if (role == Role::kWork || role == Role::kOrder) {
+      page_->work.store(sequence, std::memory_order_relaxed);
+    }
     if (role == Role::kSpoils) spoil(op);
+    // Last: a process may be killed between two stores, and what was begun is not sent again.
+    page_->begun.store(sequence, std::memory_order_release);
   }
   // Something else makes the session one that cannot be taken over; `op` is what to blame.
   void spoil(std::uint16_t op);
   bool spoilt() const { return page_ == nullptr || page_->spoilt.load() != 0; }
   // Work that was not found done.
   bool unsettled() const {
-    return page_ != nullptr && page_->done.load(std::memory_order_relaxed) !=
-                                   page_->work.load(std::memory_order_relaxed);
+    return page_ != nullptr && (page_->done.load(std::memory_order_relaxed) !=
+                                    page_->work.load(std::memory_order_relaxed) ||
+                                unsaved());
+  }
+  std::uint64_t begun() const {
+    return page_ == nullptr ? 0 : page_->begun.load(std::memory_order_relaxed);
+  }
+  std::uint64_t work() const {
+    return page_ == nullptr ? 0 : page_->work.load(std::memory_order_relaxed);
+  }
+  // Why the process ends.
+  void set_fault(std::uint32_t error) {
+    if (page_ != nullptr) page_->fault.store(error);
+  }
+  // Work up to that command is done, or will be asked for again.
+  void settle(std::uint64_t sequence) {
+    if (page_ != nullptr) page_->done.store(sequence);
   }
   // All that was begun is done.
   void settle() { page_->done.store(page_->work.load(std::memory_order_relaxed)); }
+
+  // Whether work was begun since the last call that may have changed memory.
+  bool take_changed() { return std::exchange(changed_, false); }
+  // Something that whoever goes on has to know is in no snapshot yet: it counts as work under way.
+  // Safe from any thread.
+  void set_unsaved(bool unsaved) {
+    if (page_ != nullptr) page_->unsaved.store(unsaved ? 1 : 0);
+  }
+  bool unsaved() const { return page_ != nullptr && page_->unsaved.load() != 0; }
+  // Where what variables hold belongs: as of Snapshot::begin(). It stands once it is ended.
+  Result<MutableBytes> begin_snapshot(const std::vector<SavedVariable>& variables);
+  void end_snapshot();
 
  private:
   struct Page {
@@ -65,12 +107,17 @@ class Marks {
     std::atomic<std::uint64_t> work;
     std::atomic<std::uint64_t> done;
     std::atomic<std::uint32_t> spoilt;
+    std::atomic<std::uint32_t> unsaved;
+    std::atomic<std::uint32_t> snapshots;  // How many there were: the last is in half 1, 0, 1, ...
+    std::atomic<std::uint32_t> fault;
   };
   static constexpr std::size_t kBytes = 4096;
   static_assert(sizeof(Page) <= kBytes);
 
   Fd file_;
   Page* page_ = nullptr;
+  Snapshot snapshot_{file_, kBytes};
+  bool changed_ = false;  // Main thread only.
 };
 
 }  // namespace flyt::server

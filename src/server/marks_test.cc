@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "commands/array.h"
+#include "commands/event.h"
 #include "commands/graph.h"
 #include "commands/launch.h"
 #include "commands/memory.h"
@@ -66,10 +67,75 @@ TEST(Marks, TakeNoQuestionForSpoiling) {
   EXPECT_EQ(role_of(commands::BeginCapture::kOp), Role::kSpoils);
 }
 
+TEST(Marks, KnowWhatMayHaveChangedMemory) {
+  Marks marks;
+  ASSERT_TRUE(marks.make().ok());
+  marks.begin(1, commands::EventRecord::kOp);
+  EXPECT_TRUE(marks.unsettled());
+  EXPECT_FALSE(marks.take_changed());
+  marks.begin(2, commands::LaunchKernel::kOp);
+  EXPECT_TRUE(marks.take_changed());
+  EXPECT_FALSE(marks.take_changed());
+}
+
+TEST(Marks, CountWhatIsInNoSnapshotAsWork) {
+  Marks marks;
+  ASSERT_TRUE(marks.make().ok());
+  marks.set_unsaved(true);
+  marks.settle();
+  EXPECT_TRUE(marks.unsettled());
+  auto told = Marks::read(marks.file());
+  ASSERT_TRUE(told.ok());
+  EXPECT_NE(told->work, told->done);
+  EXPECT_TRUE(told->unsaved);
+  marks.set_unsaved(false);
+  EXPECT_FALSE(marks.unsettled());
+  told = Marks::read(marks.file());
+  ASSERT_TRUE(told.ok());
+  EXPECT_EQ(told->work, told->done);
+  EXPECT_FALSE(told->unsaved);
+}
+
+TEST(Marks, TellTheLastSnapshotThatWasEnded) {
+  Marks marks;
+  ASSERT_TRUE(marks.make().ok());
+  EXPECT_FALSE(Marks::read(marks.file())->variables);
+  for (std::uint64_t owner = 1; owner < 4; ++owner) {
+    ASSERT_TRUE(marks.begin_snapshot({{.owner = owner, .bytes = 1}}).ok());
+    marks.end_snapshot();
+    ASSERT_TRUE(marks.begin_snapshot({{.owner = 99, .bytes = 1}}).ok());
+    const auto told = Marks::read(marks.file());
+    ASSERT_TRUE(told.ok() && told->variables);
+    ASSERT_EQ(told->variables->variables.size(), 1U);
+    EXPECT_EQ(told->variables->variables[0].owner, owner);
+  }
+}
+
+TEST(Marks, ReadThoseOfABuildWithoutSnapshots) {
+  const Fd file(::memfd_create("marks-test", MFD_CLOEXEC));
+  ASSERT_EQ(0, ::ftruncate(file.get(), 4096));
+  const auto told = Marks::read(file);
+  ASSERT_TRUE(told.ok());
+  EXPECT_FALSE(told->variables);
+}
+
 TEST(Marks, RefuseAFileThatIsNone) {
   const Fd empty(::memfd_create("marks-test", MFD_CLOEXEC));
   EXPECT_FALSE(Marks::read(empty).ok());
   EXPECT_FALSE(Marks::read(Fd()).ok());
+}
+
+TEST(Marks, TellTheFaultThatEndedTheProcess) {
+  Marks marks;
+  ASSERT_TRUE(marks.make().ok());
+  marks.begin(5, commands::LaunchKernel::kOp);
+  EXPECT_EQ(5U, marks.work());
+  marks.set_fault(700);
+  const auto told = Marks::read(marks.file());
+  ASSERT_TRUE(told.ok());
+  EXPECT_EQ(700U, told->fault);
+  marks.settle(5);
+  EXPECT_FALSE(marks.unsettled());
 }
 
 }  // namespace

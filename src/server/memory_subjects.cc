@@ -22,12 +22,13 @@ constexpr Duration kShortagePause = std::chrono::milliseconds(2);
 MemorySubjects::MemorySubjects(Session& owner)
     : session(owner),
       events(owner.driver()),
+      ended_streams(owner.driver(), events),
       blocks(owner.driver(), window_for(owner.windows(), wire::WindowPurpose::kArena),
              owner.recovery()),
       arena(blocks, owner.regions(), blocks.window()),
       reaper(owner),
       virtual_memory(owner.driver(), owner.regions(),
-                     window_for(owner.windows(), wire::WindowPurpose::kVmm)),
+                     window_for(owner.windows(), wire::WindowPurpose::kVmm), owner.recovery()),
       pools(owner, arena, events),
       lanes(owner),
       holds(owner, events),
@@ -195,6 +196,14 @@ bool MemorySubjects::free_later(std::uint64_t address, std::uint32_t context) {
   if (!retired) return false;
   reaper.add(retired->owner, [this, retired = *retired] { arena.recycle(retired); });
   return true;
+}
+
+void MemorySubjects::set_access(CUdevice owner, CUdevice accessor, bool allowed) {
+  if (!blocks.allow(owner, accessor, allowed)) return;
+  for (const Block& block : arena.blocks_of(owner)) {
+    // One that goes meanwhile needs nothing.
+    static_cast<void>(blocks.grant(block, accessor, allowed));
+  }
 }
 
 bool MemorySubjects::allowed(const Box& box) const {

@@ -9,6 +9,7 @@
 #include "server/box.h"
 #include "server/deliveries.h"
 #include "server/driver_blocks.h"
+#include "server/ended_streams.h"
 #include "server/event_pool.h"
 #include "server/holds.h"
 #include "server/host_calls.h"
@@ -123,11 +124,16 @@ class MemorySubjects {
   // Answers the request when all that is in the stream now is done. Main thread.
   void answer_at_end_of(CUstream stream, Request request);
 
+  // From now on `accessor` may use what is mapped of `owner`, or no longer; counted. The driver
+  // knows of memory that it has placed itself.
+  void set_access(CUdevice owner, CUdevice accessor, bool allowed);
+
   // Whether all bytes of a box may be used by the client's commands.
   bool allowed(const Box& box) const;
 
   Session& session;
   EventPool events;
+  EndedStreams ended_streams;
   DriverBlocks blocks;
   Arena arena;
   Reaper reaper;

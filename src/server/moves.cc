@@ -185,7 +185,8 @@ void Moves::keep(const std::shared_ptr<SmPart>& part) {
   kept_.push_back(part);
   if (kept_.size() <= kKeptMax) return;
   const auto oldest =
-      std::find_if(kept_.begin(), kept_.end(), [this](const auto& each) { return each != part_; });
+      std::find_if(kept_.begin(), kept_.end(),
+                   [now = part_.get()](const auto& each) { return each.get() != now; });
   std::shared_ptr<SmPart> gone = std::move(*oldest);
   kept_.erase(oldest);
   let_go(std::move(gone));

@@ -64,4 +64,23 @@ void OutputWorker::drain() {
   }
 }
 
+ErrorOutput::ErrorOutput(std::function<void(Bytes)> push)
+    : push_(std::move(push)), before_(stderr) {
+  file_ = ::fopencookie(this, "w",
+                        {.read = nullptr, .write = &take, .seek = nullptr, .close = nullptr});
+  if (file_ == nullptr) return;
+  std::setvbuf(file_, nullptr, _IOLBF, BUFSIZ);
+  stderr = file_;
+}
+
+ErrorOutput::~ErrorOutput() {
+  stderr = before_;
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+ssize_t ErrorOutput::take(void* self, const char* text, std::size_t size) {
+  static_cast<ErrorOutput*>(self)->push_(bytes_at(text, size));
+  return static_cast<ssize_t>(size);
+}
+
 }  // namespace flyt::server

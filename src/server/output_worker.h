@@ -1,6 +1,10 @@
-// OutputWorker: what the driver prints (printf in kernels) goes to the client instead.
+// OutputWorker, ErrorOutput: what the driver prints (printf and failed assertions in kernels) goes
+// to the client instead.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -36,6 +40,24 @@ class OutputWorker {
   std::function<void(Bytes)> push_;
   Mutex mutex_;  // Held from reading text to having pushed it, so that it stays in order.
   std::thread thread_;
+};
+
+// Takes the place of stdio's stderr, where drivers tell of assertions, before the call that finds
+// the error returns. The descriptor stays: our log and what sanitizers say are not for clients.
+class ErrorOutput {
+ public:
+  // `push` gets whole lines, on whatever thread the driver prints.
+  explicit ErrorOutput(std::function<void(Bytes)> push);
+  ~ErrorOutput();
+  ErrorOutput(const ErrorOutput&) = delete;
+  ErrorOutput& operator=(const ErrorOutput&) = delete;
+
+ private:
+  static ssize_t take(void* self, const char* text, std::size_t size);
+
+  const std::function<void(Bytes)> push_;
+  std::FILE* const before_;
+  std::FILE* file_ = nullptr;
 };
 
 }  // namespace flyt::server

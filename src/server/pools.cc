@@ -263,6 +263,49 @@ void Pools::settle(Pool& pool) {
   }
 }
 
+CUresult Pools::restore(std::uint64_t pool_name, std::uint64_t address, std::uint64_t bytes,
+                        Allocation& out) {
+  const Lock lock(mutex_);
+  Pool* const pool = find(pool_name);
+  if (pool == nullptr || bytes == 0 || address % Arena::kAlignment != 0 ||
+      bytes > ~std::uint64_t{0} - Arena::kAlignment) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::uint64_t footprint = round_up(bytes, Arena::kAlignment);
+  if (restore_chunk(*pool, address) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto behind = pool->freed.upper_bound(address);
+  if (behind == pool->freed.begin()) return CUDA_ERROR_INVALID_VALUE;
+  const auto around = std::prev(behind);
+  const std::uint64_t before = address - around->first;
+  if (around->second.fence != nullptr || before > around->second.bytes ||
+      footprint > around->second.bytes - before) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Cut off what lies before it; use() cuts off what lies behind.
+  Freed rest{around->second.bytes - before, {}, nullptr};
+  around->second.bytes = before;
+  if (before == 0) pool->freed.erase(around);
+  use(*pool, pool->freed.emplace(address, std::move(rest)).first, bytes, out);
+  return CUDA_SUCCESS;
+}
+
+const Arena::Allocation* Pools::restore_chunk(Pool& pool, std::uint64_t address) {
+  const auto behind = pool.chunks.upper_bound(address);
+  if (behind != pool.chunks.begin()) {
+    const Arena::Allocation& chunk = std::prev(behind)->second;
+    if (address - chunk.address < chunk.block_bytes) return &chunk;
+  }
+  const auto block = arena_.mapped_around(address);
+  if (!block || block->slab || block->device != pool.device) return nullptr;
+  const auto chunk =
+      arena_.restore(block->address, {pool.device, block->bytes, Arena::kPoolOwner, 0});
+  if (!chunk) return nullptr;
+  pool.reserved += chunk->block_bytes;
+  pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
+  pool.freed.emplace(chunk->address, Freed{chunk->block_bytes, {}, nullptr});
+  return &pool.chunks.emplace(chunk->address, *chunk).first->second;
+}
+
 CUresult Pools::get(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t& value) {
   const Lock lock(mutex_);
   const Pool* found = find(pool);

@@ -70,6 +70,11 @@ class Pools {
   std::optional<Retired> retire(std::uint64_t address) EXCLUDES(mutex_);
   void recycle(const Retired& retired) EXCLUDES(mutex_);
 
+  // An allocation of the process before, in memory that the arena has adopted: all work is done.
+  // CUDA_ERROR_INVALID_VALUE if it does not lie there, or overlaps another one.
+  CUresult restore(std::uint64_t pool, std::uint64_t address, std::uint64_t bytes, Allocation& out)
+      EXCLUDES(mutex_);
+
   CUresult get(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t& value)
       EXCLUDES(mutex_);
   CUresult set(std::uint64_t pool, CUmemPool_attribute attribute, std::uint64_t value)
@@ -116,6 +121,8 @@ class Pools {
   using PoolMap = std::map<std::uint64_t, Pool>;
 
   Pool* find(std::uint64_t pool) REQUIRES(mutex_);
+  // The pool's chunk around an address; one that it gets for that; null: it cannot be the pool's.
+  const Arena::Allocation* restore_chunk(Pool& pool, std::uint64_t address) REQUIRES(mutex_);
   bool take_locked(Pool& pool, std::uint64_t bytes, const StreamPlace& place, bool may_wait,
                    Allocation& out) REQUIRES(mutex_);
   void use(Pool& pool, std::map<std::uint64_t, Freed>::iterator freed, std::uint64_t bytes,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "commands/memory.h"
+#include "commands/vmm.h"
 
 namespace flyt::server {
 namespace {
@@ -52,7 +53,11 @@ Status Recovery::take_over(const Token& token) {
       case KeptKind::kMarks: {
         auto told = Marks::read(item.file);
         if (!told) return std::move(told).error();
-        before_ = *told;
+        if (told->variables) {
+          const Lock lock(variables_mutex_);
+          variables_ = std::make_shared<Snapshot::Read>(*std::exchange(told->variables, {}));
+        }
+        before_ = std::move(*told);
         break;
       }
       case KeptKind::kHostFile:
@@ -80,13 +85,35 @@ void Recovery::keep_host_file(int file) {
 
 void Recovery::keep_block(const driver::Table& driver, const Block& block) {
   if (!on() || marks_.spoilt()) return;
+  Fd file = export_memory(driver, block.handle, commands::MemAlloc::kOp);
+  if (!file.valid()) return;
+  keeping_.keep({kind_of(block), block.address, block.bytes, block.device, std::move(file)});
+}
+
+Fd Recovery::export_memory(const driver::Table& driver, CUmemGenericAllocationHandle native,
+                           std::uint16_t op) {
   int number = -1;
-  if (driver.cuMemExportToShareableHandle == nullptr || block.handle == 0 ||
-      driver.cuMemExportToShareableHandle(
-          &number, block.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS) {
-    return marks_.spoil(commands::MemAlloc::kOp);
+  if (driver.cuMemExportToShareableHandle == nullptr || native == 0 ||
+      driver.cuMemExportToShareableHandle(&number, native, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                          0) != CUDA_SUCCESS) {
+    marks_.spoil(op);
+    return {};
   }
-  keeping_.keep({kind_of(block), block.address, block.bytes, block.device, Fd(number)});
+  return Fd(number);
+}
+
+void Recovery::keep_allocation(const driver::Table& driver, std::uint64_t handle,
+                               CUmemGenericAllocationHandle native, std::uint64_t bytes,
+                               CUdevice device) {
+  if (!on() || marks_.spoilt()) return;
+  Fd file = export_memory(driver, native, commands::VmmCreate::kOp);
+  if (file.valid()) {
+    keeping_.keep({KeptKind::kAllocation, handle, bytes, device, std::move(file)});
+  }
+}
+
+void Recovery::drop_allocation(std::uint64_t handle) {
+  if (on()) keeping_.drop(KeptKind::kAllocation, handle);
 }
 
 void Recovery::drop_block(const Block& block) {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/annotations.h"
 #include "driver/table.h"
 #include "server/arena.h"
 #include "server/keeper.h"
@@ -35,10 +38,26 @@ class Recovery {
   // Device memory of the session that goes on here. Once.
   std::vector<Kept> take_memory() { return std::exchange(memory_, {}); }
 
+  // What variables of its code held, if that was saved; null: it was not, or was taken. Safe from
+  // any thread.
+  std::shared_ptr<Snapshot::Read> variables() const EXCLUDES(variables_mutex_) {
+    const Lock lock(variables_mutex_);
+    return variables_;
+  }
+  // Once, when its code is loaded; who looks at it then keeps it.
+  std::shared_ptr<Snapshot::Read> take_variables() EXCLUDES(variables_mutex_) {
+    const Lock lock(variables_mutex_);
+    return std::exchange(variables_, nullptr);
+  }
+
   // Device memory, exported by the driver. What cannot be kept spoils the session. Safe from any
   // thread.
   void keep_block(const driver::Table& driver, const Block& block);
   void drop_block(const Block& block);
+  // The same of cuMemCreate, by the client's handle.
+  void keep_allocation(const driver::Table& driver, std::uint64_t handle,
+                       CUmemGenericAllocationHandle native, std::uint64_t bytes, CUdevice device);
+  void drop_allocation(std::uint64_t handle);
 
   // All is as it was: from here on the marks are this process's. Safe from any thread.
   void end_restoring();
@@ -50,11 +69,16 @@ class Recovery {
 
  private:
   Status take_over(const Token& token);
+  // Without a file: what the driver does not export. `op` is what to blame.
+  Fd export_memory(const driver::Table& driver, CUmemGenericAllocationHandle native,
+                   std::uint16_t op);
 
   Keeping keeping_;
   Marks marks_;
   wire::SessionToken token_{};
-  std::optional<Marks::Told> before_;
+  std::optional<Marks::Told> before_;  // Without its variables, which are beside.
+  mutable Mutex variables_mutex_;
+  std::shared_ptr<Snapshot::Read> variables_ GUARDED_BY(variables_mutex_);
   Fd host_file_;
   std::vector<Kept> memory_;
 };

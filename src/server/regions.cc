@@ -41,4 +41,13 @@ std::optional<Regions::Region> Regions::around(std::uint64_t address) const {
   return region == nullptr ? std::nullopt : std::optional<Region>(*region);
 }
 
+std::vector<Regions::Region> Regions::all(Kind kind) const {
+  std::vector<Region> regions;
+  const std::shared_lock lock(mutex_);
+  for (const auto& [base, region] : by_base_) {
+    if (region.kind == kind) regions.push_back(region);
+  }
+  return regions;
+}
+
 }  // namespace flyt::server

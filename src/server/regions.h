@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <shared_mutex>
+#include <vector>
 
 namespace flyt::server {
 
@@ -25,6 +26,7 @@ class Regions {
   bool allowed(std::uint64_t address, std::uint64_t size) const;
   // The region around an address.
   std::optional<Region> around(std::uint64_t address) const;
+  std::vector<Region> all(Kind kind) const;
 
  private:
   const Region* locate(std::uint64_t address) const;

@@ -39,5 +39,18 @@ TEST(Regions, ForgetsWhatIsRemoved) {
   EXPECT_FALSE(regions.allowed(0x1000, 1));
 }
 
+TEST(Regions, TellThoseOfAKind) {
+  Regions regions;
+  regions.add({0x3000, 0x100, Regions::Kind::kPinned});
+  regions.add({0x1000, 0x200, Regions::Kind::kPinned});
+  regions.add({0x2000, 0x100, Regions::Kind::kDevice});
+  const auto pinned = regions.all(Regions::Kind::kPinned);
+  ASSERT_EQ(pinned.size(), 2U);
+  EXPECT_EQ(pinned[0].base, 0x1000U);
+  EXPECT_EQ(pinned[0].size, 0x200U);
+  EXPECT_EQ(pinned[1].base, 0x3000U);
+  EXPECT_TRUE(regions.all(Regions::Kind::kGlobal).empty());
+}
+
 }  // namespace
 }  // namespace flyt::server

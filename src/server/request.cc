@@ -7,6 +7,7 @@
 #include "server/memory_subjects.h"
 #include "server/moves.h"
 #include "server/session.h"
+#include "server/session_faults.h"
 
 namespace flyt::server {
 
@@ -112,6 +113,11 @@ bool Request::adopt(wire::HandleKind kind, const void* client, void* native,
 
 void Request::send(CUresult result, Bytes fields) {
   answered_ = true;
+  if (session_->faults() != nullptr) {
+    session_->faults()->before_answer(result, *this);
+  } else {
+    session_->own_faults().see(result);
+  }
   if (waits()) {
     session_->flush_before_reply();
     // Only success tells that work is done.

@@ -11,6 +11,7 @@
 #include "commands/link.h"
 #include "commands/memory.h"
 #include "commands/module.h"
+#include "commands/pinned.h"
 #include "commands/stream.h"
 #include "server/code_subjects.h"
 #include "server/context_subjects.h"
@@ -20,6 +21,8 @@
 #include "server/memory_subjects.h"
 #include "server/moves.h"
 #include "server/recovery.h"
+#include "server/session_faults.h"
+#include "server/variables.h"
 
 namespace flyt::server {
 namespace {
@@ -51,6 +54,12 @@ bool ends_objects(std::uint16_t op) {
          op == commands::DestroyContext::kOp || op == commands::RetainPrimary::kOp ||
          op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp ||
          op == commands::DestroyGreenContext::kOp;
+}
+
+// That a host function has run is what streams wait for, and what it wrote in host memory comes
+// before. They need no driver, and are never put off.
+bool is_of_host_calls(std::uint16_t op) {
+  return op == commands::HostCallDone::kOp || op == commands::WriteHost::kOp;
 }
 
 bool launches(std::uint16_t op) {
@@ -97,6 +106,10 @@ Session::Session(const SessionParts& parts)
 Session::~Session() {
   workers_.stop();
   compiler_.stop();
+  // Requests that end unanswered have the subjects flush what they have: these must still be there.
+  put_off_.clear();
+  held_.clear();
+  completions_.drop();
   const Lock lock(main_work_mutex_);
   main_work_.clear();
 }
@@ -111,10 +124,11 @@ std::string Session::run() {
   bool ran = false;
   while (true) {
     if (!put_off_.empty()) catch_up();
-    bool polling = !put_off_.empty() && !memory_->lanes.awaited();
+    const bool shut = driver_may_be_shut();
+    bool polling = !put_off_.empty() && !memory_->lanes.awaited() && !shut;
     Instant now = clock().now();
     const bool in_a_burst = ran && now < spin_until && now - looked < kBusyTurn;
-    if (!in_a_burst || completions_.any() || memory_->lookout.expecting()) {
+    if (!shut && (!in_a_burst || completions_.any() || memory_->lookout.expecting())) {
       polling = look_after(quiet_turns == kBusyTurns) || polling;
       looked = now = clock().now();
     }
@@ -173,22 +187,23 @@ bool Session::look_after(bool quiet) {
   return memory_->lookout.poll() || polling;
 }
 
-bool Session::unsettled() const {
-  return parts_.recovery != nullptr && parts_.recovery->marks().unsettled();
-}
+bool Session::unsettled() const { return parts_.marks != nullptr && parts_.marks->unsettled(); }
 
 void Session::look_whether_settled() {
   const auto using_objects = use();
   if (all_work_done()) {
-    parts_.recovery->marks().settle();
+    if (parts_.recovery != nullptr) code_->variables().save();
+    parts_.marks->settle();
   } else {
     settling_pause_ = std::min(settling_pause_ * 2, kSettlingLast);
   }
 }
 
 bool Session::all_work_done() {
+  // What failed is not done, and the client does not know.
+  if (endpoint().owes_an_error()) return false;
   return put_off_.empty() && !memory_->host_calls.any() && memory_->deliveries.pending() == 0 &&
-         moves_->left_behind().empty() &&
+         moves_->left_behind().empty() && memory_->ended_streams.all_done() &&
          !any_stream([](CUresult result) { return result != CUDA_SUCCESS; });
 }
 
@@ -221,10 +236,16 @@ bool Session::any_stream(bool (*is)(CUresult)) {
       if (owner != nullptr && owner->context() == context) streams.push_back(owner->stream());
     }
     for (CUstream stream : streams) {
-      if (is(driver().cuStreamQuery(stream))) return true;
+      if (is(query(stream))) return true;
     }
   }
   return false;
+}
+
+CUresult Session::query(CUstream stream) {
+  const CUresult result = driver().cuStreamQuery(stream);
+  if (parts_.faults != nullptr) parts_.faults->see(result);
+  return result;
 }
 
 void Session::on_main(std::function<void()> work) {
@@ -269,11 +290,9 @@ void Session::take(Request request, const HandlerRow& row) {
     ++counters_.launches;
     use_meter_.launched();
   }
-  if (parts_.recovery != nullptr) {
-    parts_.recovery->marks().begin(request.sequence(), request.op());
-  }
-  // That a host function has run is what the streams wait for.
-  if (request.op() != commands::HostCallDone::kOp && (must_put_off() || !fetch_block(request))) {
+  if (parts_.faults != nullptr) parts_.faults->before(request.sequence());
+  if (parts_.marks != nullptr) parts_.marks->begin(request.sequence(), request.op());
+  if (!is_of_host_calls(request.op()) && (must_put_off() || !fetch_block(request))) {
     endpoint().hold_acknowledgements(true);
     put_off_.emplace_back(&row, std::move(request));
     return;
@@ -321,13 +340,17 @@ void Session::look_whether_ready() {
       clock().now() - heard_ < quiet) {
     return;
   }
-  usage.ready();
+  // In a process with another parent variables may be elsewhere.
+  const auto using_objects = use();
+  if (code_->variables().may_move()) usage.ready();
 }
 
 void Session::begin(Request request, const HandlerRow& row) {
   // As a rule handing this one on takes longer than to answer it.
   const bool quick = request.op() == commands::MemInfo::kOp && memory_->arena.settled();
   if (row.slow && !quick) return run_slow_command(std::move(request), row.run);
+  // Whoever is in the driver may be waiting for it.
+  if (is_of_host_calls(request.op())) return row.run(std::move(request));
   const auto using_objects = use();
   const CUresult entered = enter(request.context());
   if (entered != CUDA_SUCCESS) {
@@ -338,7 +361,12 @@ void Session::begin(Request request, const HandlerRow& row) {
 }
 
 bool Session::must_put_off() {
-  return !put_off_.empty() || (memory_->depths.full() && memory_->host_calls.any());
+  return !put_off_.empty() || driver_may_be_shut() ||
+         (memory_->depths.full() && memory_->host_calls.any());
+}
+
+bool Session::driver_may_be_shut() const {
+  return shutters_.load(std::memory_order_acquire) != 0 && memory_->host_calls.any();
 }
 
 bool Session::fetch_block(Request& request) {
@@ -354,6 +382,7 @@ bool Session::fetch_block(Request& request) {
 
 void Session::catch_up() {
   while (!put_off_.empty()) {
+    if (driver_may_be_shut()) return;
     if (memory_->depths.full() && memory_->host_calls.any()) return;
     if (!fetch_block(put_off_.front().second)) return;
     auto [row, request] = std::move(put_off_.front());
@@ -364,17 +393,25 @@ void Session::catch_up() {
 }
 
 void Session::run_slow_command(Request request, void (*run)(Request)) {
-  if (ends_objects(request.op())) return run_slow(std::move(request), run);
+  const bool ends = ends_objects(request.op());
+  const bool shuts = ends || compiles(request.op());
   Workers& workers = compiles(request.op()) ? compiler_ : workers_;
   auto shared = std::make_shared<Request>(std::move(request));
-  workers.run([this, shared, run] {
-    const auto using_objects = use();
-    const CUresult entered = enter(shared->context());
-    if (entered != CUDA_SUCCESS) {
-      shared->reply(entered);
-    } else {
-      run(std::move(*shared));
+  if (shuts) shutters_.fetch_add(1, std::memory_order_release);
+  workers.run([this, shared, run, ends, shuts] {
+    {
+      // Who ends objects has endings() instead.
+      const auto using_objects = ends ? std::shared_lock<std::shared_mutex>() : use();
+      const CUresult entered = enter(shared->context());
+      if (entered != CUDA_SUCCESS) {
+        shared->reply(entered);
+      } else {
+        run(std::move(*shared));
+      }
     }
+    if (!shuts) return;
+    shutters_.fetch_sub(1, std::memory_order_release);
+    endpoint().wake();
   });
 }
 
@@ -401,6 +438,10 @@ CUresult Session::enter(std::uint32_t context) {
 }
 
 SmGrant Session::grant() const { return moves_->grant(); }
+
+CUresult Session::ended_before(CUresult refusal) const {
+  return parts_.recovery != nullptr && parts_.recovery->before() ? CUDA_SUCCESS : refusal;
+}
 
 CUstream Session::thread_stream(std::uint32_t context, std::uint32_t thread) {
   return contexts_->thread_stream(context, thread);

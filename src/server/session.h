@@ -23,6 +23,7 @@
 #include "server/completion.h"
 #include "server/exchange.h"
 #include "server/handles.h"
+#include "server/own_faults.h"
 #include "server/regions.h"
 #include "server/request.h"
 #include "server/sm_grant.h"
@@ -41,6 +42,8 @@ class ContextSubjects;  // Contexts and what hangs on them: server/context_subje
 class Graphs;           // Graphs and captures: server/graphs.h.
 class GraphMemory;      // What graphs allocate: server/graph_memory.h.
 class Moves;            // Changes of multiprocessors: server/moves.h.
+class Marks;            // What is under way: server/marks.h.
+class SessionFaults;    // Faults on a shared GPU: server/session_faults.h.
 class Recovery;         // What other processes can go on with: server/recovery.h.
 
 struct HandlerRow;
@@ -60,6 +63,8 @@ struct SessionParts {
   bool movable = false;                    // It may become another one later.
   bool measured = false;                   // Somebody may ask how much it uses the GPU.
   Recovery* recovery = nullptr;            // Null: the session ends with its process.
+  Marks* marks = nullptr;                  // Of what is under way; null: nobody asks.
+  SessionFaults* faults = nullptr;         // Null: a fault is the session's alone.
 };
 
 // Commands are decoded and begun by the main thread in order of their sequence numbers; work that
@@ -87,6 +92,11 @@ class Session final : public rpc::CommandHandler {
   bool movable() const { return parts_.movable; }
   SmGrant grant() const;  // The present one.
   Recovery* recovery() const { return parts_.recovery; }
+  // What a command gets that ends what is not there, else `refusal`: a session that went on here
+  // may have ended it when no process could hear that, and has not made it again.
+  CUresult ended_before(CUresult refusal) const;
+  SessionFaults* faults() const { return parts_.faults; }
+  OwnFaults& own_faults() { return own_faults_; }
   Handles& handles() { return handles_; }
   Regions& regions() { return regions_; }
   Workers& workers() { return workers_; }
@@ -149,13 +159,17 @@ class Session final : public rpc::CommandHandler {
   bool all_work_done();
   // Whether some stream, when queried, says something that `is`.
   bool any_stream(bool (*is)(CUresult));
+  CUresult query(CUstream stream);
   // Looks how busy the GPU is, when it is time to. Under use().
   void measure();
   void do_main_work() EXCLUDES(main_work_mutex_);
   void begin(Request request, const HandlerRow& row);
   // Commands are put off while a stream that waits for a host function of the client is as full as
   // a driver may take: the next launch could wait, here, for a command that is not read yet.
+  // The same while one works on a worker that may wait for the GPU and lets nobody else into the
+  // driver meanwhile: loading code does both, on NVIDIA's.
   bool must_put_off();
+  bool driver_may_be_shut() const;
   // A command that names a block of a lane is put off, too, until the block has come. False: it has
   // not yet.
   bool fetch_block(Request& request);
@@ -170,6 +184,7 @@ class Session final : public rpc::CommandHandler {
   void look_whether_ready();
 
   SessionParts parts_;
+  OwnFaults own_faults_;
   Exchange exchange_;
   Handles handles_;
   Regions regions_;
@@ -185,8 +200,9 @@ class Session final : public rpc::CommandHandler {
   Instant heard_;                                              // When a command came last.
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
-  Duration settling_pause_{0};  // Main thread only.
-  UseMeter use_meter_;          // Main thread only.
+  Duration settling_pause_{0};         // Main thread only.
+  std::atomic<unsigned> shutters_{0};  // Commands on workers that may shut the driver.
+  UseMeter use_meter_;                 // Main thread only.
   Completions completions_{*this};
   std::unique_ptr<ContextSubjects> contexts_;
   std::unique_ptr<CodeSubjects> code_;

@@ -7,6 +7,7 @@
 
 #include "commands/ops.h"
 #include "server/code_subjects.h"
+#include "server/gpu_return.h"
 #include "server/greet.h"
 #include "server/lanes.h"
 #include "server/memory_subjects.h"
@@ -15,6 +16,7 @@
 #include "server/recovery.h"
 #include "server/resize_worker.h"
 #include "server/session.h"
+#include "server/session_faults.h"
 #include "server/watchdog.h"
 #include "server/windows.h"
 #include "transport/machine.h"
@@ -24,6 +26,8 @@ namespace flyt::server {
 namespace {
 
 constexpr Duration kHelloTime = std::chrono::seconds(10);
+// How long a new process waits for those of a fault to end; a client waits for 10 s.
+constexpr Duration kClearedUpMax = std::chrono::seconds(6);
 
 std::string result_text(const driver::Table& driver, CUresult result) {
   const char* name = nullptr;
@@ -36,7 +40,7 @@ Result<ReadyDriver> start_driver(std::string_view path, std::string_view kind) {
   if (!loaded) return std::move(loaded).error();
   ReadyDriver ready{.driver = std::move(loaded).value(), .kind = std::string(kind)};
   const driver::Table& table = ready.driver.table;
-  CUresult result = table.cuInit(0);
+  CUresult result = once_gpu_is_back([&] { return table.cuInit(0); });
   if (result == CUDA_SUCCESS) result = table.cuDeviceGetCount(&ready.devices);
   if (result != CUDA_SUCCESS) {
     return Error{ErrorCode::kUnsupported,
@@ -48,6 +52,33 @@ Result<ReadyDriver> start_driver(std::string_view path, std::string_view kind) {
   std::array<char, 256> name{};
   if (table.cuDeviceGetName(name.data(), 256, 0) == CUDA_SUCCESS) ready.device_name = name.data();
   return ready;
+}
+
+Result<ReadyDriver> start_wanted_driver(const SessionOptions& options) {
+  if (options.driver == "soft") return start_driver(options.soft_path, "soft");
+  if (options.driver != "auto") return start_driver(options.driver, options.driver);
+  auto nvidia = start_driver("auto", "nvidia");
+  if (nvidia) return nvidia;
+  auto soft = start_driver(options.soft_path, "soft");
+  if (soft) return soft;
+  return Error{ErrorCode::kUnsupported,
+               nvidia.error().message + "; " + std::move(soft).error().message};
+}
+
+// Null where the GPU's processes share no faults.
+std::unique_ptr<FaultBoard> sit_down(const SessionOptions& options) {
+  if (options.fault_board.empty()) return nullptr;
+  const Log log("server", options.log_level);
+  auto board = FaultBoard::open(options.fault_board);
+  if (!board) {
+    log.error("no fault board", {{"why", board.error().message}});
+    return nullptr;
+  }
+  const auto waits = [&log] { log.info("a fault is cleared up first", {{"pid", ::getpid()}}); };
+  if (!(*board)->sit(system_clock().now() + kClearedUpMax, waits)) {
+    log.warn("a fault is not cleared up in time", {{"pid", ::getpid()}});
+  }
+  return std::move(*board);
 }
 
 // What to tell a client before its session exists.
@@ -135,13 +166,31 @@ std::uint32_t user_of(std::string_view identity) {
 Status restore_memory(Session& session, Recovery& recovery) {
   MemorySubjects& memory = session.memory();
   for (const Kept& kept : recovery.take_memory()) {
+    if (kept.kind == KeptKind::kAllocation) {
+      if (memory.virtual_memory.adopt_kept(kept)) continue;
+      return Error{ErrorCode::kUnsupported, "the session's memory cannot be imported again"};
+    }
     Block block;
     const CUresult mapped = memory.blocks.adopt(kept, block);
     if (mapped != CUDA_SUCCESS || !memory.arena.adopt(block)) {
       return Error{ErrorCode::kUnsupported, "the session's memory cannot be mapped again"};
     }
   }
+  if (recovery.before()) own_usage().note_return();
   return {};
+}
+
+// Whom faults on a shared GPU concern wants to know what is under way, too, where nobody can go on
+// with it.
+Marks* marks_of(Recovery& recovery, const ReadyDriver& driver) {
+  const bool marked = recovery.on() || (driver.faults != nullptr && recovery.marks().make());
+  return marked ? &recovery.marks() : nullptr;
+}
+
+std::unique_ptr<SessionFaults> faults_of(const ReadyDriver& driver, Marks* marks, const Log& log) {
+  if (driver.faults == nullptr) return nullptr;
+  return std::make_unique<SessionFaults>(
+      FaultParts{.board = *driver.faults, .marks = marks, .log = log, .warm = driver.warm});
 }
 
 // One line when a session ends, whoever ended it. Fields after `reason` are none: it is free text.
@@ -177,20 +226,17 @@ class EndLine {
 }  // namespace
 
 Result<ReadyDriver> prepare_driver(const SessionOptions& options) {
-  if (options.driver == "soft") return start_driver(options.soft_path, "soft");
-  if (options.driver != "auto") return start_driver(options.driver, options.driver);
-  auto nvidia = start_driver("auto", "nvidia");
-  if (nvidia) return nvidia;
-  auto soft = start_driver(options.soft_path, "soft");
-  if (soft) return soft;
-  return Error{ErrorCode::kUnsupported,
-               nvidia.error().message + "; " + std::move(soft).error().message};
+  // Before the driver: it may be one that takes nobody while a fault is cleared up.
+  auto faults = sit_down(options);
+  auto ready = start_wanted_driver(options);
+  if (ready) ready->faults = std::move(faults);
+  return ready;
 }
 
 Status warm_up(const ReadyDriver& driver, HostBuffers& buffers) {
   const driver::Table& table = driver.driver.table;
   CUcontext context = nullptr;
-  CUresult result = table.cuDevicePrimaryCtxRetain(&context, 0);
+  CUresult result = once_gpu_is_back([&] { return table.cuDevicePrimaryCtxRetain(&context, 0); });
   if (result == CUDA_SUCCESS) result = table.cuCtxSetCurrent(context);
   if (result != CUDA_SUCCESS) {
     return Error{ErrorCode::kUnsupported, "no primary context: " + result_text(table, result)};
@@ -233,6 +279,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
             {"driver", driver.kind},
             {"pid", ::getpid()}});
   const EndLine end_line(log, hello, driver);
+  Marks* const marks = marks_of(recovery, driver);
+  const auto faults = faults_of(driver, marks, log);
   if (options.board) take_usage_slot(options.board->slot(options.slot));
   if (options.board && recovery.on()) options.board->hold(options.slot);
   own_usage().publish({.process = hello.process_id, .machine = machine, .name = hello.name});
@@ -249,7 +297,9 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
                    .grant = options.board ? options.board->grant() : SmGrant{},
                    .movable = options.board != nullptr && options.movable,
                    .measured = options.board != nullptr && options.movable,
-                   .recovery = recovery.on() ? &recovery : nullptr});
+                   .recovery = recovery.on() ? &recovery : nullptr,
+                   .marks = marks,
+                   .faults = faults.get()});
   if (const Status restored = restore_memory(session, recovery); !restored) {
     session.end(restored.error().message);
   }
@@ -262,11 +312,13 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   session.before_replies([&] {
     if (output && session.code().may_print()) output.value()->flush();
   });
+  const ErrorOutput errors([&endpoint](Bytes text) { endpoint.push_output(2, text); });
   const Watchdog watchdog(endpoint, system_clock(), [&] {
     end_line.write({}, "client gone while the driver was busy");
     recovery.end();
     ::_exit(EXIT_SUCCESS);
   });
+  if (faults != nullptr) faults->watch(session);
   const std::string reason = session.run();
   end_line.write(session.counters(), reason);
   recovery.end();

@@ -10,6 +10,7 @@
 #include "driver/load.h"
 #include "server/admission.h"
 #include "server/code_store.h"
+#include "server/fault_board.h"
 #include "server/lease.h"
 #include "server/nvml/fleet.h"
 #include "server/usage_board.h"
@@ -36,6 +37,7 @@ struct SessionOptions {
   std::uint32_t returns_ms = 0;  // How long clients wait for another server in this one's place.
   int lane_door = -1;  // Where the session's lanes come from, which it owns; -1: it has none.
   wire::SessionToken token{};  // By which they find it; all zero: it has none.
+  std::string fault_board;     // Of the GPU's processes; empty: they share no faults.
 };
 
 // A driver that has been loaded and initialised in this process.
@@ -44,6 +46,8 @@ struct ReadyDriver {
   std::string kind;         // "nvidia", "soft" or the path: for the hello and the logs.
   std::string device_name;  // Of the first device.
   int devices = 0;
+  std::unique_ptr<FaultBoard> faults;  // Null: a fault is this process's alone.
+  bool warm = false;                   // It has a context already.
 };
 
 // Loads and initialises what `options` ask for: with "auto" NVIDIA's driver if it starts here and

@@ -14,6 +14,10 @@ void SharedWord::advance() {
   rouse();
 }
 
+void SharedWord::advance_from(std::uint32_t seen) {
+  if (word_.compare_exchange_strong(seen, seen + 1)) rouse();
+}
+
 void SharedWord::rouse() { ::syscall(SYS_futex, &word_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
 void SharedWord::wait(std::uint32_t seen, Duration at_most) const {

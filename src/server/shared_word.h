@@ -14,6 +14,8 @@ class SharedWord {
   std::uint32_t value() const { return word_.load(std::memory_order_acquire); }
   // To the next number.
   void advance();
+  // The same, unless it is another than `seen` by now.
+  void advance_from(std::uint32_t seen);
   // Wakes whoever waits, although nothing has changed.
   void rouse();
   // Until it is another than `seen`, until somebody calls rouse(), or so long; now and then for

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "base/wall_clock.h"
 #include "server/admin/controller_process.h"
 #include "server/exchange.h"
+#include "server/fault_worker.h"
 #include "server/handoff.h"
 #include "server/keeper.h"
 #include "server/nvml/monitor_process.h"
@@ -58,6 +60,8 @@ std::int64_t ms_until(Instant when) {
   return std::max<std::int64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1, 0);
 }
+
+bool is_fault(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitGpuFault; }
 
 // Within a machine they would not be quicker.
 bool may_have_lanes(const transport::Connection& connection) {
@@ -132,10 +136,19 @@ Status Supervisor::start_listening() {
     if (!url) return url.error();
     auto listener = transport::listen(*url);
     if (!listener) return std::move(listener).error();
+    if (Status open = open_to_all((*listener)->url()); !open) return open;
     log_.info("listening", {{"url", transport::to_string((*listener)->url())}});
     listeners_.push_back(std::move(listener).value());
   }
   return {};
+}
+
+// Where a token lets in, the user does not matter: whoever may enter the socket's folder may knock.
+Status Supervisor::open_to_all(const transport::Url& url) const {
+  const bool file = !url.path.empty() && !url.path.starts_with('@');
+  if (options_.session.lease.token_key.empty() || !file) return {};
+  if (::chmod(url.path.c_str(), 0666) == 0) return {};
+  return system_error("cannot set the mode of " + url.path, errno);
 }
 
 Status Supervisor::start_admission() {
@@ -176,6 +189,11 @@ Status Supervisor::run() {
   ::signal(SIGPIPE, SIG_IGN);
   signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return system_error("signalfd", errno);
+  if (!options_.session.fault_board.empty()) {
+    auto board = FaultBoard::open(options_.session.fault_board);
+    if (!board) return std::move(board).error();
+    faults_ = std::move(*board);
+  }
   if (Status status = check_driver(); !status) return status;
   if (Status status = start_board(); !status) return status;
   if (Status status = start_admission(); !status) return status;
@@ -397,6 +415,8 @@ bool Supervisor::give_to_warm_child(const transport::Connection& connection, boo
   for (const bool ready : {true, false}) {
     for (auto& [pid, child] : children_) {
       if (child.kind != ChildKind::kWarm || !child.channel.valid()) continue;
+      // It is about to end.
+      if (faults_ != nullptr && child.incident != faults_->incident()) continue;
       if (ready && !readable(child.channel.get())) continue;
       const Status sent = transport::send_fd(child.channel.get(), connection.fd(), encode(note));
       child.token = note.token;
@@ -524,6 +544,7 @@ void Supervisor::fork_warm() {
   auto pair = make_socket_pair();
   if (!pair) return log_.error("no warm process", {{"why", pair.error().message}});
   const std::size_t slot = options_.session.board->claim();
+  const std::uint32_t incident = faults_ == nullptr ? 0 : faults_->incident();
   const pid_t pid = ::fork();
   if (pid < 0) {
     options_.session.board->release(slot);
@@ -531,7 +552,9 @@ void Supervisor::fork_warm() {
   }
   if (pid != 0) {
     make_impatient(pair->writing);
-    children_.emplace(pid, Child{ChildKind::kWarm, std::move(pair->writing), slot});
+    Child child{ChildKind::kWarm, std::move(pair->writing), slot};
+    child.incident = incident;
+    children_.emplace(pid, std::move(child));
     return;
   }
   pair->writing.close();
@@ -540,18 +563,23 @@ void Supervisor::fork_warm() {
 }
 
 void Supervisor::run_warm_child(Fd channel) {
-  const auto ready = prepare_driver(options_.session);
+  auto ready = prepare_driver(options_.session);
   if (!ready) {
     log_.error("no driver", {{"why", ready.error().message}});
     ::_exit(EXIT_FAILURE);
   }
+  // It is of no use after a fault. Whoever gets a client has it watch for itself.
+  std::optional<FaultWorker> watch;
+  if (ready->faults != nullptr) watch.emplace(*ready->faults, [] { ::_exit(kExitGpuFault); });
   HostBuffers buffers(ready->driver.table);
   if (const Status warmed = warm_up(*ready, buffers); !warmed) {
     log_.error("no driver", {{"why", warmed.error().message}});
     ::_exit(EXIT_FAILURE);
   }
+  ready->warm = true;
   write_all(channel.get(), kReady);
   auto received = transport::receive_fd(channel.get());
+  watch.reset();
   if (!received) {
     if (received.error().code != ErrorCode::kLost) {
       log_.error("no client came", {{"why", received.error().message}});
@@ -578,7 +606,7 @@ void Supervisor::reap() {
       log_.warn("session ended",
                 {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
-    if (found->second.kind == ChildKind::kWarm) ++warm_failures_;
+    if (found->second.kind == ChildKind::kWarm && !is_fault(status)) ++warm_failures_;
     if (found->second.kind == ChildKind::kKeeper) keeper_ended();
     if (keeper_door_.valid() && options_.session.board->held(found->second.slot)) {
       options_.session.board->orphan(found->second.slot);

@@ -63,10 +63,12 @@ class Supervisor {
     std::size_t slot = UsageBoard::kNoSlot;
     wire::SessionToken token{};  // All zero: it has no lanes.
     unsigned lanes = 0;          // Passed on to it.
+    std::uint32_t incident = 0;  // On the fault board when it was forked.
   };
 
   Status check_driver();
   Status start_listening();
+  Status open_to_all(const transport::Url& url) const;
   Status start_admission();
   Status start_control();
   Status start_board();
@@ -127,6 +129,7 @@ class Supervisor {
   Fd exchange_door_;  // Inherited by all sessions' processes.
   Fd keeper_door_;    // The same.
   std::optional<KeeperLine> keeper_line_;
+  std::unique_ptr<FaultBoard> faults_;  // Null: the GPU's processes share no faults.
   // Places on the board that the keeper holds, and those of processes that have not ended yet and
   // are no children of this one.
   struct Held {

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "server/gpu_return.h"
+
 namespace flyt::server {
 namespace {
 
@@ -42,7 +44,8 @@ std::uint64_t free_memory(const driver::Table& driver) {
 std::uint64_t context_bytes(const driver::Table& driver, CUdevice device) {
   CUcontext first = nullptr;
   CUcontext second = nullptr;
-  if (driver.cuCtxCreate_v2(&first, 0, device) != CUDA_SUCCESS) return 0;
+  const CUresult made = once_gpu_is_back([&] { return driver.cuCtxCreate_v2(&first, 0, device); });
+  if (made != CUDA_SUCCESS) return 0;
   const std::uint64_t before = free_memory(driver);
   std::uint64_t after = before;
   if (driver.cuCtxCreate_v2(&second, 0, device) == CUDA_SUCCESS) {

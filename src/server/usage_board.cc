@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/wall_clock.h"
 #include "server/shared_mutex.h"
 #include "server/shared_word.h"
 #include "transport/machine.h"
@@ -69,7 +70,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Of a board's memory, which a later build of the server may find: rises with each change of what
 // lies in it.
-constexpr std::uint64_t kBoardLayout = 1;
+constexpr std::uint64_t kBoardLayout = 3;
 
 // What the sessions have together. What is used is the sum of their rows: each is one word, so that
 // a session that is killed at any moment leaves nothing uncounted and nothing counted twice.
@@ -103,6 +104,21 @@ struct BoardHead {
   SharedWord moved;  // Advances when a session has moved.
   std::atomic<std::uint64_t> moves{0};
   std::atomic<std::int64_t> last_move_ns{0};
+
+  // A record is that of fault number `faults`, modulo their count; the number is stored last.
+  struct FaultRecord {
+    std::uint64_t session = 0;
+    std::int64_t unix_ms = 0;
+    std::uint32_t client_process = 0;
+    std::uint32_t error = 0;
+    std::uint32_t suspects = 0;
+    bool goes_on = false;
+    std::array<char, kNameBytesMax + 1> name{};
+  };
+  std::array<FaultRecord, UsageBoard::kFaultsKept> fault_records{};
+  std::uint64_t faults = 0;  // Told so far.
+  FaultCounts fault_counts;
+  std::atomic<std::uint64_t> returns{0};
 
   std::uint64_t memory_used() const;
 };
@@ -242,6 +258,33 @@ void UsageSlot::moved(std::uint32_t version, std::uint32_t fixed) const {
   row_->fixed.store(fixed, std::memory_order_relaxed);
   row_->grant_version.store(version, std::memory_order_release);
   head_of(row_).moved.advance();
+}
+
+void UsageSlot::note_suspect(const Fault& fault) const {
+  if (row_ == nullptr) return;
+  BoardHead& head = head_of(row_);
+  const SharedLock lock(head.mutex);
+  BoardHead::FaultRecord& record = head.fault_records[(head.faults + 1) % UsageBoard::kFaultsKept];
+  record.session = row_->number;
+  record.unix_ms = unix_milliseconds();
+  record.client_process = row_->client_process;
+  record.error = fault.error;
+  record.suspects = fault.suspects;
+  record.goes_on = fault.goes_on;
+  record.name = row_->name;
+  ++head.faults;
+  ++(fault.suspects == 1 ? head.fault_counts.caused : head.fault_counts.suspected);
+}
+
+void UsageSlot::note_innocent(bool goes_on) const {
+  if (row_ == nullptr) return;
+  BoardHead& head = head_of(row_);
+  const SharedLock lock(head.mutex);
+  ++(goes_on ? head.fault_counts.survived : head.fault_counts.lost);
+}
+
+void UsageSlot::note_return() const {
+  if (row_ != nullptr) head_of(row_).returns.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool UsageSlot::handover() const {
@@ -452,11 +495,38 @@ std::vector<UsageBoard::Row> UsageBoard::rows() const {
 
 UsageBoard::Total UsageBoard::total() const {
   const SharedLock lock(head_->mutex);
-  Total total{.counters = head_->ended, .since = system_clock().now() - head_->begun};
+  Total total{.counters = head_->ended,
+              .returns = head_->returns.load(std::memory_order_relaxed),
+              .since = system_clock().now() - head_->begun};
   for (std::size_t i = 0; i < head_->rows_used.load(std::memory_order_acquire); ++i) {
     total.counters += counters_of(rows_[i]);
   }
   return total;
+}
+
+FaultCounts UsageBoard::fault_counts() const {
+  const SharedLock lock(head_->mutex);
+  return head_->fault_counts;
+}
+
+std::vector<Fault> UsageBoard::faults(std::uint64_t after) const {
+  const SharedLock lock(head_->mutex);
+  const std::uint64_t last = head_->faults;
+  if (after >= last) return {};
+  const std::uint64_t forgotten = last - std::min<std::uint64_t>(last, kFaultsKept);
+  std::vector<Fault> found;
+  for (std::uint64_t number = std::max(after, forgotten) + 1; number <= last; ++number) {
+    const BoardHead::FaultRecord& record = head_->fault_records[number % kFaultsKept];
+    found.push_back({.number = number,
+                     .session = record.session,
+                     .unix_ms = record.unix_ms,
+                     .client_process = record.client_process,
+                     .name = text_of(record.name),
+                     .error = record.error,
+                     .suspects = record.suspects,
+                     .goes_on = record.goes_on});
+  }
+  return found;
 }
 
 MemoryQuota UsageBoard::quota() const { return quota_of(*head_); }

@@ -37,6 +37,26 @@ struct SessionCounters {
   SessionCounters& operator+=(const SessionCounters& more);
 };
 
+// A session whose kernel faulted; where processes share the GPU, one that had work under way then.
+struct Fault {
+  std::uint64_t number = 0;  // From 1, of the server; set by the board, as what follows.
+  std::uint64_t session = 0;
+  std::int64_t unix_ms = 0;
+  std::uint32_t client_process = 0;
+  std::string name = {};
+  std::uint32_t error = 0;     // As the driver told it.
+  std::uint32_t suspects = 0;  // Sessions of the GPU that had work under way; 1: it is the one.
+  bool goes_on = false;
+};
+
+// What faults on the GPU were to the sessions of a server, since its board was made.
+struct FaultCounts {
+  std::uint64_t caused = 0;
+  std::uint64_t suspected = 0;  // It or another one.
+  std::uint64_t survived = 0;   // Not caused, and gone on.
+  std::uint64_t lost = 0;       // Not caused, and not gone on, or with an error.
+};
+
 // The memory of a lease: docs/leases.md.
 struct MemoryQuota {
   std::uint64_t limit = 0;  // 0: none.
@@ -82,6 +102,12 @@ class UsageSlot {
 
   // This session's work runs in the grant of that version, but for so many contexts and graphs.
   void moved(std::uint32_t version, std::uint32_t fixed) const;
+
+  // What a fault on the GPU was to this session, of which `fault` has the last three.
+  void note_suspect(const Fault& fault) const;
+  void note_innocent(bool goes_on) const;
+  // It goes on in this process; another one had begun it.
+  void note_return() const;
 
   // The server is to be replaced. A session that has nothing under way is ready until it goes on
   // with something; false: it is too late for that, and the process is about to be killed.
@@ -204,9 +230,15 @@ class UsageBoard {
   // long ago that was.
   struct Total {
     SessionCounters counters;
+    std::uint64_t returns = 0;  // Of sessions, in other processes than they had.
     Duration since{0};
   };
   Total total() const;
+
+  static constexpr std::size_t kFaultsKept = 32;
+  FaultCounts fault_counts() const;
+  // The newest, those with numbers above `after`.
+  std::vector<Fault> faults(std::uint64_t after) const;
 
   MemoryQuota quota() const;
   // 0: none. False, and nothing changes, if more is used and may not be.

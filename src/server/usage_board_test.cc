@@ -344,5 +344,42 @@ TEST(UsageBoard, HandsRequestsToTheParentOnce) {
   EXPECT_FALSE(board->takes_drain_request(seconds));
 }
 
+TEST(UsageBoard, CountsSessionsThatGoOn) {
+  const auto board = make_board(2);
+  const std::size_t slot = board->claim();
+  board->slot(slot).note_return();
+  board->slot(slot).note_return();
+  UsageSlot().note_return();
+  board->release(slot);
+  EXPECT_EQ(2U, board->total().returns);
+}
+
+TEST(UsageBoard, KeepsTheNewestFaults) {
+  const auto board = make_board(2);
+  const UsageSlot session = board->slot(board->claim());
+  session.publish({.process = 4711, .name = "trainer"});
+  EXPECT_TRUE(board->faults(0).empty());
+  const std::uint64_t told = UsageBoard::kFaultsKept + 3;
+  for (std::uint64_t i = 0; i < told; ++i) {
+    session.note_suspect({.error = 700, .suspects = i == 0 ? 1U : 2U, .goes_on = true});
+  }
+  session.note_innocent(true);
+  session.note_innocent(false);
+  const FaultCounts counts = board->fault_counts();
+  EXPECT_EQ(1U, counts.caused);
+  EXPECT_EQ(told - 1, counts.suspected);
+  EXPECT_EQ(1U, counts.survived);
+  EXPECT_EQ(1U, counts.lost);
+  const std::vector<Fault> kept = board->faults(0);
+  ASSERT_EQ(UsageBoard::kFaultsKept, kept.size());
+  EXPECT_EQ(4U, kept.front().number);
+  EXPECT_EQ(told, kept.back().number);
+  EXPECT_EQ("trainer", kept.back().name);
+  EXPECT_EQ(4711U, kept.back().client_process);
+  EXPECT_EQ(1U, board->faults(told - 1).size());
+  EXPECT_TRUE(board->faults(told).empty());
+  EXPECT_TRUE(board->faults(~std::uint64_t{0}).empty());
+}
+
 }  // namespace
 }  // namespace flyt::server

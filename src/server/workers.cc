@@ -33,10 +33,12 @@ void Workers::loop() {
 
 void Workers::stop() {
   std::vector<std::thread> threads;
+  // Its end may have something to tell, which is not for the lock.
+  std::deque<std::function<void()>> dropped;
   {
     const Lock lock(mutex_);
     stopping_ = true;
-    queue_.clear();
+    dropped.swap(queue_);
     threads.swap(threads_);
   }
   wake_.notify_all();

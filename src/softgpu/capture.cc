@@ -12,9 +12,12 @@ namespace {
 // The graph stays in the capture until it ends; from now on nothing is added to it.
 void invalidate(Capture& capture) { capture.valid = false; }
 
+// The GraphStore's mutex is held, often by with_graphs(), through which clang does not see.
+
 // Is a stream capturing that orders itself with that legacy one? Calls visit(capture) for each.
 template <class Visit>
-bool blocking_captures(GraphStore& graphs, const Stream& legacy, Visit visit) {
+bool blocking_captures(GraphStore& graphs, const Stream& legacy,
+                       Visit visit) NO_THREAD_SAFETY_ANALYSIS {
   bool found = false;
   const auto partition = legacy.partition();
   for (const auto& capture : graphs.captures()) {
@@ -86,7 +89,7 @@ bool all_joined(GraphStore& graphs, const Capture& capture, const Stream& origin
 }
 
 // Takes all streams out of it.
-void finish(GraphStore& graphs, Capture& capture) {
+void finish(GraphStore& graphs, Capture& capture) NO_THREAD_SAFETY_ANALYSIS {
   capture.ended = true;
   if (capture.graph != nullptr) --capture.graph->captures;
   for (const auto& stream : std::exchange(capture.streams, {})) stream->set_capture(nullptr);
@@ -323,7 +326,7 @@ CUresult capture_wait(Driver& driver, const std::shared_ptr<Stream>& stream, boo
 
 CUresult begin_capture(Driver& driver, const Context& context,
                        const std::shared_ptr<Stream>& stream, CUstreamCaptureMode mode,
-                       std::shared_ptr<Graph> graph, Frontier frontier) {
+                       std::shared_ptr<Graph> graph, Frontier frontier) NO_THREAD_SAFETY_ANALYSIS {
   GraphStore& graphs = driver.graphs();
   if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (stream->capture() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;

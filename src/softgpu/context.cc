@@ -31,6 +31,7 @@ Context::Context(Device& device, Workers& workers, unsigned flags, bool primary,
       workers_(workers),
       primary_(primary),
       id_(id),
+      fate_(std::make_shared<Fate>(device.shared_faults(), &device.lost())),
       heap_(device, kHeapBytes),
       limits_{},
       flags_(flags) {

@@ -92,7 +92,7 @@ class Context {
   const bool primary_;
   const std::uint64_t id_;
   std::uint64_t handle_ = 0;
-  const std::shared_ptr<Fate> fate_ = std::make_shared<Fate>();
+  const std::shared_ptr<Fate> fate_;
   KernelHeap heap_;
 
   mutable Mutex mutex_;

@@ -1,5 +1,7 @@
 #include "softgpu/device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -169,8 +171,29 @@ Device::Device(int number, unsigned unit, const Settings& settings)
       settings_(settings),
       name_("Flyt Software GPU"),
       multiprocessors_(settings.multiprocessors, settings.capability),
-      memory_(settings.memory_bytes) {
+      memory_(settings.memory_bytes),
+      code_chunks_(memory_, settings.variable_places),
+      shared_faults_(settings.shared_faults.empty()
+                         ? nullptr
+                         : SharedFaults::open(settings.shared_faults, unit)),
+      lost_(settings.lost, unit) {
   limits_.multiprocessors = settings.multiprocessors;
+  // No two processes that live at the same time, or one soon after the other, have the same.
+  const auto process = static_cast<std::uint64_t>(::getpid());
+  const std::uint64_t unused = process * kAllocationAlign % settings.memory_bytes;
+  if (settings.variables_move) static_cast<void>(memory_.place(unused));
+}
+
+std::optional<std::uint64_t> Device::allocate_variable(std::uint64_t bytes) {
+  if (code_chunks_.usable()) return code_chunks_.allocate(bytes);
+  const auto address = memory_.allocate(bytes);
+  if (address) std::memset(pointer_at(*address), 0, bytes);
+  return address;
+}
+
+void Device::release_variable(std::uint64_t address, std::uint64_t bytes) {
+  if (code_chunks_.usable()) return code_chunks_.release(address);
+  memory_.release(address, bytes);
 }
 
 CUuuid Device::uuid_of(unsigned unit) {

@@ -10,9 +10,12 @@
 #include "base/annotations.h"
 #include "cuda/types.h"
 #include "softgpu/interpreter/memory_map.h"
+#include "softgpu/lost_gpu.h"
+#include "softgpu/memory/code_chunks.h"
 #include "softgpu/memory/device_memory.h"
 #include "softgpu/multiprocessors.h"
 #include "softgpu/settings.h"
+#include "softgpu/shared_faults.h"
 
 namespace flyt::softgpu {
 
@@ -54,7 +57,18 @@ class Device {
 
   Multiprocessors& multiprocessors() { return multiprocessors_; }
   DeviceMemory& memory() { return memory_; }
+  // Of a variable of code; zeroes.
+  std::optional<std::uint64_t> allocate_variable(std::uint64_t bytes);
+  void release_variable(std::uint64_t address, std::uint64_t bytes);
   ptx::MemoryMap& map() { return map_; }
+  // Null where a fault is its process's alone.
+  SharedFaults* shared_faults() const { return shared_faults_.get(); }
+  const LostGpu& lost() const { return lost_; }
+  // Before a context is made.
+  CUresult enter() {
+    if (const CUresult lost = lost_.error(); lost != CUDA_SUCCESS) return lost;
+    return shared_faults_ == nullptr ? CUDA_SUCCESS : shared_faults_->enter();
+  }
 
   // The primary context's bookkeeping.
   struct Primary {
@@ -80,7 +94,10 @@ class Device {
   std::string name_;
   Multiprocessors multiprocessors_;
   DeviceMemory memory_;
+  CodeChunks code_chunks_;
   ptx::MemoryMap map_;
+  const std::unique_ptr<SharedFaults> shared_faults_;
+  const LostGpu lost_;
   Mutex primary_mutex_;
   Primary primary_ GUARDED_BY(primary_mutex_);
   std::uint64_t default_pool_ = 0;

@@ -8,6 +8,7 @@
 
 #include "base/annotations.h"
 #include "cuda/async_callbacks.h"
+#include "cuda/compile_cache.h"
 #include "cuda/context_storage.h"
 #include "cuda/core_dump.h"
 #include "cuda/driver_log.h"
@@ -59,6 +60,7 @@ class Driver {
   Regions& regions() { return *regions_; }
   Output& output() { return output_; }
   cuda::ContextStorage& storage() { return storage_; }
+  cuda::CompileCache& compile_cache() { return compile_cache_; }
   cuda::CoreDumpSettings& core_dumps() { return core_dumps_; }
   cuda::DriverLog& driver_log() { return driver_log_; }
   cuda::AsyncCallbacks& async_callbacks() { return async_callbacks_; }
@@ -141,6 +143,7 @@ class Driver {
   std::unique_ptr<Regions> regions_;
   Output output_;
   cuda::ContextStorage storage_;
+  cuda::CompileCache compile_cache_{cuda::compile_cache_options()};
   cuda::CoreDumpSettings core_dumps_;
   cuda::DriverLog driver_log_;
   cuda::AsyncCallbacks async_callbacks_;

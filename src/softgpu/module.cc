@@ -84,10 +84,9 @@ bool Module::place(std::size_t index, ManagedVariables* shared) {
     managed_[index] = std::move(made);
     return addresses_[index] != 0;
   }
-  const auto address = device_.memory().allocate(variable_bytes(variable));
+  const auto address = device_.allocate_variable(variable_bytes(variable));
   if (!address) return false;
   addresses_[index] = *address;
-  std::memset(pointer_at(*address), 0, variable_bytes(variable));
   Region region;
   region.kind = RegionKind::kModule;
   region.base = *address;
@@ -105,7 +104,7 @@ Module::~Module() {
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     if (addresses_[i] == 0 || managed_[i] != nullptr) continue;
     regions_.remove(addresses_[i], RegionKind::kModule);
-    device_.memory().release(addresses_[i], variable_bytes(variables[i]));
+    device_.release_variable(addresses_[i], variable_bytes(variables[i]));
   }
 }
 

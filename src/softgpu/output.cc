@@ -24,15 +24,17 @@ void Output::print(std::string_view text) {
 
 void Output::complain(std::string_view text) {
   const Lock lock(mutex_);
-  if (complaints_.size() + text.size() > kHeldBytesMax) return;
-  complaints_.append(text);
-  if (!text.ends_with('\n')) complaints_.push_back('\n');
+  if (complained_bytes_ + text.size() > kHeldBytesMax) return;
+  complained_bytes_ += text.size();
+  std::string line(text);
+  if (!text.ends_with('\n')) line.push_back('\n');
+  // At once: whoever learns of the fault may ask for nothing more.
+  show(line, stderr);
 }
 
 void Output::flush() {
   const Lock lock(mutex_);
   show(text_, stdout);
-  show(complaints_, stderr);
 }
 
 }  // namespace flyt::softgpu

@@ -14,14 +14,14 @@ namespace flyt::softgpu {
 class Output {
  public:
   void print(std::string_view text);
-  // For failed assertions: to stderr.
+  // For failed assertions: to stderr, at once.
   void complain(std::string_view text);
   void flush();
 
  private:
   Mutex mutex_;
   std::string text_ GUARDED_BY(mutex_);
-  std::string complaints_ GUARDED_BY(mutex_);
+  std::size_t complained_bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace flyt::softgpu

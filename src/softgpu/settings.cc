@@ -84,8 +84,17 @@ Settings Settings::from_environment() {
   if (const auto value = whole_number("FLYT_SOFTGPU_KERNEL_TIMEOUT_MS", 0, kTimeoutMsMax)) {
     settings.kernel_timeout_ns = *value * 1'000'000;
   }
+  settings.shared_faults = variable("FLYT_SOFTGPU_SHARED_FAULTS");
+  settings.lost = variable("FLYT_SOFTGPU_LOST");
   if (const auto value = whole_number("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS", 0, 1)) {
     settings.graph_update_waits = *value != 0;
+  }
+  if (const auto value = whole_number("FLYT_SOFTGPU_LOADS_WAIT", 0, 1)) {
+    settings.loads_wait = *value != 0;
+  }
+  if (const auto value = whole_number("FLYT_SOFTGPU_VARIABLES_MOVE", 0, kVariablePlacesMax)) {
+    settings.variables_move = *value == 1;
+    settings.variable_places = *value > 1 ? static_cast<unsigned>(*value) : 0;
   }
   return settings;
 }

@@ -12,6 +12,7 @@ namespace flyt::softgpu {
 
 inline constexpr unsigned kDevicesMax = 64;
 inline constexpr unsigned kMultiprocessorsMax = 4096;
+inline constexpr unsigned kVariablePlacesMax = 4096;
 inline constexpr std::uint64_t kMemoryBytesMin = 16 * kMiB;
 inline constexpr std::uint64_t kMemoryBytesMax = 256 * kGiB;
 
@@ -23,6 +24,11 @@ struct Settings {
   cuda::ComputeCapability capability = {9, 0};       // FLYT_SOFTGPU_COMPUTE_CAPABILITY: 9.0
   std::uint64_t kernel_timeout_ns = 10'000'000'000;  // FLYT_SOFTGPU_KERNEL_TIMEOUT_MS; 0: none
   bool graph_update_waits = false;                   // FLYT_SOFTGPU_GRAPH_UPDATE_WAITS: 0 or 1
+  bool loads_wait = false;                           // FLYT_SOFTGPU_LOADS_WAIT: 0 or 1
+  bool variables_move = false;                       // FLYT_SOFTGPU_VARIABLES_MOVE: 0 or 1
+  unsigned variable_places = 0;                      // The same: 2 or more; 0: no chunks
+  std::string shared_faults;                         // FLYT_SOFTGPU_SHARED_FAULTS: a folder
+  std::string lost;                                  // FLYT_SOFTGPU_LOST: a folder
   unsigned threads = 1;                              // Of the processors that run kernels.
 
   // Values that make no sense leave the default.

@@ -10,7 +10,9 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "softgpu/lost_gpu.h"
 #include "softgpu/multiprocessors.h"
+#include "softgpu/shared_faults.h"
 #include "softgpu/timeline.h"
 #include "softgpu/workers.h"
 
@@ -19,17 +21,31 @@ namespace flyt::softgpu {
 // What has become of a context; shared by all that works for it. Safe from any thread.
 class Fate {
  public:
+  // `shared`: where the GPU's processes share their faults; null: they do not. `lost`: whether
+  // there still is a GPU; null: always.
+  explicit Fate(SharedFaults* shared = nullptr, const LostGpu* lost = nullptr)
+      : shared_(shared), lost_(lost) {}
+
   // CUDA_SUCCESS, or the first error that made the context useless.
-  CUresult error() const { return error_.load(std::memory_order_acquire); }
+  CUresult error() const {
+    const CUresult own = error_.load(std::memory_order_acquire);
+    if (own == CUDA_SUCCESS && lost_ != nullptr) {
+      if (const CUresult gone = lost_->error(); gone != CUDA_SUCCESS) return gone;
+    }
+    return own != CUDA_SUCCESS || shared_ == nullptr ? own : shared_->fault();
+  }
   void fail(CUresult error) {
     CUresult none = CUDA_SUCCESS;
     error_.compare_exchange_strong(none, error);
+    if (shared_ != nullptr) shared_->tell(error);
   }
   // The context is gone: nothing of it runs any more.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   void end() { ended_.store(true, std::memory_order_release); }
 
  private:
+  SharedFaults* const shared_;
+  const LostGpu* const lost_;
   std::atomic<CUresult> error_{CUDA_SUCCESS};
   std::atomic<bool> ended_{false};
 };

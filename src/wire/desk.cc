@@ -68,7 +68,7 @@ std::optional<DeskMessage> read_body(DeskKind kind, Reader& reader) {
     case DeskKind::kAsk: {
       DeskAsk ask;
       ask.purpose = reader.take<DeskPurpose>();
-      if (ask.purpose < DeskPurpose::kUse || ask.purpose > DeskPurpose::kStatus) reader.fail();
+      if (ask.purpose < DeskPurpose::kUse || ask.purpose > DeskPurpose::kAgain) reader.fail();
       ask.process_id = reader.take<std::uint32_t>();
       ask.program = read_text(reader);
       return ask;

@@ -48,6 +48,7 @@ enum class DeskPurpose : std::uint16_t {
   kUse = 1,     // For as long as the connection is open.
   kAwait = 2,   // Until it could be used; somebody else will ask then.
   kStatus = 3,  // Tell how things are, and no more.
+  kAgain = 4,   // As kUse, of one that what was granted last did not let in.
 };
 
 struct DeskAsk {

@@ -66,7 +66,7 @@ TEST(Desk, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(changed(ask, 10, 0), ErrorCode::kInvalid);
   EXPECT_EQ(changed(ask, 10, 6), ErrorCode::kInvalid);
   EXPECT_EQ(changed(ask, 16, 0), ErrorCode::kInvalid);
-  EXPECT_EQ(changed(ask, 16, 4), ErrorCode::kInvalid);
+  EXPECT_EQ(changed(ask, 16, 5), ErrorCode::kInvalid);
   EXPECT_EQ(changed(DeskRefused{}, 16, 8), ErrorCode::kInvalid);
   EXPECT_EQ(changed(DeskGranted{}, 10, 3), ErrorCode::kInvalid);
   auto bytes = encode(ask);

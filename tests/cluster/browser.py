@@ -1,6 +1,7 @@
 """A headless Chromium, driven over a pipe, and a way for it to a server that wants certificates."""
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -76,10 +77,15 @@ class Browser:
 
     def __init__(self):
         self.profile = tempfile.mkdtemp(prefix='flyt-chromium-')
-        to_browser, self.out = os.pipe()
-        self.into, from_browser = os.pipe()
-        # Chromium reads at 3 and writes at 4.
-        command = ['sh', '-c', f'exec "$@" 3<&{to_browser} 4>&{from_browser}', 'sh', CHROMIUM,
+        low_read, self.out = os.pipe()
+        self.into, low_write = os.pipe()
+        to_browser, from_browser = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10)
+                                    for end in (low_read, low_write))
+        os.close(low_read)
+        os.close(low_write)
+        # Chromium reads at 3 and writes at 4; neither may be what the other one is made of. Bash
+        # alone takes descriptors of two digits.
+        command = ['bash', '-c', f'exec "$@" 3<&{to_browser} 4>&{from_browser}', 'bash', CHROMIUM,
                    *FLAGS, f'--user-data-dir={self.profile}', 'about:blank']
         self.process = subprocess.Popen(command, pass_fds=(to_browser, from_browser),
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -31,12 +31,17 @@ class Cluster(Daemon):
             file.write(f'[cluster]\nstate = "{self.state}"\nrun = "{self.run}"\n{extra}')
 
     def start_all(self):
-        self.start()
-        for node in self.nodes.values():
-            if node.process is None:
-                node.start()
-        self.wait_for(lambda: all(node['state'] == 'ready' for node in self.list('nodes')) and
-                      len(self.list('nodes')) == len(self.nodes))
+        """With all nodes ready. If that fails, nothing is left."""
+        try:
+            self.start()
+            for node in self.nodes.values():
+                if node.process is None:
+                    node.start()
+            self.wait_for(lambda: all(node['state'] == 'ready' for node in self.list('nodes')) and
+                          len(self.list('nodes')) == len(self.nodes))
+        except BaseException:
+            self.remove()
+            raise
         return self
 
     def end_rest(self):
@@ -83,7 +88,7 @@ class Cluster(Daemon):
                               check=False, timeout=60)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
-    def want(self, vm, seconds=30.0, **more):
+    def want(self, vm, seconds=60.0, **more):
         """The VM's virtual GPU with a token, once it has one."""
         def ready():
             gpu = self.speak('request', vm, **more)
@@ -167,11 +172,7 @@ class ClusterTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = Cluster(cls.build, cls.nodes, cls.soft, cls.extra, node_gpus=cls.node_gpus)
-        try:
-            cls.cluster.start_all()
-        except BaseException:
-            cls.cluster.remove()
-            raise
+        cls.cluster.start_all()
 
     @classmethod
     def tearDownClass(cls):

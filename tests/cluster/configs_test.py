@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,82 @@ class Configs(unittest.TestCase):
         return subprocess.run([f'{BUILD}/bin/flytctl', *words], capture_output=True, text=True,
                               check=False, timeout=60)
 
+    def helps(self, *front):
+        """The help of each command behind `front`, by its words."""
+        done = self.ctl(*front, '--help')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        yield front, done.stdout
+        _, _, rest = done.stdout.partition('\nSubcommands:\n')
+        for line in rest.partition('\n\n')[0].splitlines():
+            yield from self.helps(*front, line.split()[0])
+
+    def test_the_help_of_each_command_has_examples_of_it(self):
+        helps = dict(self.helps())
+        self.assertGreater(len(helps), 45)
+        for words, text in helps.items():
+            with self.subTest(words):
+                examples = text.partition('Examples')[2].partition('Exit status')[0]
+                self.assertIn('flytctl', examples)
+                if len(words) and not words[0].startswith('migrate'):
+                    self.assertRegex(examples, r'flytctl( -[^|&]*)* ' + ' '.join(words) + r'\b')
+
+    def test_every_command_is_completed_by_every_shell(self):
+        commands = [words[0] for words in dict(self.helps()) if len(words) == 1]
+        for shell in ('bash', 'zsh', 'fish'):
+            script = self.ctl('completion', shell).stdout
+            self.assertEqual([word for word in commands if word not in script], [], shell)
+
+    def test_what_bash_completes(self):
+        script = self.write('flytctl.bash', self.ctl('completion', 'bash').stdout)
+
+        def completed(*words):
+            done = subprocess.run(
+                ['bash', '-c', f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+                 '_flytctl; printf "%s\\n" "${COMPREPLY[@]}"', 'bash', 'flytctl', *words],
+                capture_output=True, text=True, check=True, timeout=60,
+                env=dict(os.environ, FLYT_CLUSTER=f'unix://{self.folder}/nobody'))
+            return done.stdout.split()
+        self.assertEqual(completed('expl'), ['explain'])
+        self.assertEqual(completed('migr'), ['migrate', 'migrate-auto'])
+        self.assertIn('--sms-max', completed('vm', 'set', 'x', '--sm'))
+        self.assertEqual(completed('ca', 'issue', 'x', '--role', 'n'), ['node'])
+        self.assertEqual(completed('completion', 'z'), ['zsh'])
+
+    @unittest.skipUnless(shutil.which('zsh'), 'zsh is not installed')
+    def test_what_zsh_completes(self):
+        script = self.write('_flytctl', self.ctl('completion', 'zsh').stdout)
+
+        def completed(*words):
+            done = subprocess.run(
+                ['zsh', '-f', '-c', 'compdef() {}; compadd() { shift; print -l -- "$@" }; '
+                 '_values() { shift; print -l -- "$@" }; '
+                 '_describe() { print -l -- ${${(P)2}%%:*} }; '
+                 f'source {script}; words=("$@"); CURRENT=$#; _flytctl', 'zsh', 'flytctl', *words],
+                capture_output=True, text=True, check=True, timeout=60,
+                env=dict(os.environ, FLYT_CLUSTER=f'unix://{self.folder}/nobody'))
+            self.assertEqual(done.stderr, '')
+            return done.stdout.split()
+        self.assertIn('enrol', completed(''))
+        self.assertIn('--sms-max', completed('vm', ''))
+        self.assertIn('issue', completed('ca', ''))
+        self.assertEqual(completed('completion', ''), ['bash', 'zsh', 'fish'])
+
+    @unittest.skipUnless(shutil.which('fish'), 'fish is not installed')
+    def test_what_fish_completes(self):
+        script = self.write('flytctl.fish', self.ctl('completion', 'fish').stdout)
+
+        def completed(line):
+            done = subprocess.run(
+                ['fish', '--no-config', '-c', f'source {script}; complete -C "{line}"'],
+                capture_output=True, text=True, check=True, timeout=60,
+                env=dict(os.environ, FLYT_CLUSTER=f'unix://{self.folder}/nobody',
+                         HOME=self.folder, PATH=f'{BUILD}/bin:' + os.environ['PATH']))
+            self.assertEqual(done.stderr, '')
+            return [one.split('\t')[0] for one in done.stdout.splitlines()]
+        self.assertEqual(completed('flytctl expl'), ['explain'])
+        self.assertIn('--sms-max', completed('flytctl vm set x --sm'))
+        self.assertIn('issue', completed('flytctl ca i'))
+
     def test_a_file_is_checked_for_whom_it_is(self):
         for name, text in (('cluster.toml', '[nodes]\nlost_after = 30\n'),
                            ('node.toml', '[gpus]\nsoft = 1\n'),
@@ -82,7 +159,7 @@ class Configs(unittest.TestCase):
                         '--out', out, '--host', 'gpu-1', '--port', '7000')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         self.assertRegex(done.stdout, r'cluster-mgr\.toml:5: not carried over: '
-                         r'vm-resource-db\.password: .*vm import')
+                         r'vm-resource-db\.password: .*requirements\.password_file')
         self.assertEqual(sorted(os.listdir(out)), ['client.toml', 'cluster.toml', 'node.toml'])
         for name in os.listdir(out):
             done = self.ctl('config', 'check', f'{out}/{name}')

@@ -5,26 +5,20 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'node'))
+from authority import Authority  # noqa: E402
 from cluster_process import Cluster  # noqa: E402
-from daemon_process import Daemon  # noqa: E402
+from daemon_process import Daemon, free_port  # noqa: E402
 from node_process import GROUP, MEMORY, SMS, Node  # noqa: E402,F401
 
 ETCD = next((path for path in ('/usr/bin/etcd', '/usr/local/bin/etcd') if os.access(path, os.X_OK)),
             None)
 NOWHERE = '02:00:00:00:00:99'  # Nobody's: what is sent there is lost, and nobody says so.
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
 
 
 class Network:
@@ -142,12 +136,16 @@ class Manager(OnMachine, Daemon):
         super().__init__(council.build, 'flyt-cluster-manager', 'cluster')
         self.place(council.network, name)
         host = council.network.add(name)
-        council.issue(name, 'admin', host)
+        council.authority.issue(name, 'admin', host)
         self.name = name
         self.tcp = f'{host}:{free_port()}'
+        self.enrol = f'{host}:{free_port()}'
         self.configure(f'[cluster]\nname = "{name}"\nstore = "{council.etcd.url}"\n'
                        f'state = "{self.state}"\nrun = "{self.run}"\n' +
-                       council.tls('api', name, f'tcp = "{self.tcp}"\n') +
+                       council.authority.section('api', name, f'tcp = "{self.tcp}"\n') +
+                       f'[etcd]\nlease = {council.lease}\n'
+                       f'[enrol]\nlisten = "{self.enrol}"\n'
+                       f'key = "{council.authority.folder}/ca.key"\n'
                        '[nodes]\nreport_every = 1\nlost_after = 8\n[vms]\ngrace = 60\n')
 
     def describe(self):
@@ -162,15 +160,15 @@ class GpuNode(OnMachine, Node):
         super().__init__(council.build, 1, '', name)
         self.place(council.network, name)
         host = council.network.add(name)
-        council.issue(name, 'node', host)
+        council.authority.issue(name, 'node', host)
         tcp = f'{host}:{free_port()}'
         port = free_port()
         with open(self.config, encoding='utf-8') as file:
             text = file.read()
         managers = json.dumps([manager.tcp for manager in council.managers.values()])
         # What programs ask for is never more than a few of these.
-        self.configure(text + council.tls('api', name, f'tcp = "{tcp}"\n') +
-                       council.tls('cluster', name, f'addresses = {managers}\n'
+        self.configure(text + council.authority.section('api', name, f'tcp = "{tcp}"\n') +
+                       council.authority.section('cluster', name, f'addresses = {managers}\n'
                                    f'advertise = "{tcp}"\nhost = "{name}-host"\n') +
                        f'[leases]\ntcp_host = "{host}"\ntcp_ports = "{port}-{port + 30}"\n'
                        f'advertise = "{host}"\n')
@@ -183,11 +181,11 @@ class Vm(OnMachine, Daemon):
         super().__init__(council.build, 'flyt-client-manager', 'client')
         self.place(council.network, name)
         host = council.network.add(name)
-        council.issue(name, 'vm', host)
+        council.authority.issue(name, 'vm', host)
         self.name = name
         self.socket = f'{self.folder}/desk.sock'
         managers = json.dumps([manager.tcp for manager in council.managers.values()])
-        self.configure(council.tls('cluster', name, f'addresses = {managers}\n') +
+        self.configure(council.authority.section('cluster', name, f'addresses = {managers}\n') +
                        f'[vm]\nname = "{name}"\nhost = "{name}-host"\n'
                        f'[programs]\nsocket = "{self.socket}"\n[lease]\ngrace = 1\n'
                        f'[client]\nstate = "{self.state}"\n')
@@ -226,14 +224,15 @@ class Council:
     """All of it."""
 
     def __init__(self, build, managers=('m1', 'm2'), nodes=('n1', 'n2', 'n3'),
-                 vms=('v1', 'v2', 'v3', 'v4')):
+                 vms=('v1', 'v2', 'v3', 'v4'), lease=2):
+        self.lease = lease
         self.build = os.path.abspath(build)
         self.folder = tempfile.mkdtemp(prefix='flyt-council-')
         self.network = Network()
         self.daemons = []
         self.cuts = set()
         try:
-            self.authority('init')
+            self.authority = Authority(build, self.folder)
             self.etcd = Etcd(self.network, self.folder)
             self.managers = {name: self.keep(Manager(self, name)) for name in managers}
             self.nodes = {name: self.keep(GpuNode(self, name)) for name in nodes}
@@ -245,18 +244,6 @@ class Council:
     def keep(self, daemon):
         self.daemons.append(daemon)
         return daemon
-
-    def authority(self, *words):
-        subprocess.run([os.path.join(self.build, 'bin', 'flytctl'), 'ca', *words, '--dir',
-                        f'{self.folder}/ca'], check=True, capture_output=True, timeout=60)
-
-    def issue(self, name, role, host):
-        self.authority('issue', name, '--role', role, '--host', host)
-
-    def tls(self, section, name, more):
-        files = f'{self.folder}/ca'
-        return (f'[{section}]\n{more}cert = "{files}/{name}.crt"\nkey = "{files}/{name}.key"\n'
-                f'ca = "{files}/ca.crt"\n')
 
     def start_all(self):
         self.etcd.start()
@@ -319,6 +306,13 @@ class Council:
         return self.ask(what, *more, address=address)[
             {'gpus': 'nodes'}.get(what, what)]
 
+    def try_events(self):
+        """All that have happened; none if nobody can tell."""
+        try:
+            return [json.loads(line) for line in self.ctl('--json', 'events').splitlines()]
+        except AssertionError:
+            return None
+
     def add_vm(self, name, sms=GROUP, memory='256M'):
         self.ctl('vm', 'set', name, '--sms', str(sms), '--memory', memory)
 
@@ -346,8 +340,8 @@ class Council:
         self.cuts.clear()
 
     def log(self):
-        return '\n'.join(f'--- {name}\n{manager.log()[-2500:]}'
-                         for name, manager in self.managers.items())
+        return '\n'.join(f'--- {name}\n{daemon.log()[-2500:]}'
+                         for name, daemon in {**self.managers, **self.nodes}.items())
 
     audit = Cluster.audit
 
@@ -363,8 +357,9 @@ class Council:
                 last[:] = self.audit()
             except AssertionError as error:
                 last[:] = [str(error)]
-            return not last and not any(lease['state'] == 'ending'
-                                        for lease in self.list('leases'))
+            last.extend(f'{lease["node"]} still has a lease of {lease["vm"]}'
+                        for lease in self.list('leases') if lease['state'] == 'ending')
+            return not last
         try:
             self.wait_for(agreed, seconds)
         except AssertionError as error:

@@ -102,7 +102,7 @@ class Machines(ClusterTest):
         self.assertEqual(json.loads(program.stdout.readline())['total'], 256 << 20)
         sessions = self.cluster.wait_for(lambda: self.cluster.list('sessions', machine.name))
         self.assertEqual(sessions[0]['session']['client_pid'], program.pid)
-        self.assertEqual(self.cluster.audit(), [])
+        self.cluster.settle()
         # It is given back after the last program.
         program.stdin.close()
         program.wait(30)

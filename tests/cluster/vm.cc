@@ -1,9 +1,15 @@
 // What a VM asks a cluster manager: cluster_vm ADDRESS CERT KEY CA WORD VM, each answer a line of
 // JSON. "request": once; "release": once; "watch": until it is killed.
+// Or a machine that enrols, with the request for its certificate on the standard input:
+// cluster_vm ADDRESS CA TOKEN ROLE enrol NAME
 #include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
 #include <string>
 
 #include "control/cluster_client/cluster_client.h"
+#include "control/cluster_client/enrol_client.h"
 
 namespace {
 
@@ -43,10 +49,25 @@ int fail(const flyt::Error& error) {
   return 1;
 }
 
+template <class Stream>
+std::string all_of(Stream&& stream) {
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+int enrol(char** argv) {
+  const auto certificate = flyt::cluster::ask_to_enrol(
+      {argv[1], all_of(std::ifstream(argv[2])), argv[3], argv[4], argv[6], all_of(std::cin)},
+      std::chrono::seconds(30));
+  if (!certificate) return fail(certificate.error());
+  std::printf("%s", certificate->c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 7) return 2;
+  if (std::string(argv[5]) == "enrol") return enrol(argv);
   const auto client = ClusterClient::connect({argv[1], argv[2], argv[3], argv[4]});
   if (!client) return fail(client.error());
   const std::string word = argv[5];

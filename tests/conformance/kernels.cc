@@ -305,6 +305,45 @@ const char* const kPrintPtx = R"(
 }
 )";
 
+const char* const kAssertPtx = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+
+.extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d,
+                           .param .b64 e);
+.global .align 1 .b8 message[5] = {103, 111, 111, 100, 0};
+.global .align 1 .b8 file[5] = {102, 46, 99, 117, 0};
+.global .align 1 .b8 function[6] = {99, 104, 101, 99, 107, 0};
+
+.visible .entry check(.param .u32 good)
+{
+  .reg .pred %p;
+  .reg .b32 %r;
+  .reg .b64 %m, %f, %n;
+  ld.param.u32 %r, [good];
+  setp.ne.u32 %p, %r, 0;
+  @%p ret;
+  cvta.global.u64 %m, message;
+  cvta.global.u64 %f, file;
+  cvta.global.u64 %n, function;
+  {
+  .param .b64 param0;
+  st.param.b64 [param0+0], %m;
+  .param .b64 param1;
+  st.param.b64 [param1+0], %f;
+  .param .b32 param2;
+  st.param.b32 [param2+0], 7;
+  .param .b64 param3;
+  st.param.b64 [param3+0], %n;
+  .param .b64 param4;
+  st.param.b64 [param4+0], 1;
+  call.uni __assertfail, (param0, param1, param2, param3, param4);
+  }
+  ret;
+}
+)";
+
 const char* const kFaultPtx = R"(
 .version 7.0
 .target sm_75

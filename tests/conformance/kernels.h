@@ -15,6 +15,9 @@ extern const char* const kBasicPtx;
 // say(value): prints "value=<n>\n" with vprintf.
 extern const char* const kPrintPtx;
 
+// check(good): a failed assertion, "good" in check() at f.cu:7, if it is 0.
+extern const char* const kAssertPtx;
+
 // wild_store() writes to an address that no allocation has; trap_now() traps.
 extern const char* const kFaultPtx;
 

@@ -48,12 +48,10 @@ std::vector<std::byte> fat_binary(const char* text) {
   return writer.finish();
 }
 
-// As a program has it that was compiled in parts, and linked for no GPU of this kind.
-TEST_F(LinkTest, PartsOfAFatBinaryAreLinkedWhenItIsLoaded) {
+// Loads what a program has that was compiled in parts, and linked for no GPU of this kind; the
+// first two parts are the caller and the callee.
+void expect_parts_run(const void* const* parts) {
   const auto whole = fat_binary(nullptr);
-  const auto caller = fat_binary(kLinkCallerPtx);
-  const auto callee = fat_binary(kLinkCalleePtx);
-  const void* parts[] = {caller.data(), callee.data(), nullptr};
   const struct {
     std::uint32_t magic;
     std::uint32_t version;
@@ -69,6 +67,26 @@ TEST_F(LinkTest, PartsOfAFatBinaryAreLinkedWhenItIsLoaded) {
   CU_OK(cu().cuCtxSynchronize());
   EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
   CU_OK(cu().cuModuleUnload(module));
+}
+
+TEST_F(LinkTest, PartsOfAFatBinaryAreLinkedWhenItIsLoaded) {
+  const auto caller = fat_binary(kLinkCallerPtx);
+  const auto callee = fat_binary(kLinkCalleePtx);
+  const void* parts[] = {caller.data(), callee.data(), nullptr};
+  expect_parts_run(parts);
+}
+
+// As CUDA's device runtime is, which nvcc links to all code that is compiled in parts.
+TEST_F(LinkTest, APartThatHasNothingForTheDriverIsLeftOut) {
+  const auto caller = fat_binary(kLinkCallerPtx);
+  const auto callee = fat_binary(kLinkCalleePtx);
+  const std::string code = "no machine code";
+  cuda::FatbinWriter writer;
+  writer.add(cuda::FatbinFileKind::kElf, 90, cuda::kFatbinFlag64Bit | cuda::kFatbinFlagLinux,
+             bytes_of(code));
+  const auto runtime = writer.finish();
+  const void* parts[] = {caller.data(), callee.data(), runtime.data(), nullptr};
+  expect_parts_run(parts);
 }
 
 TEST_F(LinkTest, AMissingSymbolFailsTheLink) {

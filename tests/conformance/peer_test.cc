@@ -144,5 +144,48 @@ TEST_F(PeerTest, AKernelOfEitherDeviceReachesHostMemory) {
   CU_OK(cu().cuCtxSetCurrent(contexts[0]));
 }
 
+TEST_F(PeerTest, APoolIsOpenedToTheOtherDeviceAndClosed) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  CUmemoryPool pool = nullptr;
+  CU_OK(cu().cuMemPoolCreate(&pool, &properties));
+  CUmemLocation here{};
+  here.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  here.id = 0;
+  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CU_OK(cu().cuMemPoolGetAccess(&flags, pool, &here));
+  EXPECT_EQ(CU_MEM_ACCESS_FLAGS_PROT_NONE, flags);
+  CUmemAccessDesc open{};
+  open.location = here;
+  open.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  // Twice is as good as once.
+  CU_OK(cu().cuMemPoolSetAccess(pool, &open, 1));
+  CU_OK(cu().cuMemPoolSetAccess(pool, &open, 1));
+  CU_OK(cu().cuMemPoolGetAccess(&flags, pool, &here));
+  EXPECT_EQ(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, flags);
+
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuCtxSetCurrent(contexts[1]));
+  {
+    const Stream stream;
+    CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 256, pool, stream));
+    CU_OK(cu().cuStreamSynchronize(stream));
+  }
+  CU_OK(cu().cuCtxSetCurrent(contexts[0]));
+  {
+    const Module module(kBasicPtx);
+    CU_OK(launch(module.function("store_value"), 1, 1, nullptr, memory, 77u));
+    CU_OK(cu().cuCtxSynchronize());
+  }
+  EXPECT_EQ(77u, word_at(memory));
+  CU_OK(cu().cuMemFree_v2(memory));
+  open.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  CU_OK(cu().cuMemPoolSetAccess(pool, &open, 1));
+  CU_OK(cu().cuMemPoolGetAccess(&flags, pool, &here));
+  EXPECT_EQ(CU_MEM_ACCESS_FLAGS_PROT_NONE, flags);
+  CU_OK(cu().cuMemPoolDestroy(pool));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -1,4 +1,5 @@
-// Device printf arrives at the program's own standard output, before the wait that reveals it ends.
+// Device printf arrives at the program's own standard output, and a failed assertion at its
+// standard error, before the wait that reveals it ends.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@ namespace {
 
 class PrintfAlone : public ContextTest {
  protected:
-  // Standard output of the process goes to a file until captured() reads it.
+  explicit PrintfAlone(int stream = 1) : stream_(stream) {}
+
+  // The stream of the process goes to a file until captured() reads it.
   void SetUp() override {
     ContextTest::SetUp();
     char path[] = "/tmp/flyt-printf-XXXXXX";
@@ -20,11 +23,11 @@ class PrintfAlone : public ContextTest {
     ASSERT_GE(file_, 0);
     ::unlink(path);
     std::fflush(stdout);
-    original_ = ::dup(1);
-    ::dup2(file_, 1);
+    original_ = ::dup(stream_);
+    ::dup2(file_, stream_);
   }
   void TearDown() override {
-    ::dup2(original_, 1);
+    ::dup2(original_, stream_);
     ::close(original_);
     ::close(file_);
   }
@@ -36,6 +39,7 @@ class PrintfAlone : public ContextTest {
   }
 
  private:
+  const int stream_;
   int file_ = -1;
   int original_ = -1;
 };
@@ -71,6 +75,22 @@ TEST_F(PrintfAlone, ABlockingCopyToTheHostBringsItToo) {
   CU_OK(launch(module.function("say"), 1, 1, nullptr, 9u));
   CU_OK(cu().cuMemcpyDtoH_v2(&out, memory, sizeof(out)));
   EXPECT_EQ("value=9\n", captured());
+}
+
+class AssertAlone : public PrintfAlone {
+ protected:
+  AssertAlone() : PrintfAlone(2) {}
+};
+
+TEST_F(AssertAlone, AFailedAssertionIsToldBeforeTheSynchronizeFails) {
+  const Module module(kAssertPtx);
+  CU_OK(launch(module.function("check"), 1, 1, nullptr, 1u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ("", captured());
+  CU_OK(launch(module.function("check"), 1, 1, nullptr, 0u));
+  CU_IS(CUDA_ERROR_ASSERT, cu().cuCtxSynchronize());
+  EXPECT_EQ("f.cu:7: check: block: [0,0,0], thread: [0,0,0] Assertion `good` failed.\n",
+            captured());
 }
 
 }  // namespace

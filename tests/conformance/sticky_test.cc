@@ -52,6 +52,13 @@ TEST_F(StickyAlone, QueriesOfTheProcessStillAnswerAfterAFault) {
   CU_IS(CUDA_SUCCESS, cu().cuDevicePrimaryCtxGetState(0, &flags, &active));
   EXPECT_EQ(1, active);
   CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+  CU_IS(CUDA_SUCCESS, cu().cuCtxGetFlags(&flags));
+  unsigned long long id = 0;
+  CU_IS(CUDA_SUCCESS, cu().cuCtxGetId(context, &id));
+  unsigned version = 0;
+  CU_IS(CUDA_SUCCESS, cu().cuCtxGetApiVersion(context, &version));
+  EXPECT_NE(0U, version);
+  CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu().cuCtxGetApiVersion(nullptr, &version));
   CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu().cuCtxGetLimit(&bytes, CU_LIMIT_STACK_SIZE));
   CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cu().cuMemGetInfo_v2(&bytes, &bytes));
 }

@@ -263,5 +263,75 @@ TEST_F(ThreadsTest, ThreeHundredThreadsMayEachCall) {
   EXPECT_EQ(300u, memory->read<std::uint32_t>()[0]);
 }
 
+// Drivers may wait for all work while they load code, and let nobody else in. That work may be a
+// function of the program's own, which is not to wait for any of them.
+class LoadWaitsTest : public ThreadsTest {
+ protected:
+  struct Meeting {
+    std::atomic<bool> loading{false};
+    std::uint32_t* word = nullptr;
+    std::uint32_t value = 0;
+  };
+  static void meet(void* data) {
+    auto& meeting = *static_cast<Meeting*>(data);
+    while (!meeting.loading) std::this_thread::yield();
+    // lint: allow(sleep): nobody can tell when the loader is in the driver.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    *meeting.word = meeting.value;
+  }
+};
+
+TEST_F(LoadWaitsTest, AHostFunctionThatRunsMeanwhileEnds) {
+  const Stream stream;
+  const Stream other;
+  const PinnedMemory word(sizeof(std::uint32_t));
+  CUdeviceptr there = 0;
+  CU_OK(cu().cuMemHostGetDevicePointer_v2(&there, word.data(), 0));
+  std::uint32_t count = 0;
+  for (std::uint32_t round = 1; round <= 5; ++round) {
+    Meeting meeting;
+    meeting.word = static_cast<std::uint32_t*>(word.data());
+    meeting.value = 10 * round;
+    CU_OK(cu().cuLaunchHostFunc(stream, meet, &meeting));
+    CU_OK(launch(add, 1, 32, stream, there, 1u));
+    CUresult loaded = CUDA_ERROR_UNKNOWN;
+    std::thread loader([&] {
+      adopt_context();
+      CUmodule code = nullptr;
+      meeting.loading = true;
+      loaded = cu().cuModuleLoadData(&code, kBasicPtx);
+      if (loaded == CUDA_SUCCESS) loaded = cu().cuModuleUnload(code);
+    });
+    // As much as may be under way without an acknowledgement, and not all of that.
+    for (int i = 0; i < 300; ++i, ++count) CU_OK(add_one(other));
+    loader.join();
+    CU_IS(CUDA_SUCCESS, loaded);
+    CU_OK(cu().cuStreamSynchronize(stream));
+    EXPECT_EQ(10 * round + 1, *meeting.word);
+  }
+  CU_OK(cu().cuStreamSynchronize(other));
+  EXPECT_EQ(count, memory->read<std::uint32_t>()[0]);
+}
+
+// Copies from page-locked memory that stand behind a host function may be made only when their
+// stream has come to them.
+TEST_F(LoadWaitsTest, CopiesBehindAHostFunctionAreMadeMeanwhile) {
+  const Stream stream;
+  const PinnedMemory word(sizeof(std::uint32_t));
+  for (std::uint32_t round = 1; round <= 5; ++round) {
+    Meeting meeting;
+    meeting.word = word.as<std::uint32_t>();
+    meeting.value = 10 * round;
+    CU_OK(cu().cuLaunchHostFunc(stream, meet, &meeting));
+    CU_OK(cu().cuMemcpyHtoDAsync_v2(*memory, word.data(), sizeof(std::uint32_t), stream));
+    CUmodule code = nullptr;
+    meeting.loading = true;
+    CU_OK(cu().cuModuleLoadData(&code, kBasicPtx));
+    CU_OK(cu().cuModuleUnload(code));
+    CU_OK(cu().cuStreamSynchronize(stream));
+    EXPECT_EQ(10 * round, memory->read<std::uint32_t>()[0]);
+  }
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -212,6 +212,32 @@ class ClientManagers(NodeTest):
         self.cluster.say('ready 0 1 tcp://nowhere:1 token ')
         self.cluster.wait_for('release')
 
+    def test_who_comes_as_the_cluster_comes_back_gets_what_is_there_now(self):
+        self.cluster.ready(*self.lease('before'), 1)
+        self.start()
+        holder = self.holder()
+        self.cluster.end()
+        self.node.ctl('release', 'before')
+        os.unlink(self.cluster_path)
+        self.cluster = Cluster(self.node.build, self.cluster_path)
+        self.cluster.ready(*self.lease('after'), 2)
+        seen, said = self.result_of(self.program())
+        self.assertTrue(seen.get('sees'), said)
+        self.assertEqual(said, '')
+        holder.kill()
+
+    def test_a_lease_that_its_node_does_not_know_is_no_error_of_the_program(self):
+        self.cluster.ready(*self.lease('lost'), 1)
+        self.start()
+        holder = self.holder()
+        self.node.ctl('release', 'lost')
+        # The token of the first one is still good, as far as anybody here can know.
+        self.cluster.ready(*self.lease('found'), 1)
+        seen, said = self.result_of(self.program())
+        self.assertTrue(seen.get('sees'), said)
+        self.assertEqual(self.cluster.count['request'], 2)
+        holder.kill()
+
     def test_who_comes_while_the_cluster_is_away_is_told_so(self):
         self.cluster.end()
         os.unlink(self.cluster_path)

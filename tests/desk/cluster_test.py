@@ -113,6 +113,15 @@ class Clusters(NodeTest):
         # The last program has ended: nothing is left of either.
         self.node.wait_for(lambda: self.node.leases() == {})
 
+    def test_a_lease_that_somebody_ended_at_its_node_is_no_error_of_the_next_program(self):
+        holder = self.program('vm-a', 'hold', str(16 << 20))
+        self.assertTrue(json.loads(holder.stdout.readline()).get('holds'))
+        (lease,) = self.node.leases()
+        self.node.ctl('release', lease)
+        second = self.program('vm-a')
+        self.assertTrue(json.loads(second.stdout.readline() or '{}').get('sees'), second.poll())
+        holder.kill()
+
     def test_a_program_goes_on_when_all_managers_are_killed(self):
         holder = self.program('vm-a', 'hold', str(16 << 20))
         self.assertTrue(json.loads(holder.stdout.readline()).get('holds'))

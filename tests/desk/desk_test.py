@@ -8,6 +8,7 @@ by the test, so that it can also say what no client manager would.
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ DEVICE_UNAVAILABLE = 46
 # What a program may take that waits for a second, on a busy machine with sanitizers.
 BOUND_SECONDS = 30
 DENIED = 6
+USE, AGAIN = 1, 4
 
 
 class Desks(NodeTest):
@@ -225,6 +227,66 @@ class Desks(NodeTest):
                     seen, said = self.run_program()
                 self.assertIn(seen.get('error'), (DEVICE_UNAVAILABLE, NO_DEVICE, 803), said)
                 self.assertNotEqual(said, '')
+
+    def play_each(self, *answers):
+        """A desk that gives each program that asks the next answer, and the last one again."""
+        asked = []
+
+        def play(connection):
+            asked.append(connection)
+            connection.sendall(answers[min(len(asked), len(answers)) - 1])
+        return play
+
+    def purposes(self, desk):
+        return [struct.unpack_from('<H', one, 16)[0] for one in desk.asked]
+
+    def test_a_gpu_that_was_taken_away_meanwhile_is_asked_for_again(self):
+        taken = self.lease('taken')
+        self.node.ctl('release', 'taken')
+        other = self.node.create('other', GROUP, '128M')['urls'][0].replace('unix://', 'shm://')
+        stale = granted(other, 'flyt-token-of-another-lease')
+        with Desk(self.path, self.play_each(taken, stale, self.lease('fresh'))) as desk:
+            seen, said = self.run_program()
+            self.assertTrue(seen.get('sees'), said)
+            self.assertEqual(said, '')
+            self.assertEqual(self.purposes(desk), [USE, AGAIN, AGAIN])
+            self.assertTrue(desk.closed[0].wait(30))
+            self.assertTrue(desk.closed[1].wait(30))
+
+    def test_a_gpu_that_is_never_there_is_an_error_in_the_end(self):
+        taken = self.lease('gone')
+        self.node.ctl('release', 'gone')
+        with Desk(self.path, self.play_each(taken)) as desk:
+            seen, said = self.run_program()
+            self.assertEqual(seen, {'failed': 'cuInit', 'error': DEVICE_UNAVAILABLE})
+            self.assertIn('no session with the GPU server', said)
+            self.assertEqual(self.purposes(desk), [USE, AGAIN, AGAIN, AGAIN])
+
+    def test_an_earlier_client_manager_is_asked_as_it_understands(self):
+        taken = self.lease('old')
+        self.node.ctl('release', 'old')
+        fresh = self.lease('new')
+        asked = []
+
+        def play(connection):
+            asked.append(connection)
+            if len(asked) == 2:
+                connection.shutdown(socket.SHUT_RDWR)
+            else:
+                connection.sendall(taken if len(asked) == 1 else fresh)
+
+        with Desk(self.path, play) as desk:
+            seen, said = self.run_program()
+            self.assertTrue(seen.get('sees'), said)
+            self.assertEqual(self.purposes(desk), [USE, AGAIN, USE])
+
+    def test_waiting_for_another_gpu_ends(self):
+        taken = self.lease('late')
+        self.node.ctl('release', 'late')
+        with Desk(self.path, self.play_each(taken, waiting(0, 'all taken'))):
+            seen, said = self.run_program(wait_ms=1500)
+        self.assertEqual(seen, {'failed': 'cuInit', 'error': DEVICE_UNAVAILABLE})
+        self.assertIn('all taken', said)
 
     def test_a_desk_that_goes_away_is_an_error(self):
         for part in (b'', granted('unix:///x')[:20]):

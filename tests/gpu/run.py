@@ -4,10 +4,10 @@
     tests/gpu/run.py [--prefix FOLDER] [--out FOLDER] [--only NAME,...] [--minutes N] [--url URL]
                      [--frameworks] [--transport shm|tcp|both] [--jobs N]
 
-Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, bench, and only
-when asked for, frameworks (all of it, as --frameworks) or frameworks:ITEM. Every run's output is a
-file under --out; summary.json and the table, printed last, tell the results. A failure or a
-time-out of one never stops the others.
+Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, node (both
+modes) or node:MODE, bench, and only when asked for, frameworks (all of it, as --frameworks) or
+frameworks:ITEM. Every run's output is a file under --out; summary.json and the table, printed last,
+tell the results. A failure or a time-out of one never stops the others.
 """
 
 import argparse
@@ -28,6 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'tools')]
 import framework_steps  # noqa: E402
+import node_steps  # noqa: E402
 from flyt_process import Server, ServerError  # noqa: E402
 
 TORCH_CASES = ('first_tensor', 'elementwise', 'matmul_fp32', 'matmul_fp16', 'matmul_bf16', 'train',
@@ -145,9 +146,11 @@ class Runner:
         print(f'  {row.name}: native {row.native}, remote {row.remote}, equal {row.equal} '
               f'{row.note}'.rstrip(), flush=True)
 
-    def close(self):
-        for server in self._servers.values():
-            server.__exit__(None, None, None)
+    def end_servers(self):
+        """Nobody else has memory of the GPU then; the next remote run starts another one."""
+        with self._servers_lock:
+            while self._servers:
+                self._servers.popitem()[1].__exit__(None, None, None)
 
 
 def find_nvcc():
@@ -450,10 +453,12 @@ def main():
              'samples': samples}
     for case in TORCH_CASES:
         steps[f'torch:{case}'] = lambda r, case=case: torch_case(r, case)
+    for mode in node_steps.MODES:
+        steps[f'node:{mode}'] = lambda r, mode=mode: node_steps.run_mode(r, mode, Row)
     steps['bench'] = bench
     names = arguments.names or list(steps)
     items = framework_steps.selected(names)
-    known = {*steps, 'torch', 'frameworks', *(f'frameworks:{item}' for item in items)}
+    known = {*steps, 'torch', 'node', 'frameworks', *(f'frameworks:{item}' for item in items)}
     unknown = set(names) - known
     if unknown:
         print(f'gpu-test: no {", ".join(sorted(unknown))}', file=sys.stderr)
@@ -466,7 +471,7 @@ def main():
                 arguments.transport,)
             framework_steps.run_items(runner, items, transports, arguments.jobs, Row)
     finally:
-        runner.close()
+        runner.end_servers()
         write_summary(runner)
     return print_table(runner)
 

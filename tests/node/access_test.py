@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Who may ask a node, and who may use a lease. access_test.py BUILD."""
 
+import glob
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -12,13 +14,11 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from daemon_process import free_port  # noqa: E402
 from node_process import GROUP, Node, NodeTest, main  # noqa: E402
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
+ILLEGAL_ADDRESS = 700
 
 
 class Certificates:
@@ -123,6 +123,32 @@ class Access(NodeTest):
                 os.unlink(f'{folder}/node.sock')
             os.rmdir(folder)
 
+    @unittest.skipIf(os.geteuid() != 0, 'only root can become somebody else')
+    def test_programs_of_other_users_need_a_token_and_nothing_else(self):
+        node = self.node
+        os.chmod(node.folder, 0o711)
+        node.create('a', GROUP, '128M')
+
+        def run(environment):
+            return subprocess.run([node.program('flyt'), 'run', '--', node.subject()],
+                                  env=environment, capture_output=True, text=True, check=False,
+                                  timeout=200, user=65534, group=65534, extra_groups=[])
+        environment = dict(node.settings('a'), HOME='/')
+        self.assertTrue(environment['FLYT_SERVER'].startswith('unix://'), environment)
+        try:
+            done = run(environment)
+        except PermissionError:
+            self.skipTest('another user cannot run the build')
+        if done.returncode in (126, 127):
+            self.skipTest(f'another user cannot run the build: {done.stderr}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotEqual(run({name: value for name, value in environment.items()
+                                 if name != 'FLYT_TOKEN'}).returncode, 0)
+        # They reach that socket alone, and cannot look round.
+        open_to_all = [path for path in glob.glob(f'{node.run}/**', recursive=True)
+                       if os.stat(path).st_mode & 0o066]
+        self.assertEqual([os.path.basename(path) for path in open_to_all], ['gpu.sock'])
+
     def test_clients_need_a_token_of_their_lease(self):
         self.node.create('a', GROUP, '128M')
         environment = self.node.settings('a')
@@ -154,7 +180,9 @@ class Access(NodeTest):
 
     def test_pages_tell_metrics_and_health(self):
         self.node.create('a', GROUP, '128M')
+        # Nothing is wrong, and something will be.
         self.assertEqual(self.page('/healthz'), (200, 'ok\n'))
+        self.assertIn('ends in 1d', self.node.ctl('health', status=1))
         status, metrics = self.page('/metrics')
         self.assertEqual(status, 200)
         self.assertIn('flyt_lease_memory_bytes{', metrics)
@@ -162,6 +190,41 @@ class Access(NodeTest):
         for line in metrics.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) \w+ .+|\w+(\{[^}]*\})? \d+)$')
         self.assertEqual(self.page('/leases')[0], 404)
+
+    def test_metrics_tell_what_leases_of_a_gpu_have_done(self):
+        def value(metric, **labels):
+            wanted = ''.join(rf'.*{name}="{value}"' for name, value in labels.items())
+            found = re.findall(rf'^{metric}{{{wanted}.*}} (\d+)$', self.page('/metrics')[1], re.M)
+            return sum(map(int, found))
+
+        totals = ('launches', 'posted', 'waited', 'received_bytes', 'faults', 'recoveries')
+        before = {one: value(f'flyt_gpu_{one}_total', gpu=0) for one in totals}
+        self.node.create('a', GROUP, '128M')
+        tenant, _ = self.node.start_tenant(self.node.settings('a'), 'fault')
+        for count in (1, 2):
+            self.assertEqual(self.node.poke(tenant).get('fault'), ILLEGAL_ADDRESS)
+            self.assertEqual(value('flyt_lease_faults_total', name='a'), count)
+            self.assertEqual(value('flyt_gpu_faults_total', gpu=0), before['faults'] + count)
+        self.node.wait_for(lambda: 'gpu-fault' in [event['kind'] for event in self.node.events()])
+        self.assertEqual(value('flyt_gpu_leases', gpu=0), 1)
+        self.assertEqual(value('flyt_gpu_sessions', gpu=0), 1)
+        lease = self.node.ask('describe', 'a')
+        self.assertEqual(lease['launches'], 2)
+        # Its process is killed, and another one goes on, with or without an error.
+        killed = self.node.ask('sessions', 'a')['sessions'][0]['server_pid']
+        os.kill(killed, signal.SIGKILL)
+        self.node.wait_for(lambda: value('flyt_gpu_recoveries_total', gpu=0) >
+                           before['recoveries'], 60)
+        self.node.end_tenants()
+        self.node.wait_for(lambda: value('flyt_gpu_sessions', gpu=0) == 0)
+        self.node.ctl('release', 'a')
+        # What was done stays counted when the lease is gone.
+        after = {one: value(f'flyt_gpu_{one}_total', gpu=0) for one in totals}
+        self.assertEqual(after['launches'], before['launches'] + 2)
+        self.assertEqual(after['faults'], before['faults'] + 2)
+        self.assertEqual(after['recoveries'], before['recoveries'] + 1)
+        for one in ('posted', 'waited', 'received_bytes'):
+            self.assertGreater(after[one], before[one])
 
     def test_the_configuration_is_checked_without_starting(self):
         def check(text):

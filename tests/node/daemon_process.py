@@ -3,11 +3,32 @@
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return probe.getsockname()[1]
+
+
+def free_ports(count):
+    """The first of some ports side by side, of those that the system hands to nobody by itself."""
+    while True:
+        first = random.randrange(20000, 32000)
+        try:
+            with contextlib.ExitStack() as stack:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.socket()).bind(('127.0.0.1', port))
+            return first
+        except OSError:
+            continue
 
 
 class Daemon:
@@ -106,10 +127,10 @@ class Daemon:
                                  f'{done.stdout}{done.stderr}\n{self.log()[-3000:]}')
         return done.stdout if status == 0 else done.stdout + done.stderr
 
-    def start_tenant(self, environment, *words):
+    def start_tenant(self, environment, *words, subject=None):
         """A tenant's program that goes on until it is told to end; and what it says first."""
         tenant = subprocess.Popen(
-            [self.program('flyt'), 'run', '--', self.subject(), *words],
+            [self.program('flyt'), 'run', '--', subject or self.subject(), *words],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.tenants.append(tenant)

@@ -48,6 +48,18 @@ class Leases(NodeTest):
             tenant.stdin.close()
             self.assertEqual(tenant.wait(30), 0)
 
+    def test_a_program_may_be_called_anything(self):
+        """What it calls itself is told to operators, and to no terminal as a command."""
+        self.node.create('odd', GROUP, '256M')
+        odd = f'{self.node.folder}/' + os.fsdecode(b'odd\xff\x1b[31m')
+        os.symlink(self.node.subject(), odd)
+        tenant, _ = self.node.start_tenant(self.node.settings('odd'), 'hold', str(16 << 20),
+                                           subject=odd)
+        sessions = self.node.ask('sessions', 'odd')['sessions']
+        self.assertEqual([session['client'] for session in sessions], ['odd??[31m'])
+        self.assertEqual(sessions[0]['client_pid'], tenant.pid)
+        self.assertIn('odd??[31m', self.node.ctl('sessions', 'odd'))
+
     def test_sessions_of_a_lease_share_its_memory(self):
         self.node.create('shared', GROUP, '256M')
         self.node.create('other', GROUP, '256M')

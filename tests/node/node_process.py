@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sqlite3
+import struct
 import subprocess
 import unittest
 
@@ -50,10 +51,10 @@ class Node(Daemon):
     def kinds(self, lease):
         return [event['kind'] for event in self.events() if event['lease_id'] == lease['id']]
 
-    def settings(self, lease):
-        """The environment of a tenant's program."""
+    def settings(self, lease, *more):
+        """The environment of a tenant's program; `--tcp`: on another machine."""
         environment = dict(os.environ)
-        for line in self.ctl('token', lease, '--export').splitlines():
+        for line in self.ctl('token', lease, '--export', *more).splitlines():
             name, value = line.removeprefix('export ').split('=', 1)
             environment[name] = value.strip("'")
         return environment
@@ -73,6 +74,18 @@ class Node(Daemon):
         tenant.stdin.flush()
         return json.loads(tenant.stdout.readline() or '{}')
 
+    def replace_servers(self, *leases):
+        """By SIGHUP; the events that tell what became of these leases' servers."""
+        before = len(self.events())
+        self.process.send_signal(signal.SIGHUP)
+
+        def told():
+            found = {event['lease_name']: event for event in self.events()[before:]
+                     if event['kind'] in ('server-upgraded', 'server-kept')}
+            return found if set(leases) <= set(found) else None
+
+        return self.wait_for(told, 120)
+
     def servers(self):
         """Processes of servers that this node started, sessions' among them: {pid: group}."""
         found = {}
@@ -88,6 +101,21 @@ class Node(Daemon):
             if fields[0] != 'Z' and any(word.startswith(wanted) for word in words):
                 found[int(os.path.basename(folder))] = int(fields[2])
         return found
+
+    def all_work_is_done(self):
+        """Whether sessions' processes have found all work of their programs done."""
+        for pid in self.servers():
+            for file in glob.glob(f'/proc/{pid}/fd/*'):
+                try:
+                    if 'memfd:flyt-marks' not in os.readlink(file):
+                        continue
+                    with open(file, 'rb') as marks:
+                        _, work, done = struct.unpack('3Q', marks.read(24))
+                except OSError:
+                    continue
+                if work != done:
+                    return False
+        return True
 
     def parents(self):
         """The first processes of servers, one a lease; their keepers outlive them."""
@@ -119,10 +147,11 @@ class NodeTest(unittest.TestCase):
     build = ''
     soft = 2
     extra = ''
+    gpus = ''
 
     @classmethod
     def setUpClass(cls):
-        cls.node = Node(cls.build, cls.soft, cls.extra)
+        cls.node = Node(cls.build, cls.soft, cls.extra, gpus=cls.gpus)
         try:
             cls.node.start()
         except BaseException:

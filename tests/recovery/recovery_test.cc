@@ -1,43 +1,16 @@
 // Sessions whose process is killed: they go on in another one, or fail as they say.
 //   FLYT_KILLS=N how often at random moments (default 40)   FLYT_KILL_SEED=S (printed on failure)
-#include <gtest/gtest.h>
-#include <signal.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
+#include "tests/recovery/recovery_fixture.h"
 
 #include "base/random.h"
-#include "control/lease/control_client.h"
-
-#include "tests/kill/child.h"
-#include "tests/support/server_process.h"
+#include "tests/recovery/answer_valve.h"
 
 namespace flyt::tests {
 namespace {
 
-// Nothing here takes so long, however busy the machine is.
-constexpr double kSeconds = 60;
-// Longer than a session takes to notice that all work is done.
-constexpr double kSettled = 0.1;
-constexpr const char* kLaunchFailed = "719";
-constexpr const char* kUnavailable = "46";
-
 int kills() {
   const char* given = std::getenv("FLYT_KILLS");
   return given != nullptr ? std::atoi(given) : 40;
-}
-
-std::uint64_t first_seed() {
-  const char* given = std::getenv("FLYT_KILL_SEED");
-  static const std::uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : random_seed();
-  return seed;
 }
 
 // Open files of the process of that name, whose parent is `parent`; -1: there is none.
@@ -56,77 +29,6 @@ std::ptrdiff_t open_files_of(const std::string& name, pid_t parent) {
   return -1;
 }
 
-class RecoveryTest : public ::testing::TestWithParam<const char*> {
- protected:
-  ~RecoveryTest() override {
-    server_.reset();
-    if (HasFailure()) {
-      std::printf("FLYT_KILL_SEED=%llu\n", static_cast<unsigned long long>(first_seed()));
-    }
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
-  }
-  void start(std::vector<std::string> arguments = {"--recover", "10"}) {
-    server_ = std::make_unique<ServerProcess>();
-    std::string pattern = "/tmp/flyt-recovery-XXXXXX";
-    if (folder_.empty() && ::mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
-    arguments.insert(arguments.end(), {"--control", control_url()});
-    ServerOptions options;
-    options.arguments = std::move(arguments);
-    options.program = server_program();
-    options.listen = GetParam();
-    const Status started = server_->start(options);
-    ASSERT_TRUE(started.ok()) << started.error().message;
-  }
-  std::unique_ptr<kill::Child> client(const std::string& options = "") {
-    std::string url = server_->url();
-    if (!options.empty()) url += (url.find('?') == url.npos ? "?" : "&") + options;
-    auto child = std::make_unique<kill::Child>("survivor", ++seed_, url);
-    EXPECT_TRUE(child->wrote("ready\n", kSeconds)) << child->output() << server_->log();
-    return child;
-  }
-  static std::string ask(const std::unique_ptr<kill::Child>& child, const std::string& line) {
-    return child->ask(line, kSeconds);
-  }
-  // The process of the only session.
-  pid_t session() {
-    pid_t found = -1;
-    EXPECT_TRUE(eventually(kSeconds, [&] {
-      const std::vector<pid_t> children = server_->children();
-      if (children.size() != 1) return false;
-      found = children.front();
-      return true;
-    })) << server_->log();
-    return found;
-  }
-  // Kills it when it has had time to notice that nothing is under way.
-  void kill_idle() {
-    settle();
-    kill_now();
-  }
-  static void settle() {
-    static_cast<void>(eventually(kSettled, [] { return false; }));
-  }
-  void kill_now() { ASSERT_EQ(0, ::kill(session(), SIGKILL)); }
-  // start() makes the folder if there is none yet.
-  std::string keeper_path() {
-    std::string pattern = "/tmp/flyt-recovery-XXXXXX";
-    if (folder_.empty() && ::mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
-    return folder_ + "/keeper";
-  }
-  std::string control_url() const { return "unix://" + folder_ + "/control"; }
-  // What the lease has in use.
-  std::uint64_t used() const {
-    auto client = control::ControlClient::connect(control_url());
-    if (!client) return ~std::uint64_t{0};
-    const auto told = (*client)->describe();
-    return told ? told->memory_used : ~std::uint64_t{0};
-  }
-
-  std::unique_ptr<ServerProcess> server_;
-  std::string folder_;
-  std::uint64_t seed_ = 0;
-};
-
 TEST_P(RecoveryTest, AnIdleProgramGoesOnAndNeverKnows) {
   start();
   const auto child = client();
@@ -141,7 +43,7 @@ TEST_P(RecoveryTest, WorkUnderWayIsAnErrorAndMemoryStays) {
   start();
   const auto child = client();
   ASSERT_EQ("0", ask(child, "hang"));
-  kill_idle();
+  kill_at_work();
   EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
   EXPECT_EQ(kLaunchFailed, ask(child, "sync"));
   EXPECT_EQ("failed 719", ask(child, "info"));
@@ -160,8 +62,36 @@ TEST_P(RecoveryTest, WorkUnderWayIsDoneAgainWhereThatIsWished) {
   settle();
   ASSERT_EQ("0", ask(child, "hang"));
   ASSERT_EQ("0", ask(child, "paint"));
-  kill_idle();
+  kill_at_work();
   EXPECT_EQ("0", ask(child, "release")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+}
+
+TEST_P(RecoveryTest, AHostFunctionMayEndAfterItsProcess) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("0", ask(child, "host"));
+  kill_now();
+  EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
+  ASSERT_EQ("ok", ask(child, "reset")) << server_->log();
+  EXPECT_EQ("0", ask(child, "host-end")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+}
+
+TEST_P(RecoveryTest, CodeThatIsOnItsWayIsSentAgain) {
+  start();
+  const auto child = client("recover=replay");
+  settle();
+  // It takes no more than what is between the two.
+  const pid_t process = session();
+  ASSERT_GT(process, 1);
+  ASSERT_EQ(0, ::kill(process, SIGSTOP));
+  std::string loaded;
+  std::thread loading([&] { loaded = ask(child, "long 24000000"); });
+  static_cast<void>(eventually(kNoticing, [] { return false; }));
+  kill_now();
+  loading.join();
+  EXPECT_EQ("0", loaded) << server_->log();
   EXPECT_EQ("ok", ask(child, "use")) << server_->log();
 }
 
@@ -173,7 +103,7 @@ TEST_P(RecoveryTest, AProgramMayDoWithout) {
 }
 
 TEST_P(RecoveryTest, WhatCannotBeMadeAgainIsALostServer) {
-  for (const char* what : {"variable", "array"}) {
+  for (const char* what : {"managed", "heap", "large 67108865", "array"}) {
     start();
     const auto child = client();
     ASSERT_EQ("0", ask(child, what));
@@ -182,6 +112,101 @@ TEST_P(RecoveryTest, WhatCannotBeMadeAgainIsALostServer) {
     EXPECT_EQ(kUnavailable, ask(child, "sync")) << what << server_->log();
     EXPECT_EQ(kUnavailable, ask(child, "sync"));
   }
+}
+
+TEST_P(RecoveryTest, VariablesOfCodeHoldWhatTheyHeld) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  kill_idle();
+  ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  ASSERT_EQ("ok", ask(child, "learn"));
+  EXPECT_EQ("ok", ask(child, "use"));
+  for (int i = 0; i < 2; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+  // What nobody has used since it was told is known as well.
+  ASSERT_EQ("ok", ask(child, "learn-more"));
+  kill_idle();
+  ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+}
+
+TEST_P(RecoveryTest, PoolsHaveWhatTheyHad) {
+  start({"--recover", "10", "--memory", "1G"});
+  const auto child = client();
+  ASSERT_EQ("0", ask(child, "pools")) << server_->log();
+  for (int i = 0; i < 3; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+  child->kill();
+  EXPECT_TRUE(eventually(kSeconds, [&] { return used() == 0; })) << used();
+}
+
+TEST_P(RecoveryTest, MemoryThatTheProgramMapsIsWhereItWas) {
+  start({"--recover", "10", "--memory", "1G"});
+  const auto child = client();
+  const std::uint64_t before = used();
+  ASSERT_EQ("0", ask(child, "mapped")) << server_->log();
+  for (int i = 0; i < 3; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+  EXPECT_TRUE(eventually(kSeconds, [&] { return used() == before + 16 * kMiB; }))
+      << used() << " " << before;
+  child->kill();
+  EXPECT_TRUE(eventually(kSeconds, [&] { return used() == 0; })) << used();
+}
+
+TEST_P(RecoveryTest, LargeVariablesAreSavedUpToALimit) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("0", ask(child, "large 60000000"));
+  ASSERT_EQ("ok", ask(child, "variables"));
+  kill_idle();
+  ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  ASSERT_EQ("0", ask(child, "large 60000000"));
+  EXPECT_TRUE(server_->logged("more variables than are saved", kSeconds)) << server_->log();
+  kill_idle();
+  EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
+}
+
+TEST_P(RecoveryTest, CodeIsLoadedInTheSameOrder) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "library-first"));
+  ASSERT_EQ("ok", ask(child, "learn"));
+  ASSERT_EQ("ok", ask(child, "learn-more"));
+  for (int i = 0; i < 2; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+}
+
+TEST_P(RecoveryTest, AVariableThatIsElsewhereIsALostServer) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "move"));
+  ASSERT_EQ("ok", ask(child, "learn"));
+  kill_idle();
+  EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
+  EXPECT_TRUE(server_->logged("the variable counter has another address", kSeconds))
+      << server_->log();
+}
+
+TEST_P(RecoveryTest, WhatVariablesGotFromWorkUnderWayIsAnError) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  settle();
+  ASSERT_EQ("0", ask(child, "hang"));
+  kill_at_work();
+  EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "reset")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "variables")) << server_->log();
+  kill_idle();
+  ASSERT_EQ("ok", ask(child, "use")) << server_->log();
 }
 
 TEST_P(RecoveryTest, ASessionThatIsEndedOnPurposeDoesNotGoOn) {
@@ -218,6 +243,10 @@ TEST_P(RecoveryTest, AServerThatIsToBeReplacedStaysWhileWorkIsUnderWay) {
   start({"--recover", "10", "--keeper", keeper_path(), "--handover-seconds", "1"});
   const auto child = client();
   ASSERT_EQ("0", ask(child, "hang"));
+  // The session has heard of it.
+  const pid_t process = session();
+  ASSERT_TRUE(eventually(kSeconds, [process] { return !at_rest(process); }));
+  ASSERT_GT(server_->pid(), 1);
   ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
   EXPECT_TRUE(eventually(kSeconds, [&] {
     return server_->log().find("the server stays") != std::string::npos;
@@ -231,6 +260,7 @@ TEST_P(RecoveryTest, AServerThatIsToBeReplacedEndsBetweenTwoCalls) {
   start({"--recover", "1", "--keeper", keeper_path()});
   const auto child = client();
   ASSERT_EQ("ok", ask(child, "use"));
+  ASSERT_GT(server_->pid(), 1);
   ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
   EXPECT_TRUE(eventually(kSeconds, [&] {
     return server_->log().find("the next server may take over") != std::string::npos;
@@ -270,6 +300,7 @@ TEST_P(RecoveryTest, WhoseClientIsGoneIsForgottenAfterAWhile) {
   const auto child = client();
   const pid_t process = session();
   EXPECT_NE(0U, used());
+  ASSERT_GT(process, 1);
   // Whichever dies first.
   ::kill(process, SIGSTOP);
   child->kill();
@@ -285,6 +316,7 @@ TEST_P(RecoveryTest, KillsAtRandomMomentsAreNeverWrongAndLeaveNothing) {
   int failed = 0;
   for (int i = 0; i < kills();) {
     auto child = client();
+    ASSERT_EQ("ok", ask(child, "variables"));
     // A session goes on so often; then the next one.
     for (int times = 0; times < 20 && i < kills(); ++times, ++i) {
       std::thread killer([&] {
@@ -300,10 +332,7 @@ TEST_P(RecoveryTest, KillsAtRandomMomentsAreNeverWrongAndLeaveNothing) {
       }
       ++failed;
       ASSERT_NE(answer.find(kLaunchFailed), answer.npos) << answer << server_->log();
-      // The kill may have come to the work of this one, or not.
-      std::string again = ask(child, "reset");
-      if (again.find(kLaunchFailed) != again.npos) again = ask(child, "reset");
-      ASSERT_EQ("ok", again) << server_->log();
+      ASSERT_NO_FATAL_FAILURE(start_over(child));
     }
     child->kill();
   }
@@ -319,6 +348,340 @@ TEST_P(RecoveryTest, KillsAtRandomMomentsAreNeverWrongAndLeaveNothing) {
       << files << " files were open, and now " << open_files_of("flyt-keeper", server_->pid());
 }
 
+// A process that dies may have done what it was asked, and not have said so.
+class AnswerTest : public RecoveryTest {
+ protected:
+  void start_behind_valve(std::vector<std::string> arguments = {"--recover", "10"}) {
+    ASSERT_NO_FATAL_FAILURE(start(std::move(arguments)));
+    const Status started = valve_.start(server_->url());
+    ASSERT_TRUE(started.ok()) << started.error().message;
+  }
+
+  AnswerValve valve_;
+};
+
+TEST_P(AnswerTest, WhatWasDoneAndNotToldIsNotWrong) {
+  ASSERT_NO_FATAL_FAILURE(
+      start_behind_valve({"--recover", "10", "--warm", "1", "--warm-pause", "0"}));
+  Random random(first_seed());
+  int kept_back = 0;
+  for (int i = 0; i < kills() / 2;) {
+    auto child = client("lanes=0", valve_.url());
+    ASSERT_NO_FATAL_FAILURE(equip(child));
+    const std::uint64_t before = valve_.passed();
+    ASSERT_EQ("ok", ask(child, "use"));
+    const std::uint64_t answers = valve_.passed() - before;
+    ASSERT_NE(0U, answers);
+    for (int times = 0; times < 20 && i < kills() / 2; ++times, ++i) {
+      valve_.close_after(random.below(answers));
+      std::atomic<bool> answered{false};
+      std::thread killer([&] {
+        static_cast<void>(
+            eventually(kSeconds, [&] { return valve_.dropped() || answered.load(); }));
+        valve_.open();
+        if (!valve_.dropped()) return;
+        for (const pid_t process : server_->children()) ::kill(process, SIGKILL);
+      });
+      const std::string answer = ask(child, "use");
+      answered.store(true);
+      killer.join();
+      kept_back += valve_.dropped() ? 1 : 0;
+      if (answer == "ok") continue;
+      ASSERT_NE(answer.find(kLaunchFailed), answer.npos) << answer << server_->log();
+      ASSERT_NO_FATAL_FAILURE(start_over(child));
+    }
+    child->kill();
+  }
+  EXPECT_NE(0, kept_back);
+}
+
+// What a process is not told before it dies is missed only if it is work.
+TEST_P(AnswerTest, WhatIsNoWorkIsNotMissed) {
+  ASSERT_NO_FATAL_FAILURE(start_behind_valve());
+  const auto child = client("lanes=0", valve_.url());
+  const auto drop = [&](const std::vector<std::string>& requests) {
+    settle();
+    const std::uint64_t before = valve_.dropped_commands();
+    valve_.drop_commands(true);
+    for (const std::string& request : requests) ASSERT_EQ("0", ask(child, request));
+    // Nobody waits for them: they may still be on their way.
+    ASSERT_TRUE(eventually(kSeconds, [&] { return valve_.dropped_commands() != before; }));
+    valve_.drop_commands(false);
+    kill_now();
+  };
+  ASSERT_EQ("ok", ask(child, "use"));
+  drop({"tidy"});
+  ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  drop({"tidy", "touch"});
+  EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
+}
+
+// The program waits for the verdict on a first launch, but must not be asked for it again.
+TEST_P(AnswerTest, ALaunchThatWasDoneAndNotToldIsNotDoneAgain) {
+  ASSERT_NO_FATAL_FAILURE(start_behind_valve());
+  const auto child = client("lanes=0", valve_.url());
+  ASSERT_EQ("0", ask(child, "fresh"));
+  settle();
+  const pid_t process = session();
+  const std::uint64_t before = work_of(process);
+  valve_.close_after(0);
+  std::string launched;
+  std::thread launching([&] { launched = ask(child, "first"); });
+  EXPECT_TRUE(eventually(kSeconds, [&] { return work_of(process) != before; }));
+  EXPECT_TRUE(eventually(kSeconds, [&] { return valve_.dropped(); }));
+  settle();
+  valve_.open();
+  kill_now();
+  launching.join();
+  EXPECT_EQ(kLaunchFailed, launched) << server_->log();
+  ASSERT_EQ("ok", ask(child, "reset")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+}
+
+// A process with which a session goes on may end before the client knows that it does, at any
+// moment; what became of the work of the process before is not forgotten over that.
+TEST_P(AnswerTest, WhoeverGoesOnMayEndUnheard) {
+  ASSERT_NO_FATAL_FAILURE(start_behind_valve());
+  const auto child = client("lanes=0", valve_.url());
+  const auto kill_twice = [&](const std::string& request, std::uint64_t answers) {
+    const std::uint64_t before = valve_.passed();
+    valve_.close_after(answers);
+    kill_now();
+    std::string answer;
+    std::atomic<bool> answered{false};
+    std::thread asking([&] {
+      answer = ask(child, request);
+      answered.store(true);
+    });
+    EXPECT_TRUE(eventually(kSeconds, [&] { return valve_.dropped() || answered.load(); }));
+    if (valve_.dropped()) {
+      // It does what it was asked to.
+      static_cast<void>(eventually(kNoticing, [] { return false; }));
+      valve_.open();
+      kill_now();
+    }
+    asking.join();
+    valve_.open();
+    return std::pair(answer, valve_.passed() - before);
+  };
+  ASSERT_NO_FATAL_FAILURE(equip(child));
+  settle();
+  const std::uint64_t before = valve_.passed();
+  ASSERT_EQ("ok", ask(child, "verify"));
+  const std::uint64_t usual = valve_.passed() - before;
+  settle();
+  const auto [verified, all] = kill_twice("verify", 1'000'000);
+  ASSERT_EQ("ok", verified) << server_->log();
+  // Pieces that going on takes, more or less.
+  ASSERT_GT(all, usual + 8);
+  const std::uint64_t answers = all - usual;
+  for (const std::uint64_t left : {0, 1, 2, 3, 4, 8}) {
+    ASSERT_EQ("ok", ask(child, "use"));
+    settle();
+    ASSERT_EQ("ok", kill_twice("verify", answers - left).first) << left << server_->log();
+    ASSERT_EQ("0", ask(child, "hang"));
+    const pid_t process = session();
+    ASSERT_TRUE(eventually(kSeconds, [process] { return !at_rest(process); }));
+    ASSERT_EQ(kLaunchFailed, kill_twice("sync", answers - left).first) << left << server_->log();
+    ASSERT_NO_FATAL_FAILURE(start_over(child));
+  }
+}
+
+// One that is handed to a process in the moment in which it ends.
+TEST_P(AnswerTest, ASessionBeginsThoughWhoeverWasToGreetHasEnded) {
+  ASSERT_NO_FATAL_FAILURE(start_behind_valve());
+  valve_.refuse(3);
+  const auto child = client("lanes=0", valve_.url());
+  EXPECT_EQ("ok", ask(child, "use"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, AnswerTest, ::testing::Values("tcp://127.0.0.1:0"));
+
+// Variables are elsewhere in each process, as a driver may have it.
+class MovingTest : public RecoveryTest {
+ protected:
+  MovingTest() { ::setenv("FLYT_SOFTGPU_VARIABLES_MOVE", "1", 1); }
+  ~MovingTest() override { ::unsetenv("FLYT_SOFTGPU_VARIABLES_MOVE"); }
+  void expect_lost(const std::unique_ptr<kill::Child>& child, const std::string& why) {
+    kill_idle();
+    EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
+    EXPECT_TRUE(server_->logged(why, kSeconds)) << server_->log();
+  }
+};
+
+TEST_P(MovingTest, VariablesWhoseAddressesNobodyKnowsHoldWhatTheyHeld) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  ASSERT_EQ("0", ask(child, "large 5000000"));
+  ASSERT_EQ("0", ask(child, "pools"));
+  for (int i = 0; i < 2; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+    EXPECT_TRUE(server_->logged("nothing knows where they were", kSeconds)) << server_->log();
+  }
+}
+
+TEST_P(MovingTest, InitialAddressesAreThoseOfTheNewProcess) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "pointers"));
+  for (int i = 0; i < 3; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+}
+
+// What is the same over every transport, and host memory that kernels reach, which has to be
+// shared.
+class MovingLostTest : public MovingTest {};
+
+TEST_P(MovingLostTest, AnAddressThatTheProgramKnowsIsALostServer) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  ASSERT_EQ("ok", ask(child, "learn-more"));
+  expect_lost(child, "the variable counter has another address in this process, and the program");
+}
+
+TEST_P(MovingLostTest, AnAddressInMemoryIsALostServer) {
+  for (const char* kind : {"memory", "mapping", "pool", "hidden", "closed"}) {
+    start();
+    const auto child = client();
+    ASSERT_EQ("ok", ask(child, "pointers"));
+    ASSERT_EQ("0", ask(child, std::string("store-in-") + kind));
+    expect_lost(child, "the variable hidden has another address in this process, and memory holds");
+  }
+}
+
+TEST_P(MovingLostTest, AnAddressInAnotherVariableIsALostServer) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "pointers"));
+  ASSERT_EQ("0", ask(child, "store-in-variable"));
+  expect_lost(child, "another address in this process, and the variable note holds the old one");
+}
+
+TEST_P(MovingLostTest, MemoryThatIsMappedNowhereIsLookedThroughAndStaysAsItIs) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "pointers"));
+  ASSERT_EQ("0", ask(child, "hide"));
+  for (int i = 0; i < 2; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+    EXPECT_TRUE(server_->logged("nothing knows where they were", kSeconds)) << server_->log();
+  }
+  EXPECT_EQ("0", ask(child, "show"));
+}
+
+TEST_P(MovingLostTest, AnAddressInMemoryOfTheHostIsALostServer) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "pointers"));
+  ASSERT_EQ("0", ask(child, "store-in-pinned"));
+  expect_lost(child, "the variable hidden has another address in this process, and memory holds");
+}
+
+TEST_P(MovingLostTest, AServerThatIsToBeReplacedStaysWhereVariablesMustNotMove) {
+  for (const auto& [code, pointer] :
+       {std::pair("variables", "learn"), std::pair("pointers", "store-in-memory"),
+        std::pair("pointers", "store-in-variable")}) {
+    start({"--recover", "10", "--keeper", keeper_path(), "--handover-seconds", "1"});
+    const auto child = client();
+    ASSERT_EQ("ok", ask(child, code));
+    ask(child, pointer);
+    ASSERT_GT(server_->pid(), 1);
+    ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
+    EXPECT_TRUE(server_->logged("the server stays", kSeconds)) << pointer << server_->log();
+    EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+}
+
+TEST_P(MovingLostTest, AServerThatIsToBeReplacedEndsWhereVariablesMayMove) {
+  start({"--recover", "1", "--keeper", keeper_path()});
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  ASSERT_GT(server_->pid(), 1);
+  ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
+  EXPECT_TRUE(server_->logged("the next server may take over", kSeconds)) << server_->log();
+}
+
+// Variables are in chunks, and which the first one is, is another one in each process.
+class PlacesTest : public RecoveryTest {
+ protected:
+  PlacesTest() { of(32); }
+  ~PlacesTest() override { ::unsetenv("FLYT_SOFTGPU_VARIABLES_MOVE"); }
+  // So many places there are.
+  static void of(int places) {
+    ::setenv("FLYT_SOFTGPU_VARIABLES_MOVE", std::to_string(places).c_str(), 1);
+  }
+};
+
+TEST_P(PlacesTest, AddressesThatTheProgramKnowsAreTheSameAgain) {
+  start();
+  const auto child = client();
+  for (const char* code : {"placed-constant", "placed-module 1000", "placed-module 1500000",
+                           "placed-module 1500000", "placed-module 5000000", "placed-library 3000",
+                           "placed-library 1900000", "placed-elsewhere 1800000"}) {
+    ASSERT_EQ("ok", ask(child, code)) << code << server_->log();
+  }
+  const std::string in_use = ask(child, "info");
+  for (int i = 0; i < 3; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "placed-use")) << server_->log();
+    // What held the places is gone.
+    EXPECT_EQ(in_use, ask(child, "info"));
+  }
+  EXPECT_TRUE(server_->logged("looked for wanted=5 found=5", kSeconds)) << server_->log();
+}
+
+TEST_P(PlacesTest, WhatWasLoadedBeforeIsLoadedFirstInALeasesPartOfTheGpu) {
+  start({"--recover", "10", "--memory", "1G", "--sms", "8"});
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "library-first"));
+  ASSERT_EQ("ok", ask(child, "learn"));
+  ASSERT_EQ("ok", ask(child, "learn-more"));
+  for (int i = 0; i < 2; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+  EXPECT_TRUE(server_->logged("looked for wanted=1 found=1", kSeconds)) << server_->log();
+}
+
+TEST_P(PlacesTest, APlaceThatIsOutOfReachIsLetGo) {
+  of(4096);
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  const std::string in_use = ask(child, "info");
+  kill_idle();
+  EXPECT_EQ(in_use, ask(child, "info")) << server_->log();
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+  EXPECT_TRUE(server_->logged("looked for wanted=1 found=0", kSeconds)) << server_->log();
+  EXPECT_TRUE(server_->logged("nothing knows where they were", kSeconds)) << server_->log();
+}
+
+TEST_P(PlacesTest, APlaceThatCannotBeHadIsALostServer) {
+  // More than are tried.
+  of(4096);
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "placed-module 1000"));
+  kill_idle();
+  EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
+  EXPECT_TRUE(
+      server_->logged("the variable cell has another address in this process, and the "
+                      "program was told the old one",
+                      kSeconds))
+      << server_->log();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, PlacesTest, ::testing::Values("shm"));
+INSTANTIATE_TEST_SUITE_P(Tcp, PlacesTest, ::testing::Values("tcp://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(Shm, MovingTest, ::testing::Values("shm"));
+INSTANTIATE_TEST_SUITE_P(Tcp, MovingTest, ::testing::Values("tcp://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(Shm, MovingLostTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Shm, RecoveryTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Unix, RecoveryTest, ::testing::Values("unix"));
 INSTANTIATE_TEST_SUITE_P(Tcp, RecoveryTest, ::testing::Values("tcp://127.0.0.1:0"));

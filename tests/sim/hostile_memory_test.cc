@@ -54,7 +54,13 @@ TEST_F(HostileMemory, OfASessionThatIsNewIsNotRestored) {
   send(commands::RestoreMemory{.address = kAddress, .bytes = 4096});
   expect_ended();
   SetUp();
+  send(commands::RestorePoolMemory{.pool = 1, .address = kAddress, .bytes = 4096});
+  expect_ended();
+  SetUp();
   send(commands::RecoveredMarks{});
+  expect_ended();
+  SetUp();
+  send(commands::RecoveredFault{});
   expect_ended();
   SetUp();
   send(commands::EndRestoring{});

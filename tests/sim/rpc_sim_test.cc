@@ -140,7 +140,8 @@ bool converse(Channel& channel, std::uint64_t cut) {
     EXPECT_FALSE(failed && step != Step::kFailed) << "cut after byte " << cut << ": came back";
     failed = failed || step == Step::kFailed;
   }
-  EXPECT_EQ(channel.lost(), failed);
+  // What is cut off behind the last answer may have been noticed by now, or not.
+  EXPECT_TRUE(channel.lost() || !failed) << "cut after byte " << cut;
   return !failed && channel.close(soon()).ok();
 }
 

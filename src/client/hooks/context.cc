@@ -48,14 +48,13 @@ CUresult make_primary(PrimaryContext& primary, CUdevice device) REQUIRES(primary
   const unsigned int flags = primary.flags.load();
   const commands::RetainPrimary command{
       .context = handle_of(primary.state), .device = device, .flags = flags};
-  commands::RetainPrimary::Reply reply;
-  rpc::Reply answer;
-  const CUresult result = ask(command, reply, answer);
-  if (result != CUDA_SUCCESS) return result;
-  heed_schedule(flags);
-  come_alive(*primary.state, reply, flags);
-  primary.active.store(true);
-  return CUDA_SUCCESS;
+  const CUresult result = ask_and_note(command, [&](const commands::RetainPrimary::Reply& reply) {
+    come_alive(*primary.state, reply, flags);
+    primary.active.store(true);
+    return CUDA_SUCCESS;
+  });
+  if (result == CUDA_SUCCESS) heed_schedule(flags);
+  return result;
 }
 
 unsigned times_recovered() {
@@ -94,13 +93,13 @@ CUresult create(CUcontext* out, unsigned int flags, CUdevice device, std::uint32
   if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const commands::CreateContext command{
       .context = handle_of(context), .device = device, .flags = flags, .sm_count = sm_count};
-  commands::CreateContext::Reply reply;
-  rpc::Reply answer;
-  const CUresult result = ask(command, reply, answer);
+  const CUresult result = ask_and_note(command, [&](const commands::CreateContext::Reply& reply) {
+    context->affinity.store(sm_count);
+    come_alive(*context, reply, flags);
+    return CUDA_SUCCESS;
+  });
   if (result != CUDA_SUCCESS) return result;
   heed_schedule(flags);
-  context->affinity.store(sm_count);
-  come_alive(*context, reply, flags);
   push_current(context);
   *out = handle_of(context);
   return CUDA_SUCCESS;
@@ -297,13 +296,11 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   const commands::SetContextLimit command{.limit = static_cast<std::int32_t>(limit),
                                           .value = value};
-  commands::SetContextLimit::Reply reply;
-  const CUresult result = ask(command, reply);
-  const auto index = static_cast<std::size_t>(limit);
-  if (result == CUDA_SUCCESS && index < owner().limits.size()) {
-    owner().limits[index].store(reply.value);
-  }
-  return result;
+  return ask_and_note(command, [limit](const commands::SetContextLimit::Reply& reply) {
+    const auto index = static_cast<std::size_t>(limit);
+    if (index < owner().limits.size()) owner().limits[index].store(reply.value);
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
@@ -335,7 +332,10 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ContextState* context = nullptr;
-  if (const CUresult no = named_or_current(ctx, context); no != CUDA_SUCCESS) return no;
+  const CUresult no = named_or_current(ctx, context);
+  // Who names one is told of it, whatever it has run into.
+  const bool told = ctx != nullptr && context != nullptr && context->live.load() != 0;
+  if (no != CUDA_SUCCESS && !told) return no;
   *version = context->api_version.load();
   return CUDA_SUCCESS;
 }

@@ -76,12 +76,13 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   made.state->context = &owner();
   made.state->flags = Flags;
   const auto event = static_cast<CUevent>(pointer_at(made.handle));
-  const CUresult result = post(commands::EventCreate{.event = event, .flags = Flags});
+  const CUresult result =
+      session().post_and_note(commands::EventCreate{.event = event, .flags = Flags},
+                              [&] { memory.events.publish(made.handle); });
   if (result != CUDA_SUCCESS) {
     memory.events.discard(made.handle);
     return result;
   }
-  memory.events.publish(made.handle);
   *phEvent = event;
   return CUDA_SUCCESS;
 }

@@ -38,10 +38,10 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
   if (function->facts.has(index, value)) return CUDA_SUCCESS;
   const commands::SetFunctionAttribute command{
       .function = hfunc, .attribute = static_cast<std::int32_t>(attrib), .value = value};
-  const CUresult result = ask(command);
-  if (result != CUDA_SUCCESS) return result;
-  function->facts.set(index, value);
-  return CUDA_SUCCESS;
+  return ask_and_note(command, [&](const auto&) {
+    function->facts.set(index, value);
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {

@@ -36,22 +36,25 @@ CUresult load(CUlibrary* out, const void* image, JitOptions& jit) {
   const auto made = code.libraries.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto handle = static_cast<CUlibrary>(pointer_at(made.handle));
+  const auto turn = session().memory().transfers().code_turn();
   const commands::LoadLibrary command{.library = handle,
                                       .upload = upload.handle,
                                       .options = wire::List<std::int32_t>(jit.options()),
                                       .values = wire::List<std::uint64_t>(jit.values())};
   commands::LoadLibrary::Reply reply;
   rpc::Reply answer;
-  const CUresult result = ask_with(upload, command, reply, answer);
+  const CUresult result = ask_with(upload, command, reply, answer, [&] {
+    made.state->handle = made.handle;
+    keep_code(made.handle, upload, jit);
+    code.libraries.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
   if (result != CUDA_SUCCESS) {
     code.libraries.discard(made.handle);
     return result;
   }
   jit.deliver_threads_per_block(reply.threads_per_block);
-  made.state->handle = made.handle;
-  keep_code(made.handle, upload, jit);
-  code.libraries.publish(made.handle);
   *out = handle;
   return CUDA_SUCCESS;
 }
@@ -70,25 +73,26 @@ CUresult find_kernel(LibraryState& library, std::string_view name, CUkernel* out
   const auto made = code.kernels.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUdevice device = code_device();
+  const auto turn = session().memory().transfers().code_turn();
   const commands::GetKernel command{.library = static_cast<CUlibrary>(pointer_at(library.handle)),
                                     .name = name,
                                     .kernel = static_cast<CUkernel>(pointer_at(made.handle)),
                                     .device = device};
-  commands::GetKernel::Reply reply;
-  rpc::Reply answer;
-  const CUresult result = ask(command, reply, answer);
+  const CUresult result = ask_and_note(command, [&](const commands::GetKernel::Reply& reply) {
+    KernelState& kernel = *made.state;
+    kernel.handle = made.handle;
+    kernel.library = library.handle;
+    kernel.code = make_code(name, reply);
+    kernel.facts =
+        std::make_unique<FunctionFacts[]>(static_cast<std::size_t>(session().devices().count()));
+    kernel.facts[static_cast<std::size_t>(device)].fill(reply);
+    code.kernels.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   if (result != CUDA_SUCCESS) {
     code.kernels.discard(made.handle);
     return result;
   }
-  KernelState& kernel = *made.state;
-  kernel.handle = made.handle;
-  kernel.library = library.handle;
-  kernel.code = make_code(name, reply);
-  kernel.facts =
-      std::make_unique<FunctionFacts[]>(static_cast<std::size_t>(session().devices().count()));
-  kernel.facts[static_cast<std::size_t>(device)].fill(reply);
-  code.kernels.publish(made.handle);
   const std::lock_guard lock(code.mutex);
   library.kernels.emplace(std::string(name), made.handle);
   *out = static_cast<CUkernel>(pointer_at(made.handle));
@@ -122,22 +126,23 @@ CUresult find_function(KernelState& kernel, std::uint64_t& out) {
   if (out != 0) return CUDA_SUCCESS;
   const auto made = code.functions.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto turn = session().memory().transfers().code_turn();
   const commands::GetKernelFunction command{
       .kernel = static_cast<CUkernel>(pointer_at(kernel.handle)),
       .function = static_cast<CUfunction>(pointer_at(made.handle))};
-  commands::GetKernelFunction::Reply reply;
-  rpc::Reply answer;
-  const CUresult result = ask(command, reply, answer);
-  if (result != CUDA_SUCCESS) {
+  const auto note = [&](const commands::GetKernelFunction::Reply& reply) {
+    made.state->handle = made.handle;
+    made.state->context = &owner();
+    made.state->kernel = kernel.handle;
+    made.state->code = kernel.code;
+    made.state->facts.fill(reply);
+    code.functions.publish(made.handle);
+    return CUDA_SUCCESS;
+  };
+  if (const CUresult result = ask_and_note(command, note); result != CUDA_SUCCESS) {
     code.functions.discard(made.handle);
     return result;
   }
-  made.state->handle = made.handle;
-  made.state->context = &owner();
-  made.state->kernel = kernel.handle;
-  made.state->code = kernel.code;
-  made.state->facts.fill(reply);
-  code.functions.publish(made.handle);
   const std::lock_guard lock(code.mutex);
   kernel.functions.emplace_back(&owner(), made.handle);
   out = made.handle;
@@ -152,18 +157,21 @@ CUresult find_module(LibraryState& library, std::uint64_t& out) {
   if (out != 0) return CUDA_SUCCESS;
   const auto made = code.modules.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto turn = session().memory().transfers().code_turn();
   const commands::GetLibraryModule command{
       .library = static_cast<CUlibrary>(pointer_at(library.handle)),
       .module = static_cast<CUmodule>(pointer_at(made.handle))};
-  const CUresult result = ask(command);
+  const CUresult result = ask_and_note(command, [&](const auto&) {
+    made.state->handle = made.handle;
+    made.state->context = &owner();
+    made.state->library = library.handle;
+    code.modules.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   if (result != CUDA_SUCCESS) {
     code.modules.discard(made.handle);
     return result;
   }
-  made.state->handle = made.handle;
-  made.state->context = &owner();
-  made.state->library = library.handle;
-  code.modules.publish(made.handle);
   const std::lock_guard lock(code.mutex);
   library.modules.emplace_back(&owner(), made.handle);
   out = made.handle;
@@ -180,6 +188,26 @@ void forget_managed(CUlibrary library) {
     const auto removed = state.map().remove(memory.base, MemoryKind::kManagedVariable);
     if (removed) state.remove_managed_variable(*removed);
   }
+}
+
+// With what came of it.
+void forget_library(LibraryState& library, const std::vector<std::uint64_t>& modules) {
+  CodeState& code = session().code();
+  code.forget_code(library.handle);
+  {
+    const std::lock_guard lock(code.mutex);
+    for (const auto& [name, handle] : library.kernels) {
+      if (KernelState* kernel = code.kernels.find(handle)) {
+        for (const auto& [owner, function] : kernel->functions) code.functions.drop(function);
+      }
+      code.kernels.drop(handle);
+    }
+  }
+  for (const std::uint64_t handle : modules) {
+    session().memory().images.on_module_unloaded(handle);
+    code.forget_module(handle);
+  }
+  code.libraries.drop(library.handle);
 }
 
 }  // namespace
@@ -219,23 +247,14 @@ CUresult cuLibraryUnload(CUlibrary library) {
     if (const ModuleState* module = code.modules.find(handle)) forget_globals(module->globals);
   }
   forget_managed(library);
-  const CUresult result = ask(commands::UnloadLibrary{.library = library});
-  code.forget_code(address_of(library));
   // Only now: other threads' new objects get the handles of those that the server has let go.
-  {
-    const std::lock_guard lock(code.mutex);
-    for (const auto& [name, handle] : state->kernels) {
-      if (KernelState* kernel = code.kernels.find(handle)) {
-        for (const auto& [owner, function] : kernel->functions) code.functions.drop(function);
-      }
-      code.kernels.drop(handle);
-    }
-  }
-  for (const std::uint64_t handle : modules) {
-    session().memory().images.on_module_unloaded(handle);
-    code.forget_module(handle);
-  }
-  code.libraries.drop(address_of(library));
+  const auto forget = [&](const auto&) {
+    forget_library(*state, modules);
+    return CUDA_SUCCESS;
+  };
+  const auto turn = session().memory().transfers().code_turn();
+  const CUresult result = ask_and_note(commands::UnloadLibrary{.library = library}, forget);
+  if (result != CUDA_SUCCESS) forget(result);
   return result;
 }
 
@@ -368,15 +387,15 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
                                              .attribute = static_cast<std::int32_t>(attrib),
                                              .value = val,
                                              .device = dev};
-  const CUresult result = ask(command);
-  if (result != CUDA_SUCCESS) return result;
-  facts.set(index, val);
-  const std::lock_guard lock(code.mutex);
-  for (const auto& [owner, handle] : state->functions) {
-    FunctionState* function = code.functions.find(handle);
-    if (function != nullptr && owner->device == dev) function->facts.set(index, val);
-  }
-  return CUDA_SUCCESS;
+  return ask_and_note(command, [&](const auto&) {
+    facts.set(index, val);
+    const std::lock_guard lock(code.mutex);
+    for (const auto& [owner, handle] : state->functions) {
+      FunctionState* function = code.functions.find(handle);
+      if (function != nullptr && owner->device == dev) function->facts.set(index, val);
+    }
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {

@@ -28,7 +28,7 @@ CUresult add(CUlinkState handle, CUjitInputType type, Bytes data, std::string_vi
                                       .values = wire::List<std::uint64_t>(jit.values())};
   commands::AddLinkData::Reply reply;
   rpc::Reply answer;
-  const CUresult result = ask_with(sent, command, reply, answer);
+  const CUresult result = ask_with(sent, command, reply, answer, [] { return CUDA_SUCCESS; });
   link->options->deliver(reply.info_log, reply.error_log, reply.wall_time);
   return result;
 }

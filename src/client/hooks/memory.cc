@@ -13,25 +13,26 @@ constexpr std::size_t kPitchBytes = 512;
 
 CUresult allocate(std::size_t bytes, CUdeviceptr& address) {
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
-  commands::MemAlloc::Reply reply;
-  const CUresult result = ask(commands::MemAlloc{.bytes = bytes}, reply);
-  if (result != CUDA_SUCCESS) return result;
-  Memory memory;
-  memory.kind = MemoryKind::kDevice;
-  memory.base = reply.address;
-  memory.bytes = bytes;
-  memory.context = owner().handle;
-  memory.device = context().device;
-  memory.mapping_base = reply.block_address;
-  memory.mapping_bytes = reply.block_bytes;
-  memory.block_id = reply.block_id;
-  if (!session().memory().map().add(memory)) {
-    // The server gave out what is in use here; nothing it says can be trusted any more.
-    session().channel().shut_down("cuMemAlloc: the server's address is in use");
-    return session().health();
-  }
-  address = reply.address;
-  return CUDA_SUCCESS;
+  bool known = true;
+  const auto note = [&](const commands::MemAlloc::Reply& reply) {
+    Memory memory;
+    memory.kind = MemoryKind::kDevice;
+    memory.base = reply.address;
+    memory.bytes = bytes;
+    memory.context = owner().handle;
+    memory.device = context().device;
+    memory.mapping_base = reply.block_address;
+    memory.mapping_bytes = reply.block_bytes;
+    memory.block_id = reply.block_id;
+    known = session().memory().map().add(memory);
+    if (known) address = reply.address;
+    return CUDA_SUCCESS;
+  };
+  const CUresult result = ask_and_note(commands::MemAlloc{.bytes = bytes}, note);
+  if (known) return result;
+  // The server gave out what is in use here; nothing it says can be trusted any more.
+  session().channel().shut_down("cuMemAlloc: the server's address is in use");
+  return session().health();
 }
 
 }  // namespace

@@ -27,23 +27,26 @@ CUresult load(CUmodule* out, const void* image, JitOptions& jit) {
   const auto made = code.modules.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto handle = static_cast<CUmodule>(pointer_at(made.handle));
+  const auto turn = session().memory().transfers().code_turn();
   const commands::LoadModule command{.module = handle,
                                      .upload = upload.handle,
                                      .options = wire::List<std::int32_t>(jit.options()),
                                      .values = wire::List<std::uint64_t>(jit.values())};
   commands::LoadModule::Reply reply;
   rpc::Reply answer;
-  const CUresult result = ask_with(upload, command, reply, answer);
+  const CUresult result = ask_with(upload, command, reply, answer, [&] {
+    made.state->handle = made.handle;
+    made.state->context = &owner();
+    keep_code(made.handle, upload, jit);
+    code.modules.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
   if (result != CUDA_SUCCESS) {
     code.modules.discard(made.handle);
     return result;
   }
   jit.deliver_threads_per_block(reply.threads_per_block);
-  made.state->handle = made.handle;
-  made.state->context = &owner();
-  keep_code(made.handle, upload, jit);
-  code.modules.publish(made.handle);
   *out = handle;
   return CUDA_SUCCESS;
 }
@@ -62,22 +65,23 @@ CUresult find_function(ModuleState& module, std::string_view name, CUfunction* o
   }
   const auto made = code.functions.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto turn = session().memory().transfers().code_turn();
   const commands::GetFunction command{.module = static_cast<CUmodule>(pointer_at(module.handle)),
                                       .name = name,
                                       .function = static_cast<CUfunction>(pointer_at(made.handle))};
-  commands::GetFunction::Reply reply;
-  rpc::Reply answer;
-  const CUresult result = ask(command, reply, answer);
+  const CUresult result = ask_and_note(command, [&](const commands::GetFunction::Reply& reply) {
+    made.state->handle = made.handle;
+    made.state->context = module.context;
+    made.state->module = module.handle;
+    made.state->code = make_code(name, reply);
+    made.state->facts.fill(reply);
+    code.functions.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   if (result != CUDA_SUCCESS) {
     code.functions.discard(made.handle);
     return result;
   }
-  made.state->handle = made.handle;
-  made.state->context = module.context;
-  made.state->module = module.handle;
-  made.state->code = make_code(name, reply);
-  made.state->facts.fill(reply);
-  code.functions.publish(made.handle);
   const std::lock_guard lock(code.mutex);
   module.functions.emplace(std::string(name), made.handle);
   *out = static_cast<CUfunction>(pointer_at(made.handle));
@@ -126,10 +130,17 @@ CUresult cuModuleUnload(CUmodule hmod) {
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (module->library != 0) return CUDA_ERROR_NOT_PERMITTED;
   forget_globals(module->globals);
-  const CUresult result = ask(commands::UnloadModule{.module = hmod});
   // Only now: other threads' new functions get the handles of those that the server has let go.
-  session().memory().images.on_module_unloaded(address_of(hmod));
-  code.forget_module(address_of(hmod));
+  const auto forget = [&] {
+    session().memory().images.on_module_unloaded(address_of(hmod));
+    code.forget_module(address_of(hmod));
+  };
+  const auto turn = session().memory().transfers().code_turn();
+  const CUresult result = ask_and_note(commands::UnloadModule{.module = hmod}, [&](const auto&) {
+    forget();
+    return CUDA_SUCCESS;
+  });
+  if (result != CUDA_SUCCESS) forget();
   return result;
 }
 

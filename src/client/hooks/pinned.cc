@@ -55,14 +55,15 @@ CUresult add_for_kernels(const Memory& memory, unsigned int flags, unsigned int 
 // Kernels and copies use the very memory: the server has mapped it, too.
 CUresult share(Memory memory) {
   MemoryState& state = session().memory();
-  const CUresult result = call(commands::ShareHost{.address = memory.base,
-                                                   .bytes = memory.bytes,
-                                                   .offset = state.pinned().offset_of(memory.base),
-                                                   .flags = 0});
-  if (result != CUDA_SUCCESS) return result;
+  const commands::ShareHost command{.address = memory.base,
+                                    .bytes = memory.bytes,
+                                    .offset = state.pinned().offset_of(memory.base),
+                                    .flags = 0};
   memory.mirrored = true;
   memory.device_base = memory.base;
-  return state.map().add(memory) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return ask_and_note(command, [&](const auto&) {
+    return state.map().add(memory) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  });
 }
 
 // Forgets it, with all that may still write there done.

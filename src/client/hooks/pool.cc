@@ -24,6 +24,34 @@ CUmemoryPool handle_of(std::uint64_t handle) {
   return static_cast<CUmemoryPool>(pointer_at(handle));
 }
 
+constexpr CUdevice kAccessorsMax = 64;
+
+bool accesses(const PoolState& state, CUdevice device) {
+  return device < kAccessorsMax && (state.accessors.load() >> device & 1) != 0;
+}
+
+CUresult check_access(const PoolState& state, const CUmemAccessDesc& access) {
+  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  const CUdevice device = access.location.id;
+  if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
+  const bool open = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (!open && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
+  // The device of a pool keeps its access; what another process has made is its own to open.
+  if (device == state.device) return open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const bool possible = device < kAccessorsMax && !state.imported;
+  return possible || !open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult set_access(PoolState& state, CUdevice accessor, bool open) {
+  if (accesses(state, accessor) == open) return CUDA_SUCCESS;
+  const CUresult result =
+      ask(commands::PoolAccess{.owner = state.device,
+                               .accessor = accessor,
+                               .allowed = open ? std::uint8_t{1} : std::uint8_t{0}});
+  if (result == CUDA_SUCCESS) state.accessors.fetch_xor(std::uint64_t{1} << accessor);
+  return result;
+}
+
 // In a stream that is captured it is a node of the graph that allocates, at an address of the
 // driver's.
 CUresult capture_allocation(CUdeviceptr* out, std::size_t bytes, CUdevice device, CUstream stream) {
@@ -48,25 +76,26 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstre
   const CUresult no = session().captures().work_call(stream, graph);
   if (no != CUDA_SUCCESS) return no;
   if (graph != 0) return capture_allocation(out, bytes, state->device, stream);
-  commands::PoolAllocate::Reply reply;
+  bool known = true;
   const CUresult result =
-      ask(commands::PoolAllocate{.stream = stream, .pool = state->name, .bytes = bytes}, reply);
-  if (result != CUDA_SUCCESS) return result;
-  Memory memory;
-  memory.kind = MemoryKind::kPool;
-  memory.base = reply.address;
-  memory.bytes = bytes;
-  memory.device = state->device;
-  memory.mapping_base = reply.block_address;
-  memory.mapping_bytes = reply.block_bytes;
-  memory.block_id = reply.block_id;
-  memory.pool = address_of(pool);
-  if (!session().memory().map().add(memory)) {
-    session().channel().shut_down("cuMemAllocAsync: the server's address is in use");
-    return session().health();
-  }
-  *out = reply.address;
-  return CUDA_SUCCESS;
+      ask_and_note(commands::PoolAllocate{.stream = stream, .pool = state->name, .bytes = bytes},
+                   [&](const commands::PoolAllocate::Reply& reply) {
+                     Memory memory;
+                     memory.kind = MemoryKind::kPool;
+                     memory.base = reply.address;
+                     memory.bytes = bytes;
+                     memory.device = state->device;
+                     memory.mapping_base = reply.block_address;
+                     memory.mapping_bytes = reply.block_bytes;
+                     memory.block_id = reply.block_id;
+                     memory.pool = address_of(pool);
+                     known = session().memory().map().add(memory);
+                     if (known) *out = reply.address;
+                     return CUDA_SUCCESS;
+                   });
+  if (known) return result;
+  session().channel().shut_down("cuMemAllocAsync: the server's address is in use");
+  return session().health();
 }
 
 // Pools exist for device memory alone.
@@ -143,7 +172,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
-  const PoolState* state = find_own(pool);
+  PoolState* state = find_own(pool);
   if (state == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t wanted = 0;
   if (is_flag(attr)) {
@@ -157,6 +186,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     const bool settable = attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD || (high && wanted == 0);
     if (!settable) return CUDA_ERROR_INVALID_VALUE;
   }
+  // Those behind are no settings.
+  if (attr <= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) state->attributes[attr].store(wanted);
   return post(commands::PoolSet{
       .pool = state->name, .attribute = static_cast<std::uint32_t>(attr), .value = wanted});
 }
@@ -178,17 +209,17 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
-  const PoolState* state = find(pool);
+  PoolState* state = find(pool);
   if (state == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i) {
-    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult result = check_device(map[i].location.id); result != CUDA_SUCCESS) {
-      return result;
-    }
-    const bool own = map[i].location.id == state->device;
+    const CUresult result = check_access(*state, map[i]);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (map[i].location.id == state->device) continue;
     const bool open = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    // The device of a pool always has access to it, and another one never has yet.
-    if (own != open) return CUDA_ERROR_INVALID_DEVICE;
+    const CUresult result = set_access(*state, map[i].location.id, open);
+    if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
@@ -201,8 +232,8 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const CUresult result = check_device(location->id); result != CUDA_SUCCESS) return result;
-  *flags = location->id == state->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  const bool open = location->id == state->device || accesses(*state, location->id);
+  *flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 
@@ -224,13 +255,14 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   made.state->device = device;
   made.state->shareable = poolProps->handleTypes == kFile;
   made.state->name = made.handle;
-  const CUresult result = post(
-      commands::PoolCreate{.pool = made.handle, .device = device, .bytes_max = poolProps->maxSize});
+  made.state->bytes_max = poolProps->maxSize;
+  const CUresult result = session().post_and_note(
+      commands::PoolCreate{.pool = made.handle, .device = device, .bytes_max = poolProps->maxSize},
+      [&] { memory.pools.publish(made.handle); });
   if (result != CUDA_SUCCESS) {
     memory.pools.discard(made.handle);
     return result;
   }
-  memory.pools.publish(made.handle);
   *pool = handle_of(made.handle);
   return CUDA_SUCCESS;
 }
@@ -303,10 +335,14 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   MemoryState& memory = session().memory();
-  const PoolState* state = find(pool);
+  PoolState* state = find(pool);
   if (state == nullptr || state->is_default) return CUDA_ERROR_INVALID_VALUE;
   const CUdevice device = state->device;
   const bool imported = state->imported;
+  for (CUdevice accessor = 0; accessor < kAccessorsMax; ++accessor) {
+    if (const CUresult lost = set_access(*state, accessor, false); lost != CUDA_SUCCESS)
+      return lost;
+  }
   if (!memory.pools.drop(address_of(pool))) return CUDA_ERROR_INVALID_VALUE;
   // A device whose pool dies has its default one again.
   if (memory.current_pool(device) == pool) {

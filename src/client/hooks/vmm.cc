@@ -37,8 +37,30 @@ AllocationState* find(CUmemGenericAllocationHandle handle) {
 // Ends the server's allocation with the last reference to it.
 CUresult drop_reference(CUmemGenericAllocationHandle handle, AllocationState& state) {
   if (state.references.fetch_sub(1) != 1) return CUDA_SUCCESS;
+  // Known until it is gone: another process of the server that is asked again has made it again.
+  const CUresult result =
+      ask_and_note(commands::VmmRelease{.allocation = handle}, [&](const auto&) {
+        session().memory().allocations.drop(handle);
+        return CUDA_SUCCESS;
+      });
+  if (result == CUDA_SUCCESS) return result;
+  const bool gone = state.gone.load();
   session().memory().allocations.drop(handle);
-  return ask(commands::VmmRelease{.allocation = handle});
+  return gone ? CUDA_SUCCESS : result;
+}
+
+CUresult unmap(const Memory& mapping) {
+  MemoryMap& map = session().memory().map();
+  map.update(mapping.base, [](Memory& memory) { memory.unmapping = Unmapping::kAsked; });
+  // As of drop_reference().
+  const CUresult result = ask_and_note(
+      commands::VmmUnmap{.address = mapping.base, .bytes = mapping.bytes}, [&](const auto&) {
+        map.remove(mapping.base, MemoryKind::kMapped);
+        return CUDA_SUCCESS;
+      });
+  if (result == CUDA_SUCCESS) return result;
+  const auto ended = map.remove(mapping.base, MemoryKind::kMapped);
+  return ended && ended->unmapping == Unmapping::kDone ? CUDA_SUCCESS : result;
 }
 
 // Mappings that together are exactly [base, base + bytes); empty if there are none.
@@ -63,13 +85,17 @@ CUresult set_access(const std::vector<Memory>& mapped, const CUmemAccessDesc& ac
   if (!open && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
   for (const Memory& memory : mapped) {
     const auto flags = static_cast<std::uint32_t>(access.flags);
-    const CUresult result = ask(commands::VmmSetAccess{.address = memory.base,
-                                                       .bytes = memory.bytes,
-                                                       .device = access.location.id,
-                                                       .access = flags});
+    const commands::VmmSetAccess command{.address = memory.base,
+                                         .bytes = memory.bytes,
+                                         .device = access.location.id,
+                                         .access = flags};
+    const CUresult result = ask_and_note(command, [&](const auto&) {
+      if (access.location.id != memory.device) return CUDA_SUCCESS;
+      session().memory().map().update(memory.base,
+                                      [&](Memory& mapping) { mapping.access = flags; });
+      return CUDA_SUCCESS;
+    });
     if (result != CUDA_SUCCESS) return result;
-    if (access.location.id != memory.device) continue;
-    session().memory().map().update(memory.base, [&](Memory& mapping) { mapping.access = flags; });
   }
   return CUDA_SUCCESS;
 }
@@ -118,19 +144,20 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   MemoryState& memory = session().memory();
   const auto made = memory.allocations.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
-  commands::VmmCreate::Reply reply;
-  const CUresult result = ask(
+  const CUresult result = ask_and_note(
       commands::VmmCreate{.allocation = made.handle, .bytes = size, .device = prop->location.id},
-      reply);
+      [&](const commands::VmmCreate::Reply& reply) {
+        made.state->bytes = size;
+        made.state->block_id = reply.block_id;
+        made.state->properties = *prop;
+        made.state->references = 1;
+        memory.allocations.publish(made.handle);
+        return CUDA_SUCCESS;
+      });
   if (result != CUDA_SUCCESS) {
     memory.allocations.discard(made.handle);
     return result;
   }
-  made.state->bytes = size;
-  made.state->block_id = reply.block_id;
-  made.state->properties = *prop;
-  made.state->references = 1;
-  memory.allocations.publish(made.handle);
   *handle = made.handle;
   return CUDA_SUCCESS;
 }
@@ -170,9 +197,12 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   const std::vector<Memory> mapped = mappings(ptr, size);
   if (mapped.empty()) return CUDA_ERROR_INVALID_VALUE;
-  MemoryMap& map = session().memory().map();
-  for (const Memory& memory : mapped) map.remove(memory.base, MemoryKind::kMapped);
-  return ask(commands::VmmUnmap{.address = ptr, .bytes = size});
+  CUresult result = CUDA_SUCCESS;
+  for (const Memory& memory : mapped) {
+    const CUresult unmapped = unmap(memory);
+    if (result == CUDA_SUCCESS) result = unmapped;
+  }
+  return result;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {

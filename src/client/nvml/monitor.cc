@@ -45,7 +45,11 @@ Result<std::shared_ptr<Monitor>> Monitor::open() {
   std::shared_ptr<Monitor> monitor(std::unique_ptr<Monitor>(new Monitor()));
   auto provision = find_provision(monitor->log_);
   if (!provision) return std::move(provision).error();
-  if (Status status = monitor->start(*provision); !status) {
+  Status status = monitor->start(*provision);
+  while (!status && find_anew(*provision, status.error(), monitor->log_)) {
+    status = monitor->start(*provision);
+  }
+  if (!status) {
     monitor->log_.warn("no monitor of the GPU server",
                        {{"url", provision->url}, {"why", status.error().message}});
     return std::move(status).error();
@@ -59,8 +63,8 @@ Status Monitor::start(Provision& provision) {
   if (!url) return std::move(url).error();
   auto connection = transport::connect(*url, deadline);
   if (!connection) return std::move(connection).error();
-  auto channel = rpc::Channel::open(std::move(connection).value(),
-                                    hello(std::move(provision.credential)), deadline, *pushes_, {});
+  auto channel = rpc::Channel::open(std::move(connection).value(), hello(provision.credential),
+                                    deadline, *pushes_, {});
   if (!channel) return std::move(channel).error();
   desk_ = std::move(provision.desk);
   channel_ = std::move(channel).value();

@@ -10,10 +10,13 @@ namespace {
 
 // A token must last until the program has connected.
 constexpr std::int64_t kTokenMarginSeconds = 10;
+constexpr Duration kFresh = std::chrono::seconds(5);
 constexpr Duration kRetryLeast = std::chrono::milliseconds(500);
 constexpr Duration kRetryMost = std::chrono::seconds(5);
 // The cluster may have forgotten a wish while nobody told us.
 constexpr Duration kAskAgain = std::chrono::seconds(5);
+// Where it does not answer, how long a program waits for it that could have what was known.
+constexpr Duration kDoubtMost = std::chrono::seconds(2);
 constexpr std::size_t kReasonBytesMax = 512;
 
 // Once more will not help: an operator has to do something first.
@@ -75,7 +78,22 @@ void Broker::arrive(ProgramId id, Program program, Now now) {
   }
   Entry& entry = programs_[id];
   entry.program = std::move(program);
+  // What it was granted is not there: what the cluster says now is to be asked for.
+  if (entry.program.purpose == wire::DeskPurpose::kAgain) tokens_.erase(entry.program.user);
+  if (!away_.empty()) entry.doubts_until = now.at + kDoubtMost;
   tell(id, entry, now);
+}
+
+void Broker::believe() {
+  for (auto& [id, entry] : programs_) entry.doubts_until.reset();
+}
+
+void Broker::pass(Now now) {
+  for (auto& [id, entry] : programs_) {
+    if (!entry.doubts_until || now.at < *entry.doubts_until) continue;
+    entry.doubts_until.reset();
+    tell(id, entry, now);
+  }
 }
 
 void Broker::adopt(ProgramId id, Program program) {
@@ -95,7 +113,11 @@ void Broker::learn(const VirtualGpu& gpu) {
 
 void Broker::heard(const VirtualGpu& gpu, Now now) {
   away_.clear();
+  believe();
+  const bool waited = !known_ || gpu_.phase != Phase::kReady;
   learn(gpu);
+  // The rest was for what is over now; that of a cluster that fails stays.
+  if (waited && gpu_.phase == Phase::kReady && failures_ == 0) retry_at_ = now.at;
   tell_all(now);
 }
 
@@ -107,8 +129,9 @@ void Broker::cluster_away(const std::string& why, Now now) {
 const Broker::Token* Broker::token_of(std::uint32_t user, Now now) const {
   const auto found = tokens_.find(user);
   if (found == tokens_.end() || found->second.generation != gpu_.generation) return nullptr;
-  return found->second.expires_at - kTokenMarginSeconds > now.unix_seconds ? &found->second
-                                                                           : nullptr;
+  const Token& token = found->second;
+  const bool lasts = token.expires_at - kTokenMarginSeconds > now.unix_seconds;
+  return lasts || now.at < token.fresh_until ? &token : nullptr;
 }
 
 std::optional<std::string> Broker::url() const {
@@ -130,7 +153,8 @@ void Broker::tell_all(Now now) {
 
 void Broker::tell(ProgramId id, Entry& entry, Now now) {
   const Token* token = token_of(entry.program.user, now);
-  if (known_ && gpu_.phase == Phase::kReady && token != nullptr && !releasing_) {
+  if (known_ && gpu_.phase == Phase::kReady && token != nullptr && !releasing_ &&
+      !entry.doubts_until) {
     if (const auto where = url()) {
       entry.granted = true;
       sends_.push_back({id, wire::DeskGranted{gpu_.generation, *where, token->text}});
@@ -165,18 +189,21 @@ void Broker::refuse_waiting(const Error& error) {
 }
 
 std::optional<Broker::Ask> Broker::next(Now now) {
-  if (asking_ || now.at < retry_at_) return std::nullopt;
+  if (asking_) return std::nullopt;
+  const bool rests = now.at < retry_at_;
   for (const auto& [id, entry] : programs_) {
-    if (entry.granted) continue;
+    // Whoever doubts asks at once: it may be answered again.
+    if (entry.granted || (rests && !entry.doubts_until)) continue;
     const bool ready = known_ && gpu_.phase == Phase::kReady;
     const bool under_way =
         known_ && (gpu_.phase == Phase::kWaiting || gpu_.phase == Phase::kStarting);
-    if (ready && token_of(entry.program.user, now) != nullptr) continue;
+    if (ready && token_of(entry.program.user, now) != nullptr && !entry.doubts_until) continue;
     // While it is under way the cluster tells by itself, as long as it is there.
     if (under_way && away_.empty()) continue;
     asking_ = true;
     return Ask{Ask::Kind::kRequest, entry.program.user};
   }
+  if (rests) return std::nullopt;
   const bool ours = known_ && gpu_.phase != Phase::kNone && gpu_.phase != Phase::kEnding;
   if (programs_.empty() && ours && now.at >= idle_since_ + options_.grace) {
     asking_ = releasing_ = true;
@@ -197,6 +224,7 @@ Instant Broker::wake_at(Now now) const {
 
 void Broker::answered(const Ask& ask, const Result<VirtualGpu>& answer, Now now) {
   asking_ = releasing_ = false;
+  believe();
   if (!answer) {
     failures_ = std::min(failures_ + 1, 16u);
     const Duration wait = kRetryLeast * (1u << std::min(failures_ - 1, 6u));
@@ -223,7 +251,7 @@ void Broker::answered(const Ask& ask, const Result<VirtualGpu>& answer, Now now)
   if (ask.kind == Ask::Kind::kRequest && answer->phase == Phase::kReady) {
     const bool needless = answer->token.empty() && answer->token_expires_at == 0;
     const std::int64_t until = needless ? INT64_MAX : answer->token_expires_at;
-    tokens_[ask.user] = {answer->token, until, answer->generation};
+    tokens_[ask.user] = {answer->token, until, answer->generation, now.at + kFresh};
     std::erase_if(tokens_,
                   [&](const auto& one) { return one.second.generation != gpu_.generation; });
     if (until - kTokenMarginSeconds <= now.unix_seconds) {

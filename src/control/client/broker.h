@@ -48,6 +48,8 @@ class Broker {
 
   // How the virtual GPU is, without being asked.
   void heard(const VirtualGpu& gpu, Now now);
+  // Time passes: who waited for news of the cluster has to do with what is known.
+  void pass(Now now);
   // Nobody tells that any more.
   void cluster_away(const std::string& why, Now now);
 
@@ -79,16 +81,20 @@ class Broker {
   struct Entry {
     Program program;
     bool granted = false;
+    // The cluster is asked before what was known while it is away is handed out; until then.
+    std::optional<Instant> doubts_until;
     std::optional<wire::DeskWaiting> told;
   };
   struct Token {
     std::string text;
-    std::int64_t expires_at = 0;
+    std::int64_t expires_at = 0;  // By the node's clock.
     std::uint64_t generation = 0;
+    Instant fresh_until;  // It was made just now: good whatever this machine's clock says.
   };
 
   const Token* token_of(std::uint32_t user, Now now) const;
   std::optional<std::string> url() const;
+  void believe();
   void tell_all(Now now);
   void tell(ProgramId id, Entry& entry, Now now);
   void refuse_waiting(const Error& error);

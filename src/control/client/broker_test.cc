@@ -56,6 +56,13 @@ class BrokerTest : public ::testing::Test {
     ASSERT_TRUE(ask);
     broker_.answered(*ask, answer, now());
   }
+  // A program comes, and the cluster is asked for it before it has anything.
+  void answer_doubts(ProgramId id, const Result<VirtualGpu>& said) {
+    broker_.take_sends();
+    broker_.arrive(id, program(), now());
+    EXPECT_FALSE(told<wire::DeskGranted>(id)) << id;
+    answer(said);
+  }
 
   Broker broker_;
   Duration passed_ = std::chrono::hours(1);
@@ -144,6 +151,26 @@ TEST_F(BrokerTest, TellsHowManyAreAheadWhenThatChanges) {
   EXPECT_TRUE(told<wire::DeskGranted>(1));
 }
 
+TEST_F(BrokerTest, AsksForATokenAsSoonAsItHearsThatItsGpuIsReady) {
+  broker_.arrive(1, program(), now());
+  answer(gpu(Phase::kStarting));
+  EXPECT_FALSE(broker_.next(now()));
+  broker_.heard(gpu(Phase::kReady), now());
+  // No time has passed.
+  answer(ready());
+  EXPECT_TRUE(told<wire::DeskGranted>(1));
+}
+
+TEST_F(BrokerTest, ARestAfterAFailureIsNotCutShortByWhatItHears) {
+  broker_.arrive(1, program(), now());
+  answer(Error{ErrorCode::kLost, "gone"});
+  broker_.heard(gpu(Phase::kReady), now());
+  EXPECT_FALSE(broker_.next(now()));
+  pass(std::chrono::seconds(1));
+  answer(ready());
+  EXPECT_TRUE(told<wire::DeskGranted>(1));
+}
+
 TEST_F(BrokerTest, GivesItBackAfterTheLastProgramAndTheGrace) {
   broker_.arrive(1, program(), now());
   broker_.arrive(2, program(), now());
@@ -184,6 +211,8 @@ TEST_F(BrokerTest, GoesOnWithWhatItHasWhenTheClusterIsAway) {
   broker_.take_sends();
   broker_.cluster_away("no route", now());
   broker_.arrive(2, program(), now());
+  EXPECT_FALSE(told<wire::DeskGranted>(2)) << "it may have been taken away meanwhile";
+  answer(Error{ErrorCode::kLost, "no route"});
   EXPECT_TRUE(told<wire::DeskGranted>(2)) << "its token is still good";
   broker_.arrive(3, program(1001), now());
   EXPECT_NE(told<wire::DeskWaiting>(3)->why.find("no route"), std::string::npos);
@@ -195,6 +224,70 @@ TEST_F(BrokerTest, GoesOnWithWhatItHasWhenTheClusterIsAway) {
   EXPECT_FALSE(broker_.cluster_is_away());
 }
 
+// A network that was cut says nothing: an answer may take as long as anything.
+TEST_F(BrokerTest, WaitsForNewsOfAClusterThatIsAwayForABoundedTime) {
+  broker_.arrive(1, program(), now());
+  answer(ready());
+  broker_.take_sends();
+  broker_.cluster_away("no route", now());
+  broker_.arrive(2, program(), now());
+  EXPECT_TRUE(broker_.next(now())) << "and nothing comes back";
+  pass(std::chrono::milliseconds(1900));
+  broker_.pass(now());
+  EXPECT_FALSE(told<wire::DeskGranted>(2));
+  pass(std::chrono::milliseconds(100));
+  broker_.pass(now());
+  EXPECT_TRUE(told<wire::DeskGranted>(2));
+}
+
+// The lease was taken away while the connection to the cluster was, too.
+TEST_F(BrokerTest, HandsOutNothingOldOnceTheClusterAnswersAgain) {
+  broker_.arrive(1, program(), now());
+  answer(ready());
+  broker_.cluster_away("no route", now());
+  answer_doubts(3, ready(300, 2));
+  EXPECT_EQ(told<wire::DeskGranted>(3)->generation, 2u);
+  broker_.cluster_away("no route", now());
+  broker_.arrive(4, program(), now());
+  broker_.heard(gpu(Phase::kWaiting, 2), now());
+  EXPECT_FALSE(told<wire::DeskGranted>(4)) << "the watch tells it as well";
+  EXPECT_FALSE(broker_.next(now()));
+}
+
+// Asks of an unreachable cluster rest longer and longer; who would be served with what is known
+// does not wait for that.
+TEST_F(BrokerTest, AsksForADoubterAlsoWhileItRests) {
+  broker_.arrive(1, program(), now());
+  answer(ready());
+  broker_.cluster_away("no route", now());
+  for (ProgramId id = 2; id <= 4; ++id) {
+    answer_doubts(id, Error{ErrorCode::kLost, "no route"});
+    EXPECT_TRUE(told<wire::DeskGranted>(id)) << id;
+  }
+  EXPECT_FALSE(broker_.next(now()));
+}
+
+TEST_F(BrokerTest, AsksForTheProgramThatWasNotLetInAndGrantsOnlyWhatIsNew) {
+  broker_.arrive(1, program(), now());
+  answer(ready());
+  broker_.take_sends();
+  Program again = program();
+  again.purpose = wire::DeskPurpose::kAgain;
+  broker_.arrive(2, again, now());
+  EXPECT_FALSE(told<wire::DeskGranted>(2));
+  answer(gpu(Phase::kStarting, 2));
+  EXPECT_FALSE(told<wire::DeskGranted>(2));
+  pass(std::chrono::seconds(1));
+  broker_.heard(gpu(Phase::kReady, 2), now());
+  answer(ready(300, 2));
+  EXPECT_EQ(told<wire::DeskGranted>(2)->generation, 2u);
+  // It knows better than we do that what is known is no good.
+  broker_.cluster_away("no route", now());
+  broker_.arrive(3, again, now());
+  answer(Error{ErrorCode::kLost, "no route"});
+  EXPECT_TRUE(told<wire::DeskWaiting>(3));
+}
+
 TEST_F(BrokerTest, DoesNotGrantAnExpiredTokenBecauseTheClusterIsAway) {
   broker_.arrive(1, program(), now());
   answer(ready(60));
@@ -203,6 +296,25 @@ TEST_F(BrokerTest, DoesNotGrantAnExpiredTokenBecauseTheClusterIsAway) {
   broker_.arrive(2, program(), now());
   broker_.cluster_away("no route", now());
   EXPECT_TRUE(told<wire::DeskWaiting>(2));
+}
+
+TEST_F(BrokerTest, GrantsWhatWasMadeJustNowWhateverTheClockSays) {
+  // This machine's clock is an hour ahead of the node's.
+  constexpr std::int64_t kAhead = 3600;
+  broker_.arrive(1, program(), now());
+  answer(ready(300 - kAhead));
+  EXPECT_TRUE(told<wire::DeskGranted>(1));
+  broker_.arrive(2, program(), now());
+  EXPECT_TRUE(told<wire::DeskGranted>(2));
+  // Later nobody knows whether it is good: another one is asked for.
+  pass(std::chrono::seconds(30));
+  broker_.arrive(3, program(), now());
+  EXPECT_FALSE(told<wire::DeskGranted>(3));
+  answer(ready(300 - kAhead));
+  EXPECT_TRUE(told<wire::DeskGranted>(3));
+  // What was not made for this user is not his.
+  broker_.arrive(4, program(1001), now());
+  EXPECT_FALSE(told<wire::DeskGranted>(4));
 }
 
 TEST_F(BrokerTest, TriesLessAndLessOften) {
@@ -282,7 +394,7 @@ class RandomMachine {
   void step() {
     now_.at = now_.at + std::chrono::milliseconds(random_.below(2000));
     now_.unix_seconds = kStart + now_.at.ns / 1'000'000'000;
-    switch (random_.below(6)) {
+    switch (random_.below(7)) {
       case 0:
         broker_.arrive(++last_, program(), now_);
         programs_[last_] = false;
@@ -304,13 +416,20 @@ class RandomMachine {
       case 5:
         answer();
         break;
+      case 6:
+        broker_.pass(now_);
+        break;
     }
     check_sends();
   }
   std::size_t grants() const { return grants_; }
 
  private:
-  Program program() { return {.user = static_cast<std::uint32_t>(random_.below(2)), .name = "p"}; }
+  Program program() {
+    return {.user = static_cast<std::uint32_t>(random_.below(2)),
+            .name = "p",
+            .purpose = random_.one_in(8) ? wire::DeskPurpose::kAgain : wire::DeskPurpose::kUse};
+  }
   VirtualGpu gpu(bool token) {
     VirtualGpu gpu;
     gpu.phase = static_cast<Phase>(random_.below(5));

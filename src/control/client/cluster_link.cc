@@ -7,6 +7,7 @@
 #include "control/cluster.grpc.pb.h"
 #include "control/grpc/call.h"
 #include "control/grpc/channel.h"
+#include "control/grpc/keepalive.h"
 
 namespace flyt::vm {
 namespace {
@@ -147,16 +148,15 @@ class Link final : public ClusterLink {
 
 Result<std::unique_ptr<ClusterLink>> link_to_cluster(const Config& config) {
   Link::Stubs stubs;
+  const auto revoked = pki::Revocations::of(config.crl, config.ca);
   for (const std::string& address : config.addresses) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
-    // A cut network says nothing by itself.
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveAnswerMs);
+    control::keep_alive(arguments, {.every_ms = kKeepaliveMs, .answer_ms = kKeepaliveAnswerMs});
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectLeastMs);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMostMs);
-    const auto channel =
-        control::open_channel(address, {config.cert, config.key, config.ca}, arguments);
+    const auto channel = control::open_channel(address, {config.cert, config.key, config.ca},
+                                               control::ServerRole::kCluster, arguments, revoked);
     if (!channel) return channel.error();
     stubs.push_back(v1::Vms::NewStub(*channel));
   }

@@ -22,7 +22,8 @@ control::SettingSections sections_of(Config& config) {
        {{"addresses", control::texts_setting(config.addresses)},
         {"cert", control::path_setting(config.cert)},
         {"key", control::path_setting(config.key)},
-        {"ca", control::path_setting(config.ca)}}},
+        {"ca", control::path_setting(config.ca)},
+        {"crl", control::path_setting(config.crl)}}},
       {"programs",
        {{"socket", control::path_setting(config.socket)},
         {"users", control::texts_setting(config.users)},
@@ -60,6 +61,9 @@ Status check(const Config& config, const std::string& file) {
                      "cluster.cert, cluster.key and cluster.ca are missing: a cluster manager at"
                      " HOST:PORT is asked with a certificate; `flytctl ca issue` makes one");
     }
+  }
+  if (!config.crl.empty() && config.ca.empty()) {
+    return invalid(file, "cluster.crl needs cluster.ca, which has signed the list");
   }
   if (config.socket.size() > kSocketBytesMax) {
     return invalid(file,

@@ -20,6 +20,7 @@ struct Config {
   std::string cert;
   std::string key;
   std::string ca;
+  std::string crl;  // Managers' certificates that were revoked; empty: none is.
 
   // [programs]
   std::string socket = "/run/flyt/client.sock";

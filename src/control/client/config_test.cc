@@ -36,6 +36,8 @@ TEST(ClientConfig, SaysWhatIsWrongAndWhere) {
             std::string::npos);
   EXPECT_NE(error_of("[cluster]\naddresses = [\"one\"]\n").find("\"one\""), std::string::npos);
   const std::string local(kLocal);
+  EXPECT_NE(error_of(local + "crl = \"/crl.pem\"\n").find("cluster.crl needs cluster.ca"),
+            std::string::npos);
   EXPECT_NE(error_of(local + "[programs]\nmax = 0\n").find("client.toml:4: programs.max"),
             std::string::npos);
   EXPECT_NE(error_of(local + "[lease]\ngrase = 1\n").find("client.toml:4: unknown key lease.grase"),

@@ -59,6 +59,7 @@ void DeskServer::run() {
   while (!stopped_) {
     wait(system_clock().now());
     office_.sends().clear();
+    office_.pass();
     deliver();
     look_after(system_clock().now());
     if (to_remember_) remember();

@@ -57,6 +57,11 @@ void Office::adopt(ProgramId id, Program program) {
   broker_.adopt(id, std::move(program));
 }
 
+void Office::pass() {
+  const Lock lock(mutex_);
+  broker_.pass(now());
+}
+
 std::vector<Broker::Send> Office::take_sends() {
   const Lock lock(mutex_);
   return broker_.take_sends();

@@ -22,6 +22,8 @@ class Office {
   void arrive(ProgramId id, Program program);
   void leave(ProgramId id);
   void adopt(ProgramId id, Program program);
+  // To be called now and then, for what only waits for time to pass.
+  void pass();
   std::vector<Broker::Send> take_sends();
   std::string status_json();
   // Signalled when there is something to send.

@@ -13,12 +13,16 @@
 
 #include "control/cluster.grpc.pb.h"
 #include "control/cluster/records.h"
+#include "control/cluster/wrong_tries.h"
 #include "control/daemon/door_thread.h"
 #include "control/grpc/call.h"
 #include "control/grpc/channel.h"
 #include "control/grpc/credentials.h"
+#include "control/grpc/keepalive.h"
 #include "control/grpc/status.h"
 #include "control/grpc/watcher.h"
+#include "control/pki/certificate.h"
+#include "control/settings/settings.h"
 
 namespace flyt::cluster {
 namespace {
@@ -26,15 +30,14 @@ namespace {
 constexpr int kThreadsMax = 640;
 constexpr int kWatchersMax = 512;
 constexpr int kMessageBytesMax = 16 << 20;
+// Of connections and of what comes in on them, as a message's size is looked at when all of it is
+// here. Beyond it gRPC ends connections that nobody uses, and calls with large messages.
+constexpr std::size_t kMemoryBytesMax = 256 << 20;
 constexpr Duration kWatchStep = std::chrono::milliseconds(500);
 constexpr Duration kWatchRest = std::chrono::milliseconds(200);
 constexpr auto kShutdownTime = std::chrono::seconds(1);
-constexpr int kAliveMs = 15'000;
-constexpr int kPingMsMin = 5'000;
 constexpr int kPassedBytesMax = 256 << 20;
 constexpr int kReconnectMs = 500;
-constexpr int kLeaderAliveMs = kPingMsMin + 1000;
-constexpr int kLeaderAnswerMs = 3'000;
 // After that what is known here is told.
 constexpr auto kPassTime = std::chrono::seconds(5);
 // What a manager that does not decide sends with a question: for whom it asks.
@@ -74,7 +77,9 @@ class Leader {
 // Connections to those that decide, one after the other. Safe from any thread.
 class Leaders {
  public:
-  explicit Leaders(const Config& config) : files_{config.cert, config.key, config.ca} {}
+  explicit Leaders(const Config& config)
+      : files_{config.cert, config.key, config.ca},
+        revoked_(pki::Revocations::of(config.crl, config.ca)) {}
 
   Result<std::shared_ptr<Leader>> at(const std::string& address) {
     const std::lock_guard lock(mutex_);
@@ -83,9 +88,9 @@ class Leaders {
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
     arguments.SetMaxReceiveMessageSize(kPassedBytesMax);
     // VMs that watch over it are to hear soon that it is cut off.
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kLeaderAliveMs);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kLeaderAnswerMs);
-    const auto channel = control::open_channel(address, files_, arguments);
+    control::keep_alive(arguments);
+    const auto channel =
+        control::open_channel(address, files_, control::ServerRole::kCluster, arguments, revoked_);
     if (!channel) return channel.error();
     leader_ = std::make_shared<Leader>(*channel);
     address_ = address;
@@ -94,6 +99,7 @@ class Leaders {
 
  private:
   const control::TlsFiles files_;
+  const control::Revoked revoked_;
   // gRPC's headers have annotations of the same names as ours. It guards what follows.
   std::mutex mutex_;
   std::string address_;
@@ -102,6 +108,25 @@ class Leaders {
 
 // What is answered here where whoever decides cannot be asked: what was known last, or nothing.
 enum class Without : std::uint8_t { kOld, kNothing };
+
+// Those who were refused something lately. Safe from any thread.
+class Refused {
+ public:
+  // Whether it is to be written down for ever: not all that somebody tries in vain, or he would
+  // drive out what others did.
+  bool is_news(const std::string& who) {
+    const std::lock_guard lock(mutex_);
+    const Instant now = system_clock().now();
+    if (!tries_.may_try(who, now)) return false;
+    tries_.wrong(who, now);
+    return true;
+  }
+
+ private:
+  // gRPC's headers have annotations of the same names as ours. It guards what follows.
+  std::mutex mutex_;
+  WrongTries tries_;
+};
 
 // What all services have: who calls, who answers, and how many watch.
 struct Desk {
@@ -113,7 +138,13 @@ struct Desk {
   const std::string name;           // This manager's.
   std::optional<Caller> everybody;  // Of a server behind one user's door.
   std::atomic<int>& watchers;
+  Refused& refused;
+  const std::string enrol_pin;  // Of the authority that signs machines' certificates; empty: none.
 
+  // Of a Unix socket gRPC knows no more than its number.
+  std::string peer_of(const grpc::ServerContext& context) const {
+    return everybody ? everybody->peer : context.peer();
+  }
   // A manager that does not decide says for whom it asks.
   Result<Caller> caller(const grpc::ServerContext& context) const {
     auto found = direct(context);
@@ -126,6 +157,21 @@ struct Desk {
     const auto pem = context.auth_context()->FindPropertyValues("x509_pem_cert");
     if (pem.empty()) return Error{ErrorCode::kDenied, "there is no certificate"};
     return gate.caller_of({pem.front().data(), pem.front().size()}, context.peer());
+  }
+  // That a node is where its certificate says: the manager would ask another machine in its name.
+  Status check_place(const grpc::ServerContext& context, const std::string& address) const {
+    const auto place = control::parse_address(address);
+    const auto pem = context.auth_context()->FindPropertyValues("x509_pem_cert");
+    if (everybody || !place || pem.empty()) return {};
+    const auto found = direct(context);
+    if (!found || found->role != Role::kNode) return {};
+    const auto may = pki::may_serve_at({pem.front().data(), pem.front().size()}, place->host);
+    if (!may) return may.error();
+    if (*may) return {};
+    log.warn("refused", {{"peer", context.peer()}, {"node", found->name}, {"address", address}});
+    return Error{ErrorCode::kDenied, "the certificate of " + found->name + " is not for " +
+                                         place->host + ", which is its cluster.advertise: name it" +
+                                         " with --host when the certificate is made"};
   }
   // The caller, if it has the role.
   Result<Caller> admit(const grpc::ServerContext& context, Role least) const {
@@ -192,7 +238,7 @@ struct Desk {
     v1::Behalf behalf;
     behalf.set_name(found->name);
     behalf.set_role(std::string(to_string(found->role)));
-    behalf.set_peer(context.peer());
+    behalf.set_peer(peer_of(context));
     const auto own = grpc::ClientContext::FromServerContext(context);
     own->AddMetadata(kBehalf, behalf.SerializeAsString());
     const grpc::Status status = ask(**leader, *own);
@@ -209,16 +255,21 @@ struct Desk {
     entry.set_action(action);
     entry.set_subject(subject);
     entry.set_details(details);
-    entry.set_peer(context.peer());
+    entry.set_peer(peer_of(context));
     const auto found = caller(context);
     grpc::Status status = found ? grpc::Status::OK : denial(found.error());
     if (found) {
       entry.set_caller(found->name);
       entry.set_role(message_of(found->role));
       if (context.client_metadata().contains(kBehalf)) entry.set_peer(found->peer);
-      if (Status allowed = need(*found, least); !allowed) status = denial(allowed.error());
+      if (Status good = need(*found, least); !good) status = denial(good.error());
     }
-    if (status.ok()) status = answer(act(), reply);
+    const bool allowed = status.ok();
+    if (allowed) status = answer(act(), reply);
+    if (!allowed && !refused.is_news(found ? found->name : origin_of(context.peer()))) {
+      log.warn("refused", {{"peer", context.peer()}, {"reason", status.error_message()}});
+      return status;
+    }
     entry.set_result(status.ok() ? "ok" : status.error_message());
     if (Status written = manager.audit(std::move(entry)); !written) {
       log.error("not in the audit log", {{"action", action}, {"why", written.error().message}});
@@ -238,6 +289,9 @@ class NodesService final : public v1::Nodes::Service {
     if (!desk_.everybody && request->address().starts_with("unix:")) {
       return {grpc::StatusCode::INVALID_ARGUMENT,
               "a node that reports over TCP is reached at HOST:PORT: set cluster.advertise"};
+    }
+    if (Status good = desk_.check_place(*context, request->address()); !good) {
+      return denial(good.error());
     }
     v1::NodeReport report = *request;
     report.set_name(*name);
@@ -381,6 +435,15 @@ class OperatorsService final : public v1::Operators::Service {
       return Result<v1::ListAuditResponse>(std::move(list));
     });
   }
+  grpc::Status ListEnrolTokens(grpc::ServerContext* context,
+                               const v1::ListEnrolTokensRequest* request,
+                               v1::ListEnrolTokensResponse* reply) override {
+    const auto caller = desk_.admit(*context, Role::kAdmin);
+    if (!caller) return denial(caller.error());
+    return see(*context, &Stub::ListEnrolTokens, *request, reply, [&](Manager& manager) {
+      return Result<v1::ListEnrolTokensResponse>(manager.enrol_tokens());
+    });
+  }
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest* request,
                      grpc::ServerWriter<v1::Change>* out) override {
     const auto caller = desk_.admit(*context, Role::kViewer);
@@ -475,6 +538,32 @@ class OperatorsService final : public v1::Operators::Service {
                   [&](Manager& manager) { return manager.remove_node(request->node()); });
   }
 
+  grpc::Status CreateEnrolToken(grpc::ServerContext* context,
+                                const v1::CreateEnrolTokenRequest* request,
+                                v1::EnrolToken* reply) override {
+    const auto caller = desk_.caller(*context);
+    const std::string by = caller ? caller->name : "";
+    return change(*context, &Stub::CreateEnrolToken, *request, reply, Role::kAdmin,
+                  "enrol-token create", request->role() + " " + request->name(),
+                  request->ShortDebugString(), [&](Manager& manager) -> Result<v1::EnrolToken> {
+                    if (desk_.enrol_pin.empty()) {
+                      return Error{ErrorCode::kUnsupported,
+                                   "no machine can enrol: set enrol.listen and enrol.key of the"
+                                   " cluster manager"};
+                    }
+                    auto made = manager.new_enrol_token(*request, by);
+                    if (made) made->set_token("flyt1." + made->token() + "." + desk_.enrol_pin);
+                    return made;
+                  });
+  }
+  grpc::Status RevokeEnrolToken(grpc::ServerContext* context,
+                                const v1::RevokeEnrolTokenRequest* request,
+                                v1::EnrolToken* reply) override {
+    return change(*context, &Stub::RevokeEnrolToken, *request, reply, Role::kAdmin,
+                  "enrol-token revoke", request->id(), "",
+                  [&](Manager& manager) { return manager.revoke_enrol_token(request->id()); });
+  }
+
  private:
   template <class Method, class Request, class Message, class Ask>
   grpc::Status see(grpc::ServerContext& context, Method method, const Request& request,
@@ -510,14 +599,11 @@ class Counter {
     grpc::ServerBuilder builder;
     grpc::ResourceQuota quota;
     quota.SetMaxThreads(kThreadsMax);
+    quota.Resize(kMemoryBytesMax);
     builder.SetResourceQuota(quota);
     builder.SetMaxReceiveMessageSize(kMessageBytesMax);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // Who watches and is cut off would be waited for for ever.
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveMs);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kPingMsMin);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    control::keep_alive(builder);
     builder.RegisterService(&nodes_);
     builder.RegisterService(&vms_);
     builder.RegisterService(&people_);
@@ -555,6 +641,13 @@ class Api final : public ApiThread {
   }
 
   Status start() {
+    if (!config_.enrol.empty()) {
+      const auto ca = control::read_file(config_.ca);
+      if (!ca) return ca.error();
+      auto pin = pki::fingerprint_of(*ca);
+      if (!pin) return Error{pin.error().code, config_.ca + ": " + pin.error().message};
+      enrol_pin_ = std::move(*pin);
+    }
     if (!config_.api_tcp.empty()) {
       const auto credentials = control::server_credentials({config_.cert, config_.key, config_.ca});
       if (!credentials) return credentials.error();
@@ -579,7 +672,8 @@ class Api final : public ApiThread {
 
  private:
   Desk desk(std::optional<Caller> everybody) {
-    return {chair_, leaders_, gate_, log_, version_, config_.name, std::move(everybody), watchers_};
+    return {chair_,    leaders_, gate_,     log_, version_, config_.name, std::move(everybody),
+            watchers_, refused_, enrol_pin_};
   }
 
   // Each user has a server of its own.
@@ -606,7 +700,9 @@ class Api final : public ApiThread {
   const Log log_;
   const std::string version_;
   Leaders leaders_;
+  std::string enrol_pin_;
   std::atomic<int> watchers_{0};
+  Refused refused_;
   std::unique_ptr<Counter> remote_;
   std::map<std::uint32_t, std::unique_ptr<Counter>>
       local_;  // The door's thread alone, till it ends.

@@ -7,8 +7,10 @@
 
 #include "control/cluster/api_thread.h"
 #include "control/cluster/council_threads.h"
+#include "control/cluster/enrol_thread.h"
 #include "control/cluster/node_links.h"
 #include "control/cluster/pages.h"
+#include "control/cluster/requirements_task.h"
 #include "control/cluster/sqlite_store.h"
 #include "control/cluster/workers.h"
 #include "control/daemon/stop_signals.h"
@@ -38,6 +40,8 @@ Status run_cluster(const Config& config, std::string_view version, const Fd& sig
   const std::string path = config.state_folder + "/cluster.db";
   auto store = SqliteStore::open(path);
   if (!store) return std::move(store).error();
+  const auto tasks = tasks_of(config, log);
+  if (!tasks) return tasks.error();
   LastResort last_resort(log);
   NodeLinks links(config);
   Manager manager(config, log, std::move(*store), links, system_clock());
@@ -48,14 +52,17 @@ Status run_cluster(const Config& config, std::string_view version, const Fd& sig
   OnlyChair chair(manager);
   auto api = ApiThread::start(config, chair, gate, log, version);
   if (!api) return std::move(api).error();
+  const auto enrol = EnrolThread::start(config, chair, log);
+  if (!enrol) return enrol.error();
   const auto pages = ClusterPages::start(config, pages_of(manager), chair, gate, log, version);
   if (!pages) return pages.error();
-  Workers workers;
+  Workers workers(*tasks);
   workers.serve(manager);
   log.info("serving", {{"unix", config.api_unix},
                        {"tcp", config.api_tcp},
                        {"metrics", config.metrics},
                        {"page", config.page},
+                       {"enrol", config.enrol},
                        {"nodes", manager.describe().nodes()}});
   control::await_stop(signals);
   log.info("stopping");

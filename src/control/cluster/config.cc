@@ -1,7 +1,6 @@
 #include "control/cluster/config.h"
 
-#include <unistd.h>
-
+#include "control/cluster/requirements/requirement.h"
 #include "control/etcd/etcd_client.h"
 
 namespace flyt::cluster {
@@ -17,6 +16,8 @@ using control::text_setting;
 using control::texts_setting;
 
 constexpr std::size_t kPrefixBytesMax = 200;
+constexpr std::size_t kDatabaseBytesMax = 63;
+constexpr std::size_t kCollectionBytesMax = 120;
 
 control::SettingSections sections_of(Config& config) {
   constexpr std::uint32_t kDay = 86400;
@@ -42,6 +43,11 @@ control::SettingSections sections_of(Config& config) {
         {"cert", path_setting(config.etcd_tls.cert)},
         {"key", path_setting(config.etcd_tls.key)},
         {"ca", path_setting(config.etcd_tls.ca)}}},
+      {"enrol",
+       {{"listen", address_setting(config.enrol)},
+        {"key", path_setting(config.enrol_key)},
+        {"days", number_setting(config.enrol_days, 1, 3650)},
+        {"token_lasts", seconds_setting(config.enrol_token_seconds, 1, 7 * kDay)}}},
       {"access",
        {{"operators", texts_setting(config.operators)},
         {"viewers", texts_setting(config.viewers)}}},
@@ -58,6 +64,12 @@ control::SettingSections sections_of(Config& config) {
         {"cool_down", seconds_setting(config.scaling_cool_down_seconds, 1, kDay)},
         {"grow_above", number_setting(config.grow_above, 2, 99)},
         {"shrink_below", number_setting(config.shrink_below, 0, 49)}}},
+      {"requirements",
+       {{"mongodb", text_setting(config.mongodb)},
+        {"database", text_setting(config.mongodb_database)},
+        {"collection", text_setting(config.mongodb_collection)},
+        {"password_file", path_setting(config.mongodb_password_file)},
+        {"poll", seconds_setting(config.requirements_seconds, 1, 3600)}}},
       {"page", {{"listen", address_setting(config.page)}}},
       {"metrics",
        {{"listen", address_setting(config.metrics)},
@@ -96,6 +108,26 @@ Status check_etcd(const Config& config) {
   return {};
 }
 
+Status check_requirements(const Config& config) {
+  if (config.mongodb.empty()) {
+    if (config.mongodb_password_file.empty()) return {};
+    return invalid("requirements.password_file is of no use without requirements.mongodb");
+  }
+  if (Status status = requirements::check_uri(config.mongodb); !status) {
+    return invalid("requirements.mongodb is " + status.error().message);
+  }
+  // As MongoDB names them.
+  if (config.mongodb_database.size() > kDatabaseBytesMax ||
+      config.mongodb_database.find_first_of("/\\. \"$") != std::string::npos) {
+    return invalid("requirements.database is a name of at most 63 bytes");
+  }
+  if (config.mongodb_collection.size() > kCollectionBytesMax ||
+      config.mongodb_collection.find('$') != std::string::npos) {
+    return invalid("requirements.collection is a name of at most 120 bytes");
+  }
+  return {};
+}
+
 Status check(const Config& config) {
   if (Status status = control::check_doors(config.api_tcp, {config.cert, config.key, config.ca},
                                            config.metrics);
@@ -106,12 +138,19 @@ Status check(const Config& config) {
     return invalid(
         "page.listen needs api.cert, api.key and api.ca: the page is served with mutual TLS only");
   }
+  if (config.enrol.empty() != config.enrol_key.empty()) {
+    return invalid("enrol.listen and enrol.key belong together");
+  }
+  if (!config.enrol.empty() && !control::TlsFiles{config.cert, config.key, config.ca}.complete()) {
+    return invalid("enrol.listen needs api.cert, api.key and api.ca");
+  }
   if (config.lost_seconds < 2 * config.report_seconds) {
     return invalid("nodes.lost_after must be at least twice nodes.report_every");
   }
   if (config.scaling_window_seconds < 2 * config.report_seconds) {
     return invalid("scaling.window must be at least twice nodes.report_every");
   }
+  if (Status status = check_requirements(config); !status) return status;
   if (const Status bad = scaling::check(scaling_rules(config)); !bad) return bad;
   return uses_etcd(config) ? check_etcd(config) : Status();
 }
@@ -136,15 +175,9 @@ scaling::Rules scaling_rules(const Config& config) {
           .shrink_below = config.shrink_below};
 }
 
-Status finish(Config& config, const std::string& home) {
-  if (config.state_folder.empty()) {
-    config.state_folder =
-        home.empty() ? "/var/lib/flyt/cluster" : home + "/.local/state/flyt/cluster";
-  }
-  if (config.run_folder.empty()) {
-    config.run_folder =
-        home.empty() ? "/run/flyt-cluster" : "/tmp/flyt-cluster-" + std::to_string(::getuid());
-  }
+Status finish(Config& config, const control::Folders& folders) {
+  if (config.state_folder.empty()) config.state_folder = folders.state;
+  if (config.run_folder.empty()) config.run_folder = folders.run;
   if (config.api_unix.empty()) config.api_unix = config.run_folder + "/cluster.sock";
   if (config.name.empty()) config.name = control::machine_name();
   if (config.advertise.empty()) {

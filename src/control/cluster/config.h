@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "control/cluster/scaling/scaler.h"
+#include "control/settings/folders.h"
 #include "control/settings/settings.h"
 
 namespace flyt::cluster {
@@ -34,6 +35,12 @@ struct Config {
   std::uint32_t etcd_lease_seconds = 2;  // Until another manager decides, if this one is gone.
   control::TlsFiles etcd_tls;            // Empty: in the clear.
 
+  // [enrol]
+  std::string enrol;  // HOST:PORT at which machines get their first certificate; empty: nowhere.
+  std::string enrol_key;                    // Of the authority in api.ca.
+  std::uint32_t enrol_days = 365;           // How long certificates are valid.
+  std::uint32_t enrol_token_seconds = 900;  // How long tokens are.
+
   // [access]: users of this machine, by name or number, beside root and the manager's own.
   std::vector<std::string> operators;
   std::vector<std::string> viewers;
@@ -56,6 +63,13 @@ struct Config {
   std::uint32_t grow_above = 80;  // Percent.
   std::uint32_t shrink_below = 40;
 
+  // [requirements]: VMs' requirements from a database that somebody else keeps.
+  std::string mongodb;  // Its URI, perhaps with a secret; empty: operators set all VMs.
+  std::string mongodb_database = "flyt";
+  std::string mongodb_collection = "vm_required_resources";
+  std::string mongodb_password_file;
+  std::uint32_t requirements_seconds = 10;  // From one reading to the next.
+
   // [page]
   std::string page;  // HOST:PORT of the web page; empty: none.
 
@@ -75,8 +89,8 @@ scaling::Rules scaling_rules(const Config& config);
 
 inline bool uses_etcd(const Config& config) { return config.store != "sqlite"; }
 
-// Fills what was left open and checks what belongs together. `home` is the user's home folder, or
-// empty for root.
-Status finish(Config& config, const std::string& home);
+// Fills what was left open and checks what belongs together. `folders` are used where
+// none are named.
+Status finish(Config& config, const control::Folders& folders);
 
 }  // namespace flyt::cluster

@@ -7,12 +7,24 @@ namespace flyt::cluster {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string error_of(const char* text) {
   auto config = parse_config(text, "cluster.toml");
   if (!config) return config.error().message;
-  const Status status = finish(*config, "");
+  const Status status = finish(*config, {});
   return status ? "" : status.error().message;
+}
+
+TEST(ClusterConfig, EnrolsOnlyWithAKeyAndCertificates) {
+  EXPECT_THAT(error_of("[enrol]\nlisten = \"0.0.0.0:7702\"\n"), HasSubstr("belong together"));
+  EXPECT_THAT(error_of("[enrol]\nkey = \"/ca.key\"\n"), HasSubstr("belong together"));
+  EXPECT_THAT(error_of("[enrol]\nlisten = \"0.0.0.0:7702\"\nkey = \"/ca.key\"\n"),
+              HasSubstr("needs api.cert"));
+  EXPECT_THAT(error_of("[enrol]\ntoken_lasts = \"8d\"\n"), HasSubstr("token_lasts"));
+  EXPECT_EQ(error_of("[api]\ncert = \"/a\"\nkey = \"/b\"\nca = \"/c\"\n[enrol]\n"
+                     "listen = \"0.0.0.0:7702\"\nkey = \"/ca.key\"\ndays = 30\n"),
+            "");
 }
 
 TEST(ClusterConfig, TakesWhatIsWrittenAndDefaultsElsewhere) {
@@ -32,7 +44,7 @@ operators = ["0"]
 )",
                              "cluster.toml");
   ASSERT_TRUE(config.ok()) << config.error().message;
-  ASSERT_TRUE(finish(*config, "").ok());
+  ASSERT_TRUE(finish(*config, control::system_folders("cluster")).ok());
   EXPECT_EQ(config->api_unix, "/run/c.sock");
   EXPECT_EQ(config->lost_seconds, 15u);
   EXPECT_EQ(config->grace_seconds, 300u);
@@ -52,6 +64,24 @@ TEST(ClusterConfig, NamesFileLineAndWhatWasExpected) {
   EXPECT_THAT(error_of("[access]\nviewers = [1]\n"), HasSubstr("a list of texts"));
   EXPECT_THAT(error_of("[placement]\npolicy = \"best\"\n"), HasSubstr("\"host-first\""));
   EXPECT_THAT(error_of("[nodes\n"), HasSubstr("cluster.toml:"));
+}
+
+TEST(ClusterConfig, TakesADatabaseOfRequirementsAndTellsNoSecret) {
+  const auto config = parse_config(
+      "[requirements]\nmongodb = \"mongodb://u:p@h/\"\npoll = \"1m\"\n", "cluster.toml");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->requirements_seconds, 60u);
+  EXPECT_EQ(config->mongodb_collection, "vm_required_resources");
+  for (const char* bad :
+       {"[requirements]\nmongodb = \"http://u:hunter2@h/\"\n",
+        "[requirements]\nmongodb = \"mongodb://u:hunter2@\"\n",
+        "[requirements]\nmongodb = \"mongodb://u:hunter2@h\"\ndatabase = \"a b\"\n",
+        "[requirements]\nmongodb = \"mongodb://u:hunter2@h\"\ncollection = \"$x\"\n",
+        "[requirements]\npoll = 0\n", "[requirements]\npoll = 3601\n",
+        "[requirements]\npassword_file = \"/x\"\n"}) {
+    EXPECT_THAT(error_of(bad), HasSubstr("requirements.")) << bad;
+    EXPECT_THAT(error_of(bad), Not(HasSubstr("hunter2")));
+  }
 }
 
 TEST(ClusterConfig, RefusesWhatWouldNotBeSafe) {

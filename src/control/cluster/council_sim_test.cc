@@ -43,8 +43,9 @@ class Wire final : public NodeCalls {
                                  const node::v1::ResizeLeaseRequest& request) override {
     return pass<node::v1::Lease>(address, [&] { return nodes_.resize(address, request); });
   }
-  Result<node::v1::Lease> release(const std::string& address, const std::string& lease) override {
-    return pass<node::v1::Lease>(address, [&] { return nodes_.release(address, lease); });
+  Result<node::v1::Lease> release(const std::string& address,
+                                  const node::v1::ReleaseLeaseRequest& request) override {
+    return pass<node::v1::Lease>(address, [&] { return nodes_.release(address, request); });
   }
   Result<node::v1::Lease> lease(const std::string& address, const std::string& lease) override {
     return pass<node::v1::Lease>(address, [&] { return nodes_.lease(address, lease); });

@@ -6,9 +6,11 @@
 #include "base/annotations.h"
 #include "control/cluster/api_thread.h"
 #include "control/cluster/council.h"
+#include "control/cluster/enrol_thread.h"
 #include "control/cluster/node_links.h"
 #include "control/cluster/pages.h"
 #include "control/cluster/records.h"
+#include "control/cluster/requirements_task.h"
 #include "control/cluster/workers.h"
 #include "control/daemon/stop_signals.h"
 #include "control/etcd/etcd_client.h"
@@ -86,9 +88,11 @@ Status run_council(const Config& config, std::string_view version, const Fd& sig
   if (!members) return members.error();
   const auto etcd = control::connect_to_etcd(*members, config.etcd_tls);
   if (!etcd) return etcd.error();
+  const auto tasks = tasks_of(config, log);
+  if (!tasks) return tasks.error();
   LastResort last_resort(log);
   NodeLinks links(config);
-  Workers workers;
+  Workers workers(*tasks);
   Bell bell;
   EtcdCopy copy(**etcd, config.etcd_prefix, [&bell] { bell.ring(); });
   Council council(
@@ -100,6 +104,8 @@ Status run_council(const Config& config, std::string_view version, const Fd& sig
   // Whoever is elected can be reached.
   auto api = ApiThread::start(config, council, gate, log, version);
   if (!api) return std::move(api).error();
+  const auto enrol = EnrolThread::start(config, council, log);
+  if (!enrol) return enrol.error();
   const auto pages = ClusterPages::start(config, pages_of(council), council, gate, log, version);
   if (!pages) return pages.error();
   auto stepper = std::make_unique<Stepper>(council, bell);
@@ -107,6 +113,7 @@ Status run_council(const Config& config, std::string_view version, const Fd& sig
                        {"tcp", config.api_tcp},
                        {"metrics", config.metrics},
                        {"page", config.page},
+                       {"enrol", config.enrol},
                        {"store", config.store},
                        {"name", config.name}});
   control::await_stop(signals);

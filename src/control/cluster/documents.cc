@@ -34,6 +34,26 @@ void cut(List* list, int most) {
   if (list->size() > most) list->DeleteSubrange(most, list->size() - most);
 }
 
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// Those in which the text stands. Names and labels stand in a message's bytes as they are.
+template <class List>
+void keep_matching(List& list, std::string_view match) {
+  if (match.empty()) return;
+  const std::string wanted = lower(std::string(match));
+  list.erase(std::remove_if(list.begin(), list.end(),
+                            [&](const auto& one) {
+                              return lower(one.SerializeAsString()).find(wanted) ==
+                                     std::string::npos;
+                            }),
+             list.end());
+}
+
 std::string health(const Source& source) {
   v1::ClusterHealth all;
   if (!source.note.empty()) all.add_problems(source.note);
@@ -45,9 +65,10 @@ std::string health(const Source& source) {
   return json_of(all);
 }
 
-std::string nodes(const Source& source) {
+std::string nodes(const Source& source, std::string_view match) {
   auto all = source.manager ? source.manager->nodes("") : v1::ListNodesResponse();
   if (!all) return json_of(v1::ListNodesResponse());
+  keep_matching(*all->mutable_nodes(), match);
   cut(all->mutable_nodes(), kPageRowsMax);
   return json_of(*all);
 }
@@ -60,10 +81,11 @@ std::string leases(const Source& source) {
 }
 
 // All, or those that wait, in their order.
-std::string vms(const Source& source, bool waiting) {
+std::string vms(const Source& source, bool waiting, std::string_view match) {
   auto all = source.manager ? source.manager->vms("") : v1::ListVmsResponse();
   if (!all) return json_of(v1::ListVmsResponse());
   auto& list = *all->mutable_vms();
+  keep_matching(list, match);
   if (waiting) {
     list.erase(
         std::remove_if(list.begin(), list.end(),
@@ -98,18 +120,19 @@ std::string events(const Source& source, std::uint64_t& after) {
   return text + "]}\n";
 }
 
-std::string view_of(View view, const Source& source, std::uint64_t& after) {
+std::string view_of(View view, const Source& source, std::uint64_t& after,
+                    std::string_view match = {}) {
   switch (view) {
     case kHealth:
       return health(source);
     case kNodes:
-      return nodes(source);
+      return nodes(source, match);
     case kLeases:
       return leases(source);
     case kVms:
-      return vms(source, false);
+      return vms(source, false, match);
     case kQueue:
-      return vms(source, true);
+      return vms(source, true, match);
     case kEvents:
       return events(source, after);
   }
@@ -118,11 +141,15 @@ std::string view_of(View view, const Source& source, std::uint64_t& after) {
 
 }  // namespace
 
-Result<std::string> Documents::document(std::string_view name, const Caller& caller) {
+Result<std::string> Documents::document(std::string_view name, const Caller& caller,
+                                        std::string_view match) {
+  if (match.size() > kPageMatchBytesMax) {
+    return Error{ErrorCode::kInvalid, "what is looked for has at most 256 bytes"};
+  }
   if (name == "cluster") return json_of(describe(caller));
   std::uint64_t after = 0;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return view_of(static_cast<View>(i), source_of(chair_), after);
+    if (kNames[i] == name) return view_of(static_cast<View>(i), source_of(chair_), after, match);
   }
   return Error{ErrorCode::kNotFound, "there is no such document"};
 }

@@ -17,6 +17,7 @@ namespace flyt::cluster {
 
 inline constexpr int kPageRowsMax = 1000;  // Of each list.
 inline constexpr std::size_t kPageEventsMax = 100;
+inline constexpr std::size_t kPageMatchBytesMax = 256;
 inline constexpr Duration kPageRest = std::chrono::milliseconds(500);
 inline constexpr Duration kPageBeat = std::chrono::seconds(5);
 
@@ -42,7 +43,10 @@ class Documents {
       : chair_(chair), version_(std::move(version)), clock_(clock) {}
 
   // "cluster", "health", "nodes", "leases", "vms", "queue" or "events". kNotFound: none of these.
-  Result<std::string> document(std::string_view name, const Caller& caller);
+  // With `match`, of nodes, VMs and the queue only those in which this text stands, in large or
+  // small letters: of all there are, not only of those that a document has room for.
+  Result<std::string> document(std::string_view name, const Caller& caller,
+                               std::string_view match = {});
   Result<std::string> explain(const std::string& vm);
 
   // Made at most once in kPageRest, for however many streams.

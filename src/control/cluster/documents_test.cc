@@ -53,6 +53,34 @@ TEST(Documents, TellWhatFlytctlTells) {
   EXPECT_THAT(*documents.explain("a"), HasSubstr(R"("lines":[)"));
 }
 
+TEST(Documents, AreSearchedAlsoForWhatTheyHaveNoRoomFor) {
+  FakeCluster cluster;
+  cluster.add_node("n1");
+  cluster.report();
+  v1::SetVmsRequest all;
+  for (int i = 0; i <= kPageRowsMax; ++i) {
+    v1::VmSpec* spec = all.add_vms();
+    spec->set_name("vm" + std::to_string(10000 + i));
+    spec->set_sms(8);
+    spec->set_memory_bytes(1 << 30);
+  }
+  (*all.mutable_vms(kPageRowsMax)->mutable_labels())["team"] = "Vision";
+  for (const char* field : {"sms", "memory_bytes", "labels"}) all.add_fields(field);
+  ASSERT_TRUE(cluster.manager().set_vms(all).ok());
+  OnlyChair chair(cluster.manager());
+  Documents documents(chair, "", cluster.clock);
+  EXPECT_EQ(documents.document("vms", kEve)->find("vm11000"), std::string::npos);
+  for (const char* match : {"VM11000", "vision"}) {
+    const std::string found = *documents.document("vms", kEve, match);
+    EXPECT_THAT(found, HasSubstr("vm11000")) << match;
+    EXPECT_EQ(found.find("vm10999"), std::string::npos);
+  }
+  EXPECT_EQ(*documents.document("queue", kEve, "vision"), "{\"vms\":[]}\n");
+  EXPECT_EQ(*documents.document("nodes", kEve, "elsewhere"), "{\"nodes\":[]}\n");
+  EXPECT_EQ(documents.document("vms", kEve, std::string(257, 'x')).error().code,
+            ErrorCode::kInvalid);
+}
+
 TEST(Documents, RefuseWhatThereIsNot) {
   FakeCluster cluster;
   OnlyChair chair(cluster.manager());

@@ -22,6 +22,8 @@ std::size_t bytes_of(const StoreChange& change) {
 
 }  // namespace
 
+std::size_t EtcdStore::changes_at_once() const { return kPieceOperationsMax; }
+
 EtcdCompare EtcdStore::compare_of(const StoreCondition& condition) const {
   EtcdCompare compare{prefix_ + std::string(kEtcdState) + condition.key,
                       EtcdCompare::What::kModified, condition.revision};

@@ -33,6 +33,7 @@ class EtcdStore final : public Store {
   // kLost: the tenure has ended; it may have been done or not.
   Result<std::uint64_t> commit(std::span<const StoreCondition> conditions,
                                std::span<const StoreChange> changes) override;
+  std::size_t changes_at_once() const override;
   bool mine() const override { return tenure_->holds(); }
 
  private:

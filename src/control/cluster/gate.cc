@@ -1,14 +1,11 @@
 #include "control/cluster/gate.h"
 
 #include <pwd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <charconv>
 
-#include "base/wall_clock.h"
 #include "control/cluster.pb.h"
 
 namespace flyt::cluster {
@@ -39,29 +36,7 @@ Status Gate::check() {
       return Error{ErrorCode::kInvalid, "access: there is no user " + user};
     }
   }
-  const Lock lock(mutex_);
-  return refresh();
-}
-
-// The list is read again when its file was replaced.
-Status Gate::refresh() {
-  if (config_.crl.empty()) return {};
-  struct stat facts {};
-  if (::stat(config_.crl.c_str(), &facts) != 0) {
-    return system_error("cannot read " + config_.crl, errno);
-  }
-  const std::int64_t changed =
-      std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
-  if (revoked_ && changed == list_changed_) return {};
-  const auto text = control::read_file(config_.crl);
-  if (!text) return text.error();
-  const auto ca = control::read_file(config_.ca);
-  if (!ca) return ca.error();
-  auto list = pki::RevocationList::parse(*text, *ca);
-  if (!list) return Error{list.error().code, config_.crl + ": " + list.error().message};
-  revoked_ = std::move(*list);
-  list_changed_ = changed;
-  return {};
+  return revocations_.check();
 }
 
 Result<Caller> Gate::caller_of(const std::string& certificate_pem, const std::string& peer) {
@@ -74,15 +49,7 @@ Result<Caller> Gate::caller_of(const std::string& certificate_pem, const std::st
     known = known_.emplace(certificate_pem, std::move(*facts)).first;
   }
   const pki::CertificateFacts& facts = known->second;
-  if (facts.expires_at <= unix_seconds()) {
-    return Error{ErrorCode::kDenied, "the certificate of " + facts.name + " has expired"};
-  }
-  if (Status status = refresh(); !status) {
-    return Error{ErrorCode::kDenied, "nobody is let in: " + status.error().message};
-  }
-  if (revoked_ && revoked_->has(facts.serial)) {
-    return Error{ErrorCode::kDenied, "the certificate of " + facts.name + " was revoked"};
-  }
+  if (Status status = revocations_.admit(facts); !status) return status.error();
   const auto role = role_of(facts.role);
   if (!role || facts.name.empty()) {
     return Error{ErrorCode::kDenied, "the certificate of " + facts.name + " has no role: OU is '" +

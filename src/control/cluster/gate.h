@@ -12,13 +12,14 @@
 #include "control/cluster/config.h"
 #include "control/cluster/roles.h"
 #include "control/pki/certificate.h"
+#include "control/pki/revocations.h"
 
 namespace flyt::cluster {
 
 // Safe from any thread.
 class Gate {
  public:
-  explicit Gate(const Config& config) : config_(config) {}
+  explicit Gate(const Config& config) : config_(config), revocations_(config.crl, config.ca) {}
 
   // Whether the configured files and users make sense.
   Status check();
@@ -33,13 +34,10 @@ class Gate {
   static Result<Caller> speaks_for(const Caller& caller, std::string_view behalf);
 
  private:
-  Status refresh() REQUIRES(mutex_);
-
   const Config& config_;
+  pki::Revocations revocations_;
   Mutex mutex_;
   std::map<std::string, pki::CertificateFacts> known_ GUARDED_BY(mutex_);
-  std::optional<pki::RevocationList> revoked_ GUARDED_BY(mutex_);
-  std::int64_t list_changed_ GUARDED_BY(mutex_) = -1;
 };
 
 }  // namespace flyt::cluster

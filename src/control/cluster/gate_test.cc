@@ -36,6 +36,10 @@ TEST(Roles, AMachineSpeaksForItselfAlone) {
   EXPECT_EQ(*self_of(vm, Role::kVm, ""), "vm-7");
   EXPECT_EQ(*self_of(vm, Role::kVm, "vm-7"), "vm-7");
   EXPECT_EQ(self_of(vm, Role::kVm, "vm-8").error().code, ErrorCode::kDenied);
+  // It is not repeated to anybody, and not logged.
+  const Status long_one = self_of(vm, Role::kVm, std::string(1 << 20, 'x')).error();
+  EXPECT_EQ(long_one.error().code, ErrorCode::kInvalid);
+  EXPECT_LT(long_one.error().message.size(), 100u);
   EXPECT_EQ(self_of(vm, Role::kNode, "vm-7").error().code, ErrorCode::kDenied);
   const Caller admin{"root", Role::kAdmin, ""};
   EXPECT_EQ(*self_of(admin, Role::kVm, "vm-8"), "vm-8");

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "base/wall_clock.h"
+#include "control/cluster/records.h"
 
 namespace flyt::cluster {
 namespace {
+
+constexpr std::size_t kDetailsBytesMax = 2048;
 
 // Numbers with as many digits as all have, so that keys stand in order.
 std::string numbered(std::string_view front, std::uint64_t number) {
@@ -30,12 +34,13 @@ void Batch::put(std::string key, const google::protobuf::Message& value) {
 }
 
 void Batch::event(std::string_view kind, std::string_view node, std::string_view vm,
-                  std::string text) {
+                  std::string_view text) {
   v1::ClusterEvent event;
+  // Nodes and VMs have a part in these, and what is no UTF-8 could not be read again.
   event.set_kind(std::string(kind));
-  event.set_node(std::string(node));
-  event.set_vm(std::string(vm));
-  event.set_text(std::move(text));
+  event.set_node(plain_text(node, kTextBytesMax));
+  event.set_vm(plain_text(vm, kTextBytesMax));
+  event.set_text(plain_text(text, kReasonBytesMax));
   events_.push_back(std::move(event));
 }
 
@@ -105,6 +110,10 @@ Status Ledger::commit(Batch batch) {
   const std::size_t surplus = std::min(
       events_.size(), kept > events_max_ ? kept - static_cast<std::size_t>(events_max_) : 0);
   for (std::size_t i = 0; i < surplus; ++i) batch.remove(numbered("events/", events_[i].number()));
+  // What was never written need not go.
+  std::erase_if(batch.changes_, [this](const StoreChange& change) {
+    return !change.value && !revisions_.contains(change.key);
+  });
   if (batch.changes_.empty()) return {};
   if (Status status = write(batch.changes_); !status) return status;
   last_event_ = number;
@@ -117,6 +126,11 @@ Status Ledger::commit(Batch batch) {
 }
 
 Status Ledger::audit(v1::AuditEntry entry) {
+  entry.set_caller(plain_text(entry.caller(), kTextBytesMax));
+  entry.set_peer(plain_text(entry.peer(), kTextBytesMax));
+  entry.set_subject(plain_text(entry.subject(), kTextBytesMax));
+  entry.set_details(plain_text(entry.details(), kDetailsBytesMax));
+  entry.set_result(plain_text(entry.result(), kReasonBytesMax));
   entry.set_number(last_audit_ + 1);
   entry.set_at_ms(unix_milliseconds());
   Batch batch;

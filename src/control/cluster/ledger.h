@@ -21,7 +21,8 @@ class Batch {
  public:
   void put(std::string key, const google::protobuf::Message& value);
   void remove(std::string key) { changes_.push_back({std::move(key), std::nullopt}); }
-  void event(std::string_view kind, std::string_view node, std::string_view vm, std::string text);
+  void event(std::string_view kind, std::string_view node, std::string_view vm,
+             std::string_view text);
 
  private:
   friend class Ledger;
@@ -42,6 +43,7 @@ class Ledger {
   // All of it is on disk, and its events are told; or nothing has changed. Fails, too, if somebody
   // else has changed one of the keys since it was read or written here.
   Status commit(Batch batch);
+  // What callers wrote of it is cut where it is too long.
   Status audit(v1::AuditEntry entry);
 
   // Those after `number`, at most kBatchMax.
@@ -51,6 +53,8 @@ class Ledger {
   const std::string& problem() const { return problem_; }
   // False: somebody else may decide now.
   bool mine() const { return store_->mine(); }
+  // Of one commit, at best.
+  std::size_t changes_at_once() const { return store_->changes_at_once(); }
 
   static constexpr std::size_t kBatchMax = 1000;
 

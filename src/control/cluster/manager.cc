@@ -9,24 +9,19 @@ namespace flyt::cluster {
 namespace {
 
 constexpr int kVmsOfOneRequestMax = 10000;
-constexpr std::size_t kVmsMax = 100000;
+// So that nobody waits for long while many ask at once.
+constexpr std::size_t kAskedAtOnceMax = 512;
+// A machine's manager watches once, or twice while it connects again; no machine keeps others out.
+constexpr std::uint32_t kWatchersOfVmMax = 16;
 
 Error no_vm(std::string_view name) {
-  return {ErrorCode::kNotFound, "there is no VM " + std::string(name) +
+  return {ErrorCode::kNotFound, "there is no VM " + plain_text(name, kTextBytesMax) +
                                     "; flytctl vm set makes one, flytctl vms lists them"};
 }
 
-std::string text_of(const v1::VmSpec& spec) {
-  std::string text = std::to_string(spec.sms()) + " multiprocessors, ";
-  if (spec.sms_max() != 0) {
-    text += "from " + std::to_string(spec.sms_min()) + " to " + std::to_string(spec.sms_max()) +
-            " by use, ";
-  }
-  return text + size_text(spec.memory_bytes());
-}
-
 Error no_node(const std::string& name) {
-  return {ErrorCode::kNotFound, "there is no node " + name + "; flytctl nodes lists them"};
+  return {ErrorCode::kNotFound,
+          "there is no node " + plain_text(name, kTextBytesMax) + "; flytctl nodes lists them"};
 }
 
 }  // namespace
@@ -36,6 +31,7 @@ Manager::Manager(Config config, const Log& log, std::unique_ptr<Store> store, No
     : config_(std::move(config)),
       rules_(scaling_rules(config_)),
       log_(log),
+      expiry_({config_.cert}),
       calls_(calls),
       clock_(clock),
       ledger_(std::move(store), log, config_.events_max, config_.audit_max) {}
@@ -113,6 +109,14 @@ Manager::Vm* Manager::vm_of_grant(const std::string& id) {
   return vm != nullptr && vm->grant && vm->grant->id() == id ? vm : nullptr;
 }
 
+node::v1::Leader Manager::as_leader() const {
+  node::v1::Leader leader;
+  if (epoch_ == 0) return leader;
+  leader.set_cluster(cluster_);
+  leader.set_epoch(epoch_);
+  return leader;
+}
+
 Manager::NodeEntry* Manager::find_node(std::string_view name) {
   const auto found = nodes_.find(name);
   return found == nodes_.end() ? nullptr : &found->second;
@@ -126,34 +130,22 @@ const Manager::NodeEntry* Manager::find_node(std::string_view name) const {
 bool Manager::ready(const Vm& vm) const { return vm.grant && vm.grant->made() && !vm.absent; }
 
 Result<v1::VirtualGpu> Manager::request(const v1::GpuRequest& request) {
-  v1::VirtualGpu gpu;
-  std::string address;
-  std::string lease;
-  {
+  Asking asking{.vm = request.vm(), .status = {}, .gpu = {}, .address = {}, .lease = {}};
+  asked_.join(asking, kAskedAtOnceMax, [this](const std::vector<Asking*>& all) {
     const Lock lock(mutex_);
-    const auto found = need_vm(request.vm());
-    if (!found) return found.error();
-    Vm& vm = **found;
-    ++counters_.requests;
-    if (vm.grant && !vm.absent) {
-      vm.used = clock_.now();
-    } else {
-      if (Status status = place_now(vm); !status) return status.error();
-    }
-    gpu = view(vm);
-    if (!ready(vm) || !request.token()) return gpu;
-    address = find_node(vm.grant->node())->record.address();
-    lease = vm.grant->lease().name();
-  }
-  const auto token = calls_.token(address, lease, request.token_seconds());
+    answer(all);
+  });
+  if (!asking.status) return asking.status.error();
+  if (asking.lease.empty() || !request.token()) return asking.gpu;
+  const auto token = calls_.token(asking.address, asking.lease, request.token_seconds());
   if (token) {
-    gpu.set_token(token->token());
-    gpu.set_token_expires_at(token->expires_at());
-    return gpu;
+    asking.gpu.set_token(token->token());
+    asking.gpu.set_token_expires_at(token->expires_at());
+    return asking.gpu;
   }
   const Lock lock(mutex_);
-  Vm* vm = find_vm(gpu.vm());
-  const bool same = vm != nullptr && vm->grant && vm->grant->lease().name() == lease;
+  Vm* vm = find_vm(asking.gpu.vm());
+  const bool same = vm != nullptr && vm->grant && vm->grant->lease().name() == asking.lease;
   if (token.error().code != ErrorCode::kNotFound || !same) return token.error();
   lose_lease(*vm, "its node has it no longer");
   return view(*vm);
@@ -172,6 +164,9 @@ Status Manager::watch(const std::string& name, bool begin) {
   if (!found) return found.error();
   Vm& vm = **found;
   if (!begin && vm.watchers == 0) return {};
+  if (begin && vm.watchers >= kWatchersOfVmMax) {
+    return Error{ErrorCode::kLimit, "too many watch VM " + vm.spec.name() + " already"};
+  }
   vm.watchers += begin ? 1 : -1;
   vm.wish_until = clock_.now() + std::chrono::seconds(config_.keep_seconds);
   return {};
@@ -211,7 +206,17 @@ Result<v1::VmSpec> Manager::spec_after(const v1::VmSpec& wanted, const v1::SetVm
     if (Status status = merge(wanted, request.fields(), spec); !status) return status.error();
     spec.set_name(vm->spec.name());
   }
+  spec.clear_source();
+  if (vm != nullptr && listed(*vm)) {
+    spec.set_source(vm->spec.source());
+    if (Status status = check_listed(*vm, spec); !status) return status.error();
+  }
   if (Status status = check_spec(spec); !status) return status.error();
+  if (Status status = check_names(spec); !status) return status.error();
+  return spec;
+}
+
+Status Manager::check_names(const v1::VmSpec& spec) const {
   const auto address = addresses_.find(spec.address());
   if (!spec.address().empty() && address != addresses_.end() && address->second != spec.name()) {
     return Error{ErrorCode::kDenied,
@@ -221,7 +226,7 @@ Result<v1::VmSpec> Manager::spec_after(const v1::VmSpec& wanted, const v1::SetVm
   if (taken || addresses_.contains(spec.name())) {
     return Error{ErrorCode::kDenied, "one VM's name would be another one's address"};
   }
-  return spec;
+  return {};
 }
 
 Result<v1::ListVmsResponse> Manager::set_vms(const v1::SetVmsRequest& request) {
@@ -266,28 +271,42 @@ Result<v1::Vm> Manager::remove_vm(const std::string& name, bool force) {
   Vm& vm = **found;
   const v1::Vm last = view_of_vm(vm);
   const std::string id = vm.spec.name();
+  if (listed(vm) && !requirements_.gone.contains(id)) {
+    return Error{ErrorCode::kUnsupported,
+                 "VM " + id + " comes from MongoDB: remove it there, and it goes here, too"};
+  }
   if (vm.grant && !force) {
     return Error{ErrorCode::kUnsupported,
                  "VM " + id + " has a virtual GPU; release it first, or use --force"};
   }
   Batch batch;
-  batch.remove("vms/" + id);
-  if (vm.generation != 0) batch.remove("generations/" + id);
-  if (vm.wish) batch.remove("wishes/" + id);
-  batch.event("vm-removed", "", id, "");
+  plan_removal(vm, "", batch);
   const Status status = vm.grant
                             ? end_grant(vm, "gpu-released", "its VM was removed", std::move(batch))
                             : ledger_.commit(std::move(batch));
   if (!status) return status.error();
+  forget_vm(id);
+  place();
+  changed();
+  return last;
+}
+
+void Manager::plan_removal(const Vm& vm, std::string text, Batch& batch) {
+  const std::string& id = vm.spec.name();
+  batch.remove("vms/" + id);
+  if (vm.generation != 0) batch.remove("generations/" + id);
+  if (vm.wish) batch.remove("wishes/" + id);
+  batch.event("vm-removed", "", id, std::move(text));
+}
+
+void Manager::forget_vm(const std::string& name) {
+  const Vm& vm = vms_.at(name);
   if (vm.wish) {
     scheduler_.cancel(vm.wish_id);
     vm_of_id_.erase(vm.wish_id);
   }
   if (!vm.spec.address().empty()) addresses_.erase(vm.spec.address());
-  vms_.erase(id);
-  place();
-  changed();
-  return last;
+  vms_.erase(name);
 }
 
 Result<v1::Vm> Manager::resize(const v1::ResizeVmRequest& request) {
@@ -314,6 +333,7 @@ Result<v1::Vm> Manager::resize(const v1::ResizeVmRequest& request) {
     wanted.set_lease(grant.lease().name());
     wanted.set_sms(there.sms());
     wanted.set_memory_bytes(after.memory_bytes());
+    *wanted.mutable_leader() = as_leader();
     address = find_node(grant.node())->record.address();
   }
   const auto lease = calls_.resize(address, wanted);
@@ -321,6 +341,9 @@ Result<v1::Vm> Manager::resize(const v1::ResizeVmRequest& request) {
 }
 
 Result<v1::Vm> Manager::resize_waiting(Vm& vm, const v1::VmSpec& after) {
+  if (listed(vm)) {
+    if (Status status = check_listed(vm, after); !status) return status.error();
+  }
   Batch batch;
   batch.put("vms/" + after.name(), after);
   batch.event("vm-changed", "", after.name(), "for its next virtual GPU");
@@ -373,8 +396,11 @@ Result<v1::Vm> Manager::end_resize(const std::string& id, const v1::VmSpec& afte
     return Error{lease.error().code, "node " + vm->grant->node() + ": " + lease.error().message};
   }
   v1::VmSpec spec = vm->spec;
-  spec.set_sms(after.sms());
-  spec.set_memory_bytes(after.memory_bytes());
+  // What a VM gets next is its database's to say, where it has one.
+  if (!listed(*vm)) {
+    spec.set_sms(after.sms());
+    spec.set_memory_bytes(after.memory_bytes());
+  }
   const Status status = keep_resized(*vm, *lease, spec, "gpu-resized",
                                      std::to_string(lease->sms_granted()) + " multiprocessors, " +
                                          size_text(lease->memory_bytes()));
@@ -460,6 +486,7 @@ Result<v1::Node> Manager::remove_node(const std::string& name) {
   std::erase_if(endings_, [&](const auto& entry) { return entry.second.ending.node() == name; });
   scheduler_.map().remove_node(name);
   nodes_.erase(name);
+  places_.remove(name);
   place();
   changed();
   return last;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,12 +18,17 @@
 #include "base/result.h"
 #include "control/cluster.pb.h"
 #include "control/cluster/config.h"
+#include "control/cluster/enrol_tokens.h"
+#include "control/cluster/gathering.h"
 #include "control/cluster/ledger.h"
 #include "control/cluster/node_calls.h"
 #include "control/cluster/placement/scheduler.h"
+#include "control/cluster/places.h"
+#include "control/cluster/requirements/requirement.h"
 #include "control/cluster/roles.h"
 #include "control/cluster/scaling/scaler.h"
 #include "control/cluster_state.pb.h"
+#include "control/pki/expiry.h"
 
 namespace flyt::cluster {
 
@@ -49,6 +55,8 @@ struct ClusterCounters {
   std::uint64_t freed = 0;  // Unused.
   std::uint64_t nodes_lost = 0;
   std::uint64_t scaled = 0;  // By use.
+  std::uint64_t requirements_read = 0;
+  std::uint64_t requirements_failed = 0;  // The database could not be read.
 };
 
 // A VM has at most one grant that is its own; a grant that is no longer any VM's is an ending until
@@ -109,6 +117,28 @@ class Manager {
   Status audit(v1::AuditEntry entry);
   ClusterCounters counters();
 
+  // For machines without a certificate. The token that is made has "ID.SECRET".
+  Result<v1::EnrolToken> new_enrol_token(const v1::CreateEnrolTokenRequest& request,
+                                         const std::string& by);
+  v1::ListEnrolTokensResponse enrol_tokens();
+  Result<v1::EnrolToken> revoke_enrol_token(const std::string& id);
+  // Whether the claim would be granted now, and for what.
+  Result<v1::EnrolToken> look_at(const EnrolClaim& claim);
+  // It is, for the certificate with this number, and never again.
+  Status spend(const EnrolClaim& claim, const std::string& serial, const std::string& from);
+
+  // For who reads a database of VMs' requirements. Makes, changes and removes VMs until they are as
+  // it says; who is gone from it keeps a virtual GPU that he has. Rows that make no VM are told.
+  Result<std::vector<requirements::Skipped>> take_requirements(const requirements::Answer& answer);
+  // What there is to say of the last reading: why it failed, or empty; and the rows that were
+  // skipped.
+  void note_requirements(const std::string& problem, std::vector<std::string> skipped);
+  // Until it is to be read again: after `period`, or before that if a VM that nobody knows was
+  // asked for. False: never again.
+  bool await_requirements(Duration period);
+  // Why the database could not be read last; empty: it could, or there is none.
+  std::string requirements_problem();
+
   // Grows with every change of what is listed. Waits, up to `patience`, for one beyond `revision`.
   std::uint64_t wait_for_change(std::uint64_t revision, Duration patience);
   bool stopping();
@@ -147,6 +177,7 @@ class Manager {
     state::Ending ending;
     unsigned failures = 0;
     Instant retry_at;
+    std::string trouble;  // Why it is not over, as its node, or the store, says.
   };
 
   // manager_start.cc
@@ -156,10 +187,14 @@ class Manager {
   Status load_grants() REQUIRES(mutex_);
   Status load_wishes() REQUIRES(mutex_);
   Status load_endings() REQUIRES(mutex_);
+  Status load_enrol_tokens() REQUIRES(mutex_);
+  Status begin_epoch() REQUIRES(mutex_);
 
   // manager_nodes.cc
   placement::NodeState placement_state(const NodeEntry& node) const;
   v1::NodeState state_of(const NodeEntry& node) const;
+  Status check_place(const v1::NodeReport& report) REQUIRES(mutex_);
+  Status refuse_place(const v1::NodeReport& report, std::string why) REQUIRES(mutex_);
   Status take_record(NodeEntry& node, const v1::NodeReport& report) REQUIRES(mutex_);
   void take_leases(NodeEntry& node) REQUIRES(mutex_);
   void take_own(NodeEntry& node, const std::string& id, const node::v1::Lease& lease)
@@ -178,18 +213,37 @@ class Manager {
     state::Grant grant;
     std::optional<state::Ending> old;  // The grant that it replaces.
   };
+  // A VM's request, and what comes of it.
+  struct Asking {
+    const std::string& vm;
+    Status status;
+    v1::VirtualGpu gpu;
+    std::string address;  // Of the node of what is ready, and the lease there.
+    std::string lease;
+  };
+  // What a node has made of a grant.
+  struct Created {
+    const std::string& node;
+    const std::string& id;
+    const Result<node::v1::Lease>& lease;
+  };
   void place() REQUIRES(mutex_);
+  Status commit_placed(std::span<const placement::Placement> placed) REQUIRES(mutex_);
   Planned plan(const placement::Placement& placed, Batch& batch) REQUIRES(mutex_);
-  void undo(const std::vector<placement::Placement>& placed) REQUIRES(mutex_);
-  Status begin_wish(Vm& vm, std::string reason, Batch batch) REQUIRES(mutex_);
+  void undo(std::span<const placement::Placement> placed) REQUIRES(mutex_);
+  Status begin_wish(Vm& vm, std::string_view why, Batch batch) REQUIRES(mutex_);
   // A wish that is granted at once is never written.
-  Status place_now(Vm& vm) REQUIRES(mutex_);
+  void ask_for(Vm& vm, Asking& asking) REQUIRES(mutex_);
+  // One commit for all of them.
+  void answer(const std::vector<Asking*>& all) REQUIRES(mutex_);
+  void show_answer(Asking& asking, const Status& written) REQUIRES(mutex_);
+  Status write_wishes(const std::vector<Vm*>& fresh) REQUIRES(mutex_);
   void forget_wish(Vm& vm) REQUIRES(mutex_);
   state::Wish new_wish(const Vm& vm, const std::string& reason) REQUIRES(mutex_);
   Status enter_queue(Vm& vm) REQUIRES(mutex_);
   void queue_again(Vm& vm) REQUIRES(mutex_);
   void drop_wish(Vm& vm) REQUIRES(mutex_);
-  state::Ending ending_of(const state::Grant& grant, std::string reason) const;
+  state::Ending ending_of(const state::Grant& grant, std::string_view reason) const;
   void begin_ending(const state::Ending& ending) REQUIRES(mutex_);
   void forget_grant(Vm& vm) REQUIRES(mutex_);
   Status end_grant(Vm& vm, std::string_view kind, const std::string& why, Batch batch)
@@ -198,10 +252,13 @@ class Manager {
   // Where its node is asked; empty: not now, or not at all.
   std::string begin_call(const std::string& node, const Job& job) REQUIRES(mutex_);
   void end_call(const std::string& node, const std::string& id) REQUIRES(mutex_);
+  // The same of a call for a VM's grant: null if that was given back meanwhile, and is to end now.
+  Vm* end_vms_call(const std::string& node, const std::string& id) REQUIRES(mutex_);
   void create(const std::string& id);
   void created(const std::string& node, const std::string& id,
                const Result<node::v1::Lease>& lease);
-  void take_made(Vm& vm, const node::v1::Lease& lease) REQUIRES(mutex_);
+  void take_created(const std::vector<Created*>& all) REQUIRES(mutex_);
+  void take_made(Vm& vm, const node::v1::Lease& lease, Batch& batch) REQUIRES(mutex_);
   void take_refusal(Vm& vm, const Error& error) REQUIRES(mutex_);
   void end(const std::string& id);
   void check(const std::string& id, bool retire);
@@ -222,6 +279,17 @@ class Manager {
   void not_scaled(Vm& vm, const std::string& why) REQUIRES(mutex_);
   void explain_scaling(const Vm& vm, v1::Explanation& out) const REQUIRES(mutex_);
 
+  // manager_requirements.cc
+  bool listed(const Vm& vm) const;
+  Status check_listed(const Vm& vm, const v1::VmSpec& spec) const;
+  Result<v1::VmSpec> spec_of(const requirements::Requirement& wanted) REQUIRES(mutex_);
+  Status set_required(std::span<const requirements::Requirement> wanted,
+                      std::vector<requirements::Skipped>& refused) REQUIRES(mutex_);
+  Status drop_required(std::span<const std::string> names) REQUIRES(mutex_);
+  void add_requirements_problems(std::vector<std::string>& problems) const REQUIRES(mutex_);
+
+  // Who says so, to a node that is to change something.
+  node::v1::Leader as_leader() const REQUIRES(mutex_);
   Vm* find_vm(std::string_view name) REQUIRES(mutex_);
   Result<Vm*> need_vm(std::string_view name) REQUIRES(mutex_);
   Vm* vm_of_grant(const std::string& id) REQUIRES(mutex_);
@@ -235,7 +303,11 @@ class Manager {
   v1::ClusterLease view_of_grant(const Vm& vm) const REQUIRES(mutex_);
   Result<v1::VmSpec> spec_after(const v1::VmSpec& wanted, const v1::SetVmsRequest& request)
       REQUIRES(mutex_);
+  // That it has a name and an address that are no other VM's.
+  Status check_names(const v1::VmSpec& spec) const REQUIRES(mutex_);
   void set_spec(const v1::VmSpec& spec) REQUIRES(mutex_);
+  static void plan_removal(const Vm& vm, std::string text, Batch& batch);
+  void forget_vm(const std::string& name) REQUIRES(mutex_);
   Result<v1::Vm> resize_waiting(Vm& vm, const v1::VmSpec& after) REQUIRES(mutex_);
   Result<std::string> begin_resize(const std::string& name, const v1::VmSpec& after)
       REQUIRES(mutex_);
@@ -248,11 +320,29 @@ class Manager {
       REQUIRES(mutex_);
   void changed() REQUIRES(mutex_);
 
+  // A node that is refused because it says it is where another one is.
+  struct Misplaced {
+    std::string why;
+    Instant last;
+  };
+
+  // Of a database of requirements.
+  struct Requirements {
+    std::string problem;
+    std::vector<std::string> skipped;
+    std::set<std::string, std::less<>> gone;  // VMs that it does not have any more.
+    bool asked = false;                       // For a VM that nobody knows.
+  };
+
   const Config config_;
   const scaling::Rules rules_;
   const Log log_;
+  const pki::Expiry expiry_;
   NodeCalls& calls_;
   const Clock& clock_;
+
+  Gathering<Asking> asked_;
+  Gathering<Created> created_;
 
   Mutex mutex_;
   Condition changed_;
@@ -263,17 +353,22 @@ class Manager {
   std::map<std::string, Vm, std::less<>> vms_ GUARDED_BY(mutex_);
   std::map<std::string, std::string, std::less<>> addresses_ GUARDED_BY(mutex_);
   std::map<std::string, NodeEntry, std::less<>> nodes_ GUARDED_BY(mutex_);
+  Places places_ GUARDED_BY(mutex_);
+  std::map<std::string, Misplaced> misplaced_ GUARDED_BY(mutex_);
   std::map<std::string, EndingEntry> endings_ GUARDED_BY(mutex_);
   std::map<std::string, std::string> vm_of_id_ GUARDED_BY(mutex_);  // Of grants and wishes.
   std::map<std::string, Instant> ended_ GUARDED_BY(mutex_);         // Not to be taken for new ones.
+  EnrolTokens enrol_tokens_ GUARDED_BY(mutex_);
   std::set<std::string> busy_ GUARDED_BY(mutex_);  // Grants and endings whose node is being asked.
   std::deque<Job> jobs_ GUARDED_BY(mutex_);
   std::string cluster_ GUARDED_BY(mutex_);
+  std::uint64_t epoch_ GUARDED_BY(mutex_) = 0;  // Of this manager; 0: it does not decide.
   std::uint64_t next_sequence_ GUARDED_BY(mutex_) = 1;
   std::uint64_t revision_ GUARDED_BY(mutex_) = 1;
   bool place_again_ GUARDED_BY(mutex_) = false;
   bool stopping_ GUARDED_BY(mutex_) = false;
   ClusterCounters counters_ GUARDED_BY(mutex_);
+  Requirements requirements_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::cluster

@@ -13,6 +13,7 @@ namespace {
 constexpr Duration kReportAge = std::chrono::seconds(10);
 constexpr Duration kAskAgain = std::chrono::seconds(5);
 constexpr std::size_t kNodesMax = 10000;
+constexpr std::size_t kMisplacedMax = 256;
 
 // What is counted all the time is no news.
 bool tells_the_same(v1::NodeReport a, v1::NodeReport b) {
@@ -67,6 +68,7 @@ Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
                                          node->record.address() +
                                          "; if this is the same one, try again when that is lost"};
   }
+  if (Status status = check_place(report); !status) return status.error();
   NodeEntry fresh;
   const bool known = node != nullptr;
   if (!known) node = &fresh;
@@ -94,8 +96,48 @@ Result<v1::NodeReply> Manager::report(const v1::NodeReport& report) {
   if (!same) changed();
   v1::NodeReply reply;
   reply.set_cluster(cluster_);
+  reply.set_epoch(epoch_);
   reply.set_next_report_ms(config_.report_seconds * 1000);
   return reply;
+}
+
+// That neither the manager nor VMs' programs are sent to another node in its name: who is there
+// keeps the place until it is lost. Names of hosts are believed because certificates name them.
+Status Manager::check_place(const v1::NodeReport& report) {
+  const Places::Which others = [&](const std::string& name) {
+    const NodeEntry* node = find_node(name);
+    return name != report.name() && node != nullptr && !node->lost;
+  };
+  if (const auto there = places_.node_at(report.address(), others)) {
+    return refuse_place(
+        report, "node " + *there + " is at " + report.address() +
+                    " already; if it is this one by another name, it is taken when " + *there +
+                    " is lost");
+  }
+  const std::string own = host_of(report.address());
+  for (const std::string& host : lease_hosts(report)) {
+    // One that is asked over a Unix socket is on the manager's machine, as others may be.
+    if (own.empty() || host == own) continue;
+    const auto there = places_.node_on(host, others);
+    if (!there) continue;
+    return refuse_place(report, "programs would be sent to " + host + ", where node " + *there +
+                                    " is: see leases.advertise");
+  }
+  misplaced_.erase(report.name());
+  return {};
+}
+
+// It is told once, however often and with whatever reason it tries.
+Status Manager::refuse_place(const v1::NodeReport& report, std::string why) {
+  if (misplaced_.size() >= kMisplacedMax && !misplaced_.contains(report.name())) {
+    misplaced_.clear();
+  }
+  Misplaced& known = misplaced_[report.name()];
+  known.last = clock_.now();
+  if (known.why.empty()) note("node-refused", report.name(), "", why);
+  if (known.why != why) changed();
+  known.why = why;
+  return Error{ErrorCode::kDenied, std::move(why)};
 }
 
 // What is kept on disk changes seldom.
@@ -125,6 +167,7 @@ Status Manager::take_record(NodeEntry& node, const v1::NodeReport& report) {
     return status;
   }
   node.record = record;
+  places_.set(record.name(), record.address());
   return {};
 }
 
@@ -156,7 +199,9 @@ void Manager::take_own(NodeEntry& node, const std::string& id, const node::v1::L
   if (vm->grant->node() != node.record.name()) return;
   if (!vm->grant->made()) {
     if (lease.state() == "starting") return;
-    take_made(*vm, lease);
+    Batch batch;
+    take_made(*vm, lease, batch);
+    static_cast<void>(ledger_.commit(std::move(batch)).ok());
   }
   *vm->grant->mutable_lease() = lease;
   if (lease.sessions() != 0) vm->used = clock_.now();
@@ -178,6 +223,11 @@ void Manager::take_unknown(NodeEntry& node, const std::string& id, const node::v
   Vm* vm = find_vm(name);
   Batch batch;
   if (vm == nullptr || vm->grant) {
+    // One that goes on inventing leases does not fill the store.
+    const auto known = std::count_if(endings_.begin(), endings_.end(), [&](const auto& entry) {
+      return entry.second.ending.node() == node.record.name();
+    });
+    if (known >= kReportLeasesMax) return;
     state::Ending ending;
     ending.set_id(id);
     ending.set_vm(name);
@@ -284,6 +334,7 @@ void Manager::lose_due() {
   for (auto& [name, node] : nodes_) {
     if (!node.lost && now - node.last > limit) lose(node);
   }
+  std::erase_if(misplaced_, [&](const auto& entry) { return now - entry.second.last > limit; });
 }
 
 // Its VMs wait for another one; if the node comes back first, they keep what they had.

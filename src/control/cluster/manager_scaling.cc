@@ -83,19 +83,15 @@ Result<node::v1::ResizeLeaseRequest> Manager::begin_scale(Vm& vm) {
   node::v1::ResizeLeaseRequest request;
   request.set_lease(vm.grant->lease().name());
   request.set_sms(vm.scale.sms);
+  *request.mutable_leader() = as_leader();
   return request;
 }
 
 void Manager::scaled(const std::string& node, const std::string& id,
                      const Result<node::v1::Lease>& lease) {
   const Lock lock(mutex_);
-  end_call(node, id);
-  Vm* vm = vm_of_grant(id);
-  if (vm == nullptr) {
-    // It was given back meanwhile.
-    if (endings_.contains(id)) push({Job::Kind::kEnd, id});
-    return;
-  }
+  Vm* vm = end_vms_call(node, id);
+  if (vm == nullptr) return;
   if (!lease) {
     hold(*vm);
     not_scaled(*vm, "node " + node + ": " + lease.error().message);

@@ -1,4 +1,7 @@
 // What a cluster manager reads when it starts.
+#include <algorithm>
+
+#include "base/wall_clock.h"
 #include "control/cluster/manager.h"
 #include "control/cluster/records.h"
 
@@ -31,11 +34,13 @@ Error unknown(const std::string& what, const std::string& name) {
 
 Status Manager::start(bool decides) {
   const Lock lock(mutex_);
-  for (const auto part : {&Manager::load_identity, &Manager::load_nodes, &Manager::load_vms,
-                          &Manager::load_grants, &Manager::load_endings, &Manager::load_wishes}) {
+  for (const auto part :
+       {&Manager::load_identity, &Manager::load_nodes, &Manager::load_vms, &Manager::load_grants,
+        &Manager::load_endings, &Manager::load_wishes, &Manager::load_enrol_tokens}) {
     if (Status status = (this->*part)(); !status) return status;
   }
   if (!decides) return {};
+  if (Status status = begin_epoch(); !status) return status;
   note("manager-started", "", "",
        std::to_string(nodes_.size()) + " nodes, " + std::to_string(vms_.size()) + " VMs");
   return ledger_.problem().empty() ? Status()
@@ -58,6 +63,22 @@ Status Manager::load_identity() {
   return ledger_.commit(std::move(batch));
 }
 
+// Nodes refuse whoever has an older one. It is a time as well, so that it grows also where an old
+// state was put back; and more than any before it, where clocks do not agree.
+Status Manager::begin_epoch() {
+  state::Epoch epoch;
+  Status status = load<state::Epoch>(ledger_, "epoch", [&](const std::string&, state::Epoch one) {
+    epoch = std::move(one);
+    return Status();
+  });
+  if (!status) return status;
+  epoch.set_number(std::max(epoch.number() + 1, static_cast<std::uint64_t>(unix_milliseconds())));
+  Batch batch;
+  batch.put("epoch", epoch);
+  if (status = ledger_.commit(std::move(batch)); status) epoch_ = epoch.number();
+  return status;
+}
+
 Status Manager::load_nodes() {
   return load<state::NodeRecord>(
       ledger_, "nodes/", [this](const std::string& name, state::NodeRecord record) -> Status {
@@ -67,6 +88,7 @@ Status Manager::load_nodes() {
         placement::NodeFacts facts = facts_of(node.record);
         facts.state = placement_state(node);
         if (Status status = scheduler_.map().set_node(facts); !status) return status;
+        places_.set(name, node.record.address());
         nodes_.emplace(name, std::move(node));
         return {};
       });
@@ -123,6 +145,14 @@ Status Manager::load_wishes() {
                              vm->absent = vm->grant.has_value();
                              return enter_queue(*vm);
                            });
+}
+
+Status Manager::load_enrol_tokens() {
+  return load<state::EnrolToken>(ledger_, "enrol/",
+                                 [this](const std::string& id, state::EnrolToken token) {
+                                   enrol_tokens_.set({id, std::move(token)});
+                                   return Status();
+                                 });
 }
 
 }  // namespace flyt::cluster

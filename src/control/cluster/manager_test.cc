@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
 #include "control/cluster/records.h"
 #include "control/cluster/testing/fake_cluster.h"
 
@@ -55,6 +59,101 @@ TEST(ClusterManager, AsksANodeOnlyForWhatIsOnDisk) {
   cluster.disk_full = false;
   EXPECT_EQ(cluster.want("a").phase(), v1::PHASE_READY);
   EXPECT_TRUE(cluster.manager().writable());
+}
+
+TEST(ClusterManager, ManyWhoAskAtOnceAreAllAnswered) {
+  FakeCluster cluster(quick());
+  FakeNode& node = cluster.add_node("n1");
+  node.gpus = 4;
+  cluster.report();
+  // Sixteen have room.
+  for (int i = 0; i < 20; ++i) cluster.add_vm("vm" + std::to_string(i));
+  std::vector<v1::Phase> phases(20);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 20; ++i) {
+    threads.emplace_back([&cluster, &phases, i] {
+      v1::GpuRequest request;
+      request.set_vm("vm" + std::to_string(i));
+      for (int turn = 0; turn < 20; ++turn) {
+        const auto gpu = cluster.manager().request(request);
+        if (gpu) phases[static_cast<std::size_t>(i)] = gpu->phase();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::count(phases.begin(), phases.end(), v1::PHASE_STARTING), 16);
+  EXPECT_EQ(std::count(phases.begin(), phases.end(), v1::PHASE_WAITING), 4);
+  EXPECT_EQ(cluster.manager().counters().placed, 16u);
+  // What was answered is on disk.
+  cluster.start();
+  cluster.report();
+  cluster.work();
+  EXPECT_EQ(cluster.manager().describe().leases(), 16u);
+  EXPECT_EQ(cluster.manager().describe().waiting(), 4u);
+  EXPECT_EQ(cluster.audit(), "");
+}
+
+TEST(ClusterManager, NobodyOfManyIsToldOfWhatCouldNotBeWritten) {
+  FakeCluster cluster(quick());
+  cluster.add_node("n1");
+  cluster.report();
+  for (int i = 0; i < 8; ++i) cluster.add_vm("vm" + std::to_string(i));
+  cluster.disk_full = true;
+  std::vector<std::thread> threads;
+  std::atomic<int> refused = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&cluster, &refused, i] {
+      v1::GpuRequest request;
+      request.set_vm("vm" + std::to_string(i));
+      const auto gpu = cluster.manager().request(request);
+      if (!gpu && gpu.error().code == ErrorCode::kSystem) ++refused;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused, 8);
+  EXPECT_EQ(cluster.manager().describe().waiting(), 0u);
+  cluster.disk_full = false;
+  EXPECT_EQ(cluster.want("vm0").phase(), v1::PHASE_READY);
+  EXPECT_EQ(cluster.audit_quiet(), "");
+}
+
+TEST(ClusterManager, ManyWhoWaitedAreWrittenPartByPart) {
+  FakeCluster cluster(quick());
+  for (int i = 0; i < 30; ++i) cluster.add_vm("vm" + std::to_string(i));
+  for (int i = 0; i < 30; ++i) cluster.want("vm" + std::to_string(i));
+  EXPECT_EQ(cluster.manager().describe().waiting(), 30u);
+  cluster.add_node("n1").gpus = 8;
+  cluster.report();
+  cluster.work();
+  EXPECT_EQ(cluster.manager().describe().leases(), 30u);
+  EXPECT_EQ(cluster.audit_quiet(), "");
+}
+
+TEST(ClusterManager, EachThatBeginsHasALaterEpoch) {
+  FakeCluster cluster(quick());
+  FakeNode& node = cluster.add_node("n1");
+  cluster.add_vm("a");
+  std::uint64_t last = 0;
+  for (int i = 0; i < 3; ++i) {
+    const auto reply = cluster.manager().report(node.report());
+    ASSERT_TRUE(reply.ok());
+    EXPECT_GT(reply->epoch(), last);
+    last = reply->epoch();
+    cluster.start();
+  }
+  cluster.report();
+  EXPECT_EQ(cluster.want("a").phase(), v1::PHASE_READY);
+  EXPECT_GT(node.epoch, last) << "it says who it is";
+  // An older one changes nothing any more, and is not taken for a node without room.
+  node.epoch = UINT64_MAX;
+  v1::ResizeVmRequest resize;
+  resize.set_vm("a");
+  resize.set_sms(16);
+  EXPECT_EQ(cluster.manager().resize(resize).error().code, ErrorCode::kUnsupported);
+  ASSERT_TRUE(cluster.manager().release("a", "a test").ok());
+  cluster.work();
+  EXPECT_EQ(node.leases.size(), 1u);
+  EXPECT_EQ(cluster.audit(), "");
 }
 
 TEST(ClusterManager, WhoFindsNoRoomWaitsInTurn) {
@@ -187,6 +286,35 @@ TEST(ClusterManager, ANodeThatComesBackInTimeKeepsItsVms) {
   EXPECT_EQ(cluster.audit_quiet(), "");
 }
 
+TEST(ClusterManager, AVmWhoseGpuHasFailedGetsAnotherOne) {
+  FakeCluster cluster(quick());
+  FakeNode& node = cluster.add_node("n1");
+  node.gpus = 2;
+  cluster.add_vm("a", 16);
+  cluster.add_vm("b", 16);
+  const auto before = cluster.want("a");
+  ASSERT_EQ(before.phase(), v1::PHASE_READY);
+  node.failed = node.leases.begin()->second.gpu();
+  for (auto& [name, lease] : node.leases) {
+    lease.set_state("lost");
+    lease.set_state_reason("its GPU has failed: it is lost");
+  }
+  cluster.live(3);
+  const auto after = cluster.gpu("a");
+  EXPECT_EQ(after.phase(), v1::PHASE_READY);
+  EXPECT_NE(after.lease_id(), before.lease_id());
+  EXPECT_EQ(cluster.want("b").phase(), v1::PHASE_READY);
+  ASSERT_EQ(node.leases.size(), 2U);
+  for (const auto& [name, lease] : node.leases) EXPECT_NE(lease.gpu(), *node.failed);
+  // One that has begun since knows nothing of that GPU, and reports all the same.
+  node.failed_before = true;
+  cluster.live(3);
+  cluster.add_vm("c", 16);
+  EXPECT_EQ(cluster.want("c").phase(), v1::PHASE_WAITING);
+  EXPECT_EQ(cluster.gpu("a").phase(), v1::PHASE_READY);
+  EXPECT_EQ(cluster.audit(), "");
+}
+
 TEST(ClusterManager, ANodeThatRefusesIsAvoidedForAWhile) {
   FakeCluster cluster(quick());
   cluster.add_node("n1").refuses = true;
@@ -213,6 +341,26 @@ TEST(ClusterManager, WhereNobodyKnowsWhetherALeaseWasMadeItIsEnded) {
   cluster.live(20);
   EXPECT_TRUE(cluster.nodes.at("n1").leases.empty());
   EXPECT_EQ(cluster.audit_quiet(), "");
+}
+
+TEST(ClusterManager, TellsWhyALeaseIsNotOver) {
+  FakeCluster cluster(quick());
+  cluster.add_node("n1");
+  cluster.add_vm("a");
+  cluster.want("a");
+  const auto reason = [&] {
+    const auto leases = cluster.manager().leases("", "");
+    EXPECT_EQ(leases->leases_size(), 1);
+    return leases->leases(0).reason();
+  };
+  cluster.nodes.at("n1").answers = false;
+  ASSERT_TRUE(cluster.manager().release("a", "an operator took it").ok());
+  EXPECT_EQ(reason(), "an operator took it");
+  cluster.work();
+  EXPECT_EQ(reason(), "an operator took it; not over yet: the node does not answer");
+  cluster.nodes.at("n1").answers = true;
+  cluster.live(5);
+  EXPECT_EQ(cluster.manager().leases("", "")->leases_size(), 0);
 }
 
 TEST(ClusterManager, ALeaseThatVanishedFromItsNodeIsReplaced) {
@@ -370,6 +518,22 @@ TEST(ClusterManager, RefusesReportsThatContradictThemselves) {
     *report.mutable_description()->add_gpus() = report.description().gpus(0);
   }));
   EXPECT_TRUE(refused([](auto& report) { report.add_leases(); }));
+  EXPECT_TRUE(refused([](auto& report) {
+    report.add_leases()->set_id("x");
+    report.mutable_leases(0)->set_state_reason(std::string(kReportLeaseBytesMax, 'x'));
+  }));
+  for (const auto& [grant, vm] : {std::pair<std::string, std::string>{"../x", "a"},
+                                  {std::string(65, 'x'), "a"},
+                                  {"x", "a b"},
+                                  {"x", ""}}) {
+    EXPECT_TRUE(refused([&](auto& report) {
+      report.add_leases()->set_id("x");
+      auto& labels = *report.mutable_leases(0)->mutable_labels();
+      labels["flyt/cluster"] = "any";
+      labels["flyt/grant"] = grant;
+      labels["flyt/vm"] = vm;
+    }));
+  }
   EXPECT_TRUE(refused([](auto& report) { report.add_problems(std::string(2000, 'x')); }));
   EXPECT_TRUE(refused([](auto& report) {
     for (int i = 0; i < 5000; ++i) report.add_leases()->set_id("x");
@@ -546,6 +710,73 @@ TEST(ClusterManager, RemembersWhoDidWhat) {
   ASSERT_EQ(audits.size(), 2u);
   EXPECT_EQ(audits[1].number(), 2u);
   EXPECT_EQ(audits[1].caller(), "root");
+}
+
+// A message of a store is read again as UTF-8 only: a start would find it damaged.
+TEST(ClusterManager, WhatCallersAndNodesWriteIsKeptSoThatItCanBeRead) {
+  FakeCluster cluster(quick());
+  FakeNode& node = cluster.add_node("n1");
+  node.refuses = true;
+  node.refusal = "\xff\x1b[31m" + std::string(5000, 'x');
+  cluster.add_vm("a");
+  EXPECT_EQ(cluster.want("a").phase(), v1::PHASE_WAITING);
+  v1::AuditEntry entry;
+  entry.set_caller("caller\xff");
+  entry.set_peer("peer\xff");
+  entry.set_subject(std::string(255, 'x') + "\xc3\xa9");
+  entry.set_details(std::string(1 << 20, 'x'));
+  entry.set_result("half a character \xc3");
+  ASSERT_TRUE(cluster.manager().audit(entry).ok());
+  cluster.start();
+  const auto audits = cluster.manager().audits(0);
+  ASSERT_EQ(audits.size(), 1u);
+  EXPECT_EQ(audits[0].caller(), "caller?");
+  EXPECT_EQ(audits[0].subject(), std::string(255, 'x'));
+  EXPECT_EQ(audits[0].details().size(), 2048u);
+  EXPECT_EQ(audits[0].result(), "half a character ?");
+  EXPECT_THAT(cluster.gpu("a").reason(), HasSubstr("node n1: ??[31mxxx"));
+  EXPECT_LE(cluster.gpu("a").reason().size(), kReasonBytesMax);
+  for (const auto& event : cluster.manager().events(0)) {
+    EXPECT_LE(event.text().size(), kReasonBytesMax);
+  }
+}
+
+TEST(ClusterManager, ANodeThatInventsLeasesDoesNotFillTheStore) {
+  FakeCluster cluster(quick());
+  const FakeNode& node = cluster.add_node("n1");
+  v1::NodeReport report = node.report();
+  const std::string identity = cluster.entries.at("identity").value;
+  state::Identity own;
+  ASSERT_TRUE(own.ParseFromString(identity));
+  for (int turn = 0; turn < 3; ++turn) {
+    report.clear_leases();
+    for (int i = 0; i < 2000; ++i) {
+      node::v1::Lease& lease = *report.add_leases();
+      const std::string id = std::to_string(turn * 10000 + i);
+      lease.set_id(id);
+      (*lease.mutable_labels())["flyt/cluster"] = own.cluster();
+      (*lease.mutable_labels())["flyt/grant"] = id;
+      (*lease.mutable_labels())["flyt/vm"] = "nobody";
+    }
+    EXPECT_TRUE(cluster.manager().report(report).ok());
+  }
+  const auto endings =
+      std::count_if(cluster.entries.begin(), cluster.entries.end(),
+                    [](const auto& entry) { return entry.first.starts_with("endings/"); });
+  EXPECT_EQ(endings, kReportLeasesMax);
+}
+
+TEST(ClusterManager, NoVmKeepsOthersFromWatching) {
+  FakeCluster cluster(quick());
+  cluster.add_vm("a");
+  cluster.add_vm("b");
+  int begun = 0;
+  while (begun < 1000 && cluster.manager().watch("a", true).ok()) ++begun;
+  EXPECT_EQ(begun, 16);
+  EXPECT_EQ(cluster.manager().watch("a", true).error().code, ErrorCode::kLimit);
+  EXPECT_TRUE(cluster.manager().watch("b", true).ok());
+  EXPECT_TRUE(cluster.manager().watch("a", false).ok());
+  EXPECT_TRUE(cluster.manager().watch("a", true).ok());
 }
 
 }  // namespace

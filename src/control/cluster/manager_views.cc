@@ -1,6 +1,7 @@
 // What a cluster manager tells about nodes, VMs and leases.
 #include <algorithm>
 
+#include "base/wall_clock.h"
 #include "control/cluster/manager.h"
 #include "control/cluster/records.h"
 
@@ -169,7 +170,8 @@ Result<v1::ListClusterLeasesResponse> Manager::leases(const std::string& name,
     one.set_vm(entry.ending.vm());
     one.set_node(entry.ending.node());
     one.set_state("ending");
-    one.set_reason(entry.ending.reason());
+    one.set_reason(entry.ending.reason() +
+                   (entry.trouble.empty() ? "" : "; not over yet: " + entry.trouble));
     one.mutable_lease()->set_name(entry.ending.lease_name());
     add(std::move(one));
   }
@@ -251,19 +253,24 @@ Result<v1::Explanation> Manager::explain(const std::string& name) {
     out.add_lines(answer.node + ": " + answer.text);
   }
   explain_scaling(vm, out);
+  if (listed(vm)) out.add_lines("its host, multiprocessors and memory come from MongoDB");
   return out;
 }
 
 std::vector<std::string> Manager::problems() {
   const Lock lock(mutex_);
-  std::vector<std::string> problems;
+  std::vector<std::string> problems = expiry_.problems(unix_seconds());
   if (!ledger_.problem().empty()) problems.push_back(ledger_.problem());
+  add_requirements_problems(problems);
   for (const auto& [name, node] : nodes_) {
     if (node.lost) problems.push_back("node " + name + " is lost");
     if (!node.lost && !node.heard) problems.push_back("node " + name + " has not reported yet");
     for (const std::string& problem : node.report.problems()) {
       if (!node.lost) problems.push_back("node " + name + ": " + problem);
     }
+  }
+  for (const auto& [name, one] : misplaced_) {
+    problems.push_back("node " + name + " is refused: " + one.why);
   }
   return problems;
 }

@@ -15,6 +15,10 @@ constexpr Duration kForget = std::chrono::seconds(60);
 constexpr unsigned kFailuresCounted = 5;
 // A node that hangs must not take all workers.
 constexpr unsigned kCallsOfNodeMax = 8;
+constexpr std::size_t kCreatedAtOnceMax = 512;
+// Grant, ending of an older one, generation, wish, event and the oldest event.
+constexpr std::size_t kChangesOfGrantMax = 6;
+constexpr std::size_t kChangesOfLeaseMax = 3;
 
 // Errors after which the node has certainly no lease.
 bool is_refusal(ErrorCode code) {
@@ -73,6 +77,13 @@ void Manager::end_call(const std::string& name, const std::string& id) {
   node->later.pop_front();
 }
 
+Manager::Vm* Manager::end_vms_call(const std::string& node, const std::string& id) {
+  end_call(node, id);
+  Vm* vm = vm_of_grant(id);
+  if (vm == nullptr && endings_.contains(id)) push({Job::Kind::kEnd, id});
+  return vm;
+}
+
 void Manager::run(const Job& job) {
   switch (job.kind) {
     case Job::Kind::kCreate:
@@ -98,13 +109,23 @@ void Manager::place() {
   const std::vector<placement::Placement> placed = scheduler_.pump();
   place_again_ = false;
   if (placed.empty()) return;
+  const std::size_t most = std::max<std::size_t>(1, ledger_.changes_at_once() / kChangesOfGrantMax);
+  for (std::span<const placement::Placement> rest = placed; !rest.empty();) {
+    const auto part = rest.first(std::min(rest.size(), most));
+    if (!commit_placed(part)) {
+      undo(rest);
+      break;
+    }
+    rest = rest.subspan(part.size());
+  }
+  changed();
+}
+
+Status Manager::commit_placed(std::span<const placement::Placement> placed) {
   Batch batch;
   std::vector<Planned> plans;
   for (const placement::Placement& one : placed) plans.push_back(plan(one, batch));
-  if (!ledger_.commit(std::move(batch))) {
-    undo(placed);
-    return;
-  }
+  if (Status status = ledger_.commit(std::move(batch)); !status) return status;
   for (Planned& planned : plans) {
     Vm& vm = *planned.vm;
     if (planned.old) begin_ending(*planned.old);
@@ -120,7 +141,7 @@ void Manager::place() {
     ++counters_.placed;
     push({Job::Kind::kCreate, id});
   }
-  changed();
+  return {};
 }
 
 Manager::Planned Manager::plan(const placement::Placement& placed, Batch& batch) {
@@ -152,7 +173,7 @@ Manager::Planned Manager::plan(const placement::Placement& placed, Batch& batch)
 }
 
 // What could not be written has not happened; tick() tries again.
-void Manager::undo(const std::vector<placement::Placement>& placed) {
+void Manager::undo(std::span<const placement::Placement> placed) {
   for (const placement::Placement& one : placed) {
     scheduler_.map().release(one.lease.id);
     if (Vm* vm = find_vm(vm_of_id_.at(one.lease.id))) static_cast<void>(enter_queue(*vm).ok());
@@ -161,7 +182,8 @@ void Manager::undo(const std::vector<placement::Placement>& placed) {
 }
 
 // The batch is committed with it. A VM that has a wish already keeps its place.
-Status Manager::begin_wish(Vm& vm, std::string reason, Batch batch) {
+Status Manager::begin_wish(Vm& vm, std::string_view why, Batch batch) {
+  std::string reason = plain_text(why, kReasonBytesMax);
   vm.wish_until = clock_.now() + std::chrono::seconds(config_.keep_seconds);
   if (vm.wish) return ledger_.commit(std::move(batch));
   state::Wish wish = new_wish(vm, reason);
@@ -183,22 +205,72 @@ state::Wish Manager::new_wish(const Vm& vm, const std::string& reason) {
   return wish;
 }
 
-Status Manager::place_now(Vm& vm) {
-  if (vm.wish) {
-    vm.wish_until = clock_.now() + std::chrono::seconds(config_.keep_seconds);
-    return {};
+// A wish of a VM that has none is fresh: it is in the queue, and not yet on disk.
+void Manager::ask_for(Vm& vm, Asking& asking) {
+  ++counters_.requests;
+  if (vm.grant && !vm.absent) {
+    vm.used = clock_.now();
+    return;
   }
+  vm.wish_until = clock_.now() + std::chrono::seconds(config_.keep_seconds);
+  if (vm.wish) return;
   vm.wish = new_wish(vm, vm.reason);
-  Status status = enter_queue(vm);
-  if (status) place();
-  if (status && vm.wish) {
-    Batch batch;
-    batch.put("wishes/" + vm.spec.name(), *vm.wish);
-    status = ledger_.commit(std::move(batch));
+  asking.status = enter_queue(vm);
+  if (!asking.status) forget_wish(vm);
+}
+
+void Manager::answer(const std::vector<Asking*>& all) {
+  std::vector<Vm*> fresh;
+  for (Asking* asking : all) {
+    const auto vm = need_vm(asking->vm);
+    if (!vm) {
+      asking->status = vm.error();
+      requirements_.asked = true;
+      continue;
+    }
+    const bool wished = (*vm)->wish.has_value();
+    ask_for(**vm, *asking);
+    if (!wished && (*vm)->wish) fresh.push_back(*vm);
   }
-  if (!status) forget_wish(vm);
+  Status written;
+  if (!fresh.empty()) {
+    place();
+    written = write_wishes(fresh);
+  }
+  for (Asking* asking : all) show_answer(*asking, written);
   changed();
-  return status;
+}
+
+void Manager::show_answer(Asking& asking, const Status& written) {
+  if (!asking.status) return;
+  const Vm& vm = *find_vm(asking.vm);
+  const bool none = !vm.wish && (!vm.grant || vm.absent);
+  if (none) asking.status = written;
+  if (!asking.status) return;
+  asking.gpu = view(vm);
+  if (!ready(vm)) return;
+  asking.address = find_node(vm.grant->node())->record.address();
+  asking.lease = vm.grant->lease().name();
+}
+
+// Of those that were not placed at once; the others' never are written.
+Status Manager::write_wishes(const std::vector<Vm*>& fresh) {
+  Status all;
+  const std::size_t most = ledger_.changes_at_once();
+  for (std::size_t at = 0; at < fresh.size(); at += most) {
+    const auto part = std::span(fresh).subspan(at, std::min(most, fresh.size() - at));
+    Batch batch;
+    for (const Vm* vm : part) {
+      if (vm->wish) batch.put("wishes/" + vm->spec.name(), *vm->wish);
+    }
+    const Status status = ledger_.commit(std::move(batch));
+    if (status) continue;
+    for (Vm* vm : part) {
+      if (vm->wish) forget_wish(*vm);
+    }
+    all = status;
+  }
+  return all;
 }
 
 void Manager::forget_wish(Vm& vm) {
@@ -242,13 +314,13 @@ void Manager::drop_wish(Vm& vm) {
   changed();
 }
 
-state::Ending Manager::ending_of(const state::Grant& grant, std::string reason) const {
+state::Ending Manager::ending_of(const state::Grant& grant, std::string_view reason) const {
   state::Ending ending;
   ending.set_id(grant.id());
   ending.set_vm(grant.vm());
   ending.set_node(grant.node());
   ending.set_lease_name(lease_name_of(grant.vm(), grant.id()));
-  ending.set_reason(std::move(reason));
+  ending.set_reason(plain_text(reason, kReasonBytesMax));
   ending.set_at_ms(unix_milliseconds());
   return ending;
 }
@@ -291,6 +363,7 @@ void Manager::create(const std::string& id) {
     if (address.empty()) return;
     vm->tried = clock_.now();
     request = create_request_of(vm->spec, *vm->grant, cluster_);
+    *request.mutable_leader() = as_leader();
   }
   auto lease = calls_.create(address, request);
   // Perhaps by ourselves, in an earlier run.
@@ -303,37 +376,46 @@ void Manager::create(const std::string& id) {
 
 void Manager::created(const std::string& node, const std::string& id,
                       const Result<node::v1::Lease>& lease) {
-  const Lock lock(mutex_);
-  end_call(node, id);
-  Vm* vm = vm_of_grant(id);
-  if (vm == nullptr) {
-    // It was given back meanwhile.
-    if (endings_.contains(id)) push({Job::Kind::kEnd, id});
-    return;
-  }
-  if (lease) {
-    show_lease(*lease, true, *find_node(node)->report.mutable_description());
-    take_made(*vm, *lease);
-  } else {
-    take_refusal(*vm, lease.error());
-  }
+  Created mine{.node = node, .id = id, .lease = lease};
+  created_.join(mine, kCreatedAtOnceMax, [this](const std::vector<Created*>& all) {
+    const Lock lock(mutex_);
+    take_created(all);
+  });
 }
 
-void Manager::take_made(Vm& vm, const node::v1::Lease& lease) {
+// Few commits for all that nodes have made. If one of these cannot be written, the next start finds
+// the leases on their nodes.
+void Manager::take_created(const std::vector<Created*>& all) {
+  Batch batch;
+  std::size_t made = 0;
+  for (const Created* one : all) {
+    Vm* vm = end_vms_call(one->node, one->id);
+    if (vm == nullptr) continue;
+    if (!one->lease) {
+      take_refusal(*vm, one->lease.error());
+      continue;
+    }
+    show_lease(*one->lease, true, *find_node(one->node)->report.mutable_description());
+    take_made(*vm, *one->lease, batch);
+    if (++made * kChangesOfLeaseMax < ledger_.changes_at_once()) continue;
+    static_cast<void>(ledger_.commit(std::exchange(batch, {})).ok());
+    made = 0;
+  }
+  static_cast<void>(ledger_.commit(std::move(batch)).ok());
+  changed();
+}
+
+void Manager::take_made(Vm& vm, const node::v1::Lease& lease, Batch& batch) {
   vm.grant->set_made(true);
   *vm.grant->mutable_lease() = lease;
   vm.made = vm.used = clock_.now();
   vm.avoid.clear();
   vm.reason.clear();
-  Batch batch;
   batch.put("grants/" + vm.spec.name(), *vm.grant);
   batch.event("gpu-ready", vm.grant->node(), vm.spec.name(),
               "GPU " + std::to_string(lease.gpu()) + ", " + std::to_string(lease.sms_granted()) +
                   " multiprocessors, " + size_text(lease.memory_bytes()));
-  // If this cannot be written, the next start finds the lease on its node.
-  static_cast<void>(ledger_.commit(std::move(batch)).ok());
   hold(vm);
-  changed();
 }
 
 // Back into the queue, and for a while not to this node. Where nobody knows whether the lease was
@@ -362,7 +444,7 @@ void Manager::take_refusal(Vm& vm, const Error& error) {
 
 void Manager::end(const std::string& id) {
   std::string address;
-  std::string lease;
+  node::v1::ReleaseLeaseRequest request;
   std::string name;
   {
     const Lock lock(mutex_);
@@ -372,9 +454,10 @@ void Manager::end(const std::string& id) {
     entry->second.retry_at = clock_.now() + kAskAgain;
     address = begin_call(name, {Job::Kind::kEnd, id});
     if (address.empty()) return;
-    lease = entry->second.ending.lease_name();
+    request.set_lease(entry->second.ending.lease_name());
+    *request.mutable_leader() = as_leader();
   }
-  const auto released = calls_.release(address, lease);
+  const auto released = calls_.release(address, request);
   const Lock lock(mutex_);
   end_call(name, id);
   const auto entry = endings_.find(id);
@@ -392,6 +475,7 @@ void Manager::end(const std::string& id) {
   if (!status) {
     const unsigned failures = std::min(++entry->second.failures, kFailuresCounted);
     entry->second.retry_at = clock_.now() + std::chrono::seconds(1u << failures);
+    entry->second.trouble = plain_text(status.error().message, kReasonBytesMax);
     return;
   }
   NodeEntry* node = find_node(name);
@@ -421,12 +505,8 @@ void Manager::check(const std::string& id, bool retire) {
   }
   const auto there = calls_.lease(address, lease);
   const Lock lock(mutex_);
-  end_call(node, id);
-  Vm* vm = vm_of_grant(id);
-  if (vm == nullptr) {
-    if (endings_.contains(id)) push({Job::Kind::kEnd, id});
-    return;
-  }
+  Vm* vm = end_vms_call(node, id);
+  if (vm == nullptr) return;
   if (!there) {
     if (there.error().code == ErrorCode::kNotFound) lose_lease(*vm, "its node has it no longer");
     return;

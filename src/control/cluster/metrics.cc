@@ -82,6 +82,10 @@ std::string metrics_text(const v1::ClusterDescription& cluster, const v1::ListNo
   counter("flyt_cluster_released_total", "Leases released.", counters.released);
   counter("flyt_cluster_freed_total", "Virtual GPUs taken back unused.", counters.freed);
   counter("flyt_cluster_scaled_total", "Virtual GPUs grown or shrunk by use.", counters.scaled);
+  counter("flyt_cluster_requirements_read_total", "Readings of the VMs' database.",
+          counters.requirements_read);
+  counter("flyt_cluster_requirements_failed_total", "Readings of it that failed.",
+          counters.requirements_failed);
   counter("flyt_cluster_nodes_lost_total", "Nodes that were lost.", counters.nodes_lost);
   return page.take();
 }

@@ -19,7 +19,8 @@ class NodeCalls {
                                          const node::v1::CreateLeaseRequest& request) = 0;
   virtual Result<node::v1::Lease> resize(const std::string& address,
                                          const node::v1::ResizeLeaseRequest& request) = 0;
-  virtual Result<node::v1::Lease> release(const std::string& address, const std::string& lease) = 0;
+  virtual Result<node::v1::Lease> release(const std::string& address,
+                                          const node::v1::ReleaseLeaseRequest& request) = 0;
   virtual Result<node::v1::Lease> lease(const std::string& address, const std::string& lease) = 0;
   virtual Result<node::v1::Token> token(const std::string& address, const std::string& lease,
                                         std::uint32_t seconds) = 0;

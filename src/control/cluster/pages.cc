@@ -21,13 +21,14 @@ Page metrics(Manager& manager) {
           .type = std::string(control::kMetricsType)};
 }
 
-// Ready: the state can be written, and some node takes virtual GPUs.
+// Ready: the state can be written, and some node takes virtual GPUs. What VMs shall get may be old.
 Page ready(Manager& manager) {
   if (!manager.writable()) return {.text = "the state cannot be written\n", .status = 503};
   if (manager.describe().nodes_ready() == 0) {
     return {.text = "no node takes virtual GPUs\n", .status = 503};
   }
-  return {.text = "ok\n"};
+  const std::string old = manager.requirements_problem();
+  return {.text = old.empty() ? "ok\n" : "ok\n" + old + "\n"};
 }
 
 Page council_metrics(Chair& chair) {
@@ -70,8 +71,11 @@ control::PageMaker file(std::string_view text, const char* type) {
 
 Page json_or(const Result<std::string>& json) {
   if (json) return {.text = *json, .type = kJson};
-  const bool missing = json.error().code == ErrorCode::kNotFound;
-  return {.text = json.error().message + "\n", .status = missing ? 404 : 500};
+  const ErrorCode code = json.error().code;
+  return {.text = json.error().message + "\n",
+          .status = code == ErrorCode::kNotFound  ? 404
+                    : code == ErrorCode::kInvalid ? 400
+                                                  : 500};
 }
 
 void follow(Gate& gate, Documents& documents, const PageRequest& request,
@@ -102,7 +106,11 @@ control::PageMap site_of(control::PageMap map, Gate& gate, Documents& documents)
     map.pages[std::string("/api/v1/") + name] = [&gate, &documents,
                                                  name](const PageRequest& asked) {
       const auto caller = viewer_of(gate, asked.certificate);
-      return json_or(caller ? documents.document(name, *caller) : caller.error());
+      const auto match = asked.query.find("match");
+      return json_or(caller ? documents.document(
+                                  name, *caller,
+                                  match == asked.query.end() ? std::string_view() : match->second)
+                            : caller.error());
     };
   }
   map.pages["/api/v1/explain"] = [&documents](const PageRequest& request) {

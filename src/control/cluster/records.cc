@@ -53,6 +53,18 @@ bool can_be_use(const node::v1::Lease& lease) {
          lease.queued_microseconds() <= lease.busy_microseconds();
 }
 
+// Also that the marks of one that says it is a cluster's can be a store's keys.
+bool can_be_lease(const node::v1::Lease& lease) {
+  if (lease.id().empty() || !is_printable(lease.id()) || !is_printable(lease.name()) ||
+      lease.memory_bytes() > kVmMemoryMax || lease.overhead_bytes() > kVmMemoryMax ||
+      lease.ByteSizeLong() > kReportLeaseBytesMax || !can_be_use(lease)) {
+    return false;
+  }
+  if (label_of(lease, kClusterLabel).empty() || label_of(lease, kGrantLabel).empty()) return true;
+  return check_name("a grant", label_of(lease, kGrantLabel), kGrantIdBytesMax).ok() &&
+         check_name("a VM", label_of(lease, kVmLabel), kVmNameBytesMax).ok();
+}
+
 Status check_gpu(const node::v1::Gpu& gpu) {
   const std::string name = "GPU " + std::to_string(gpu.index());
   std::uint64_t sms = 0;
@@ -146,6 +158,15 @@ Status check_spec(const v1::VmSpec& spec) {
   return check_labels(spec);
 }
 
+std::string text_of(const v1::VmSpec& spec) {
+  std::string text = std::to_string(spec.sms()) + " multiprocessors, ";
+  if (spec.sms_max() != 0) {
+    text += "from " + std::to_string(spec.sms_min()) + " to " + std::to_string(spec.sms_max()) +
+            " by use, ";
+  }
+  return text + size_text(spec.memory_bytes());
+}
+
 Status merge(const v1::VmSpec& wanted,
              const google::protobuf::RepeatedPtrField<std::string>& fields, v1::VmSpec& spec) {
   const google::protobuf::Descriptor& type = *v1::VmSpec::descriptor();
@@ -168,7 +189,7 @@ Status check_report(const v1::NodeReport& report) {
   const std::string node = "node " + report.name() + ": ";
   const node::v1::NodeDescription& said = report.description();
   if (!is_printable(report.address()) || !is_printable(report.host()) ||
-      !is_printable(report.instance())) {
+      !is_printable(report.instance()) || !is_printable(report.lease_host())) {
     return invalid(node + "its texts are printable, at most 256 bytes");
   }
   if (!report.address().starts_with("unix:///") && !control::parse_address(report.address())) {
@@ -185,11 +206,7 @@ Status check_report(const v1::NodeReport& report) {
     if (Status status = check_gpu(gpu); !status) return invalid(node + status.error().message);
   }
   for (const node::v1::Lease& lease : report.leases()) {
-    if (lease.id().empty() || !is_printable(lease.id()) || !is_printable(lease.name()) ||
-        lease.memory_bytes() > kVmMemoryMax || lease.overhead_bytes() > kVmMemoryMax ||
-        !can_be_use(lease)) {
-      return invalid(node + "it reports a lease that cannot be");
-    }
+    if (!can_be_lease(lease)) return invalid(node + "it reports a lease that cannot be");
   }
   return {};
 }
@@ -222,6 +239,8 @@ placement::NodeFacts facts_of(const state::NodeRecord& record) {
   facts.leases_max = record.description().leases_max();
   facts.overhead_per_lease = record.description().overhead_per_lease_bytes();
   for (const node::v1::Gpu& said : record.description().gpus()) {
+    // One that had failed when the node began: nobody knows how it is cut.
+    if (!said.failed().empty() && said.groups().empty()) continue;
     placement::GpuFacts gpu;
     gpu.index = said.index();
     gpu.kind = said.name();
@@ -231,7 +250,7 @@ placement::NodeFacts facts_of(const state::NodeRecord& record) {
     gpu.sm_percent = said.sm_percent() == 0 ? 100 : said.sm_percent();
     gpu.memory_bytes = said.memory_bytes();
     gpu.reserve_bytes = said.memory_overhead_bytes();
-    gpu.usable = said.mps().empty() || said.mps() == "running";
+    gpu.usable = (said.mps().empty() || said.mps() == "running") && said.failed().empty();
     facts.gpus.push_back(std::move(gpu));
   }
   return facts;

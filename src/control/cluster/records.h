@@ -15,8 +15,10 @@
 namespace flyt::cluster {
 
 inline constexpr std::size_t kVmNameBytesMax = 40;  // A lease's name has more behind it.
+inline constexpr std::size_t kVmsMax = 100000;
 inline constexpr std::size_t kNodeNameBytesMax = 64;
 inline constexpr std::size_t kTextBytesMax = 256;
+inline constexpr std::size_t kReasonBytesMax = 1024;  // Why something was done, or was not.
 inline constexpr std::size_t kVmLabelsMax = 48;
 inline constexpr std::uint64_t kVmMemoryMin = 16ull << 20;
 inline constexpr std::uint64_t kVmMemoryMax = 1ull << 42;
@@ -24,6 +26,8 @@ inline constexpr std::uint32_t kVmSmsMax = 4096;
 inline constexpr int kReportGpusMax = 64;
 inline constexpr int kReportLeasesMax = 4096;
 inline constexpr int kReportProblemsMax = 256;
+inline constexpr std::size_t kReportLeaseBytesMax = 64 << 10;
+inline constexpr std::size_t kGrantIdBytesMax = 64;
 inline constexpr std::size_t kReportBytesMax = 4 << 20;
 inline constexpr std::size_t kProblemBytesMax = 1024;
 
@@ -35,6 +39,8 @@ inline constexpr const char* kGrantLabel = "flyt/grant";
 // Letters, digits, '-', '_' and '.', no '-' in front. `what` is for the error: "a VM's name".
 Status check_name(std::string_view what, std::string_view name, std::size_t bytes_max);
 Status check_spec(const v1::VmSpec& spec);
+// As events tell it.
+std::string text_of(const v1::VmSpec& spec);
 // Sets of `spec` the fields that are named, as they are in `wanted`. kInvalid: there is no such
 // one.
 Status merge(const v1::VmSpec& wanted,

@@ -27,6 +27,8 @@ std::optional<Role> role_of(std::string_view text) {
 
 namespace {
 
+constexpr std::size_t kNamedBytesMax = 256;
+
 Error denied(const Caller& caller, std::string_view least) {
   return {ErrorCode::kDenied, caller.name + " has the role " + std::string(to_string(caller.role)) +
                                   "; this needs " + std::string(least)};
@@ -51,6 +53,12 @@ Status need(const Caller& caller, Role least) {
 
 Result<std::string> self_of(const Caller& caller, Role machine, const std::string& named) {
   if (Status status = need(caller, machine); !status) return status.error();
+  // Whatever is refused is told and logged.
+  if (named.size() > kNamedBytesMax) {
+    return Error{ErrorCode::kInvalid, "no " + std::string(to_string(machine)) +
+                                          " has a name of more than " +
+                                          std::to_string(kNamedBytesMax) + " bytes"};
+  }
   if (caller.role == Role::kAdmin) {
     if (!named.empty()) return named;
     return Error{ErrorCode::kInvalid,

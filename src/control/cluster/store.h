@@ -41,6 +41,8 @@ class Store {
   // nothing more can be.
   virtual Result<std::uint64_t> commit(std::span<const StoreCondition> conditions,
                                        std::span<const StoreChange> changes) = 0;
+  // How many changes one commit has at best: with more it takes several steps.
+  virtual std::size_t changes_at_once() const { return 3000; }
   // False: somebody else may write now, and does what is to be done.
   virtual bool mine() const { return true; }
 };

@@ -52,7 +52,13 @@ void Workers::forget_idle() {
 }
 
 void Workers::hire(Manager& manager, Crew& crew) {
-  crew.busy = kWorkers + 1;
+  crew.busy = kWorkers + 1 + tasks_.size();
+  for (const auto& task : tasks_) {
+    crew.threads.emplace_back([&manager, &crew, &task] {
+      task(manager);
+      --crew.busy;
+    });
+  }
   for (std::size_t i = 0; i <= kWorkers; ++i) {
     crew.threads.emplace_back([&manager, &crew, first = i == 0] {
       if (first) {
@@ -81,7 +87,8 @@ void LastResort::arm() {
 void LastResort::wait() {
   std::unique_lock<Mutex> lock(mutex_);
   if (changed_.wait_for(lock, kEndTime, [this] { return done_; })) return;
-  log_.warn("a node does not answer; what it was asked for is found out at the next start");
+  log_.warn(
+      "a node, or MongoDB, does not answer; what it was asked for is found out at the next start");
   std::_Exit(EXIT_SUCCESS);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -16,7 +17,10 @@ namespace flyt::cluster {
 // One thread's.
 class Workers {
  public:
-  Workers() = default;
+  // What else is to be done for a manager that decides, each on a thread of its own, until it
+  // stops.
+  using Tasks = std::vector<std::function<void(Manager&)>>;
+  explicit Workers(Tasks tasks = {}) : tasks_(std::move(tasks)) {}
   // Waits for them: all managers have been told to stop.
   ~Workers();
   Workers(const Workers&) = delete;
@@ -35,6 +39,7 @@ class Workers {
   void forget_idle();
   void hire(Manager& manager, Crew& crew);
 
+  const Tasks tasks_;
   std::vector<std::unique_ptr<Crew>> crews_;
 };
 

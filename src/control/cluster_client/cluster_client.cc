@@ -7,6 +7,7 @@
 #include "control/cluster.grpc.pb.h"
 #include "control/grpc/call.h"
 #include "control/grpc/channel.h"
+#include "control/grpc/keepalive.h"
 
 namespace flyt::cluster {
 namespace {
@@ -120,6 +121,18 @@ class Client final : public ClusterClient {
     request.set_after(after);
     return question<v1::ListAuditResponse>(&Stub::ListAudit, request);
   }
+  Result<v1::EnrolToken> new_enrol_token(const v1::CreateEnrolTokenRequest& request) override {
+    return change<v1::EnrolToken>(&Stub::CreateEnrolToken, request);
+  }
+  Result<v1::ListEnrolTokensResponse> enrol_tokens() override {
+    return question<v1::ListEnrolTokensResponse>(&Stub::ListEnrolTokens,
+                                                 v1::ListEnrolTokensRequest());
+  }
+  Result<v1::EnrolToken> revoke_enrol_token(const std::string& id) override {
+    v1::RevokeEnrolTokenRequest request;
+    request.set_id(id);
+    return change<v1::EnrolToken>(&Stub::RevokeEnrolToken, request);
+  }
   Status watch(const std::function<bool()>& take) override {
     grpc::ClientContext context;
     const std::size_t at = at_;
@@ -199,10 +212,7 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddre
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
-  // Who watches a manager that is cut off shall notice.
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveMs);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  control::keep_alive(arguments, {.every_ms = kAliveMs, .answer_ms = kAliveMs});
   std::vector<Client::Side> sides;
   for (const std::string& name : split(address.cluster)) {
     if (!control::is_local(name) && !files.complete()) {
@@ -210,7 +220,8 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddre
                    "a cluster at HOST:PORT is asked with a certificate, its key and the"
                    " authority's certificate; on its own machine unix:///PATH needs none"};
     }
-    const auto channel = control::open_channel(name, files, arguments);
+    const auto channel = control::open_channel(name, files, control::ServerRole::kCluster,
+                                               arguments, address.revoked);
     if (!channel) return channel.error();
     sides.push_back({name, v1::Nodes::NewStub(*channel), v1::Vms::NewStub(*channel),
                      v1::Operators::NewStub(*channel)});

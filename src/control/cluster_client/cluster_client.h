@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "control/cluster.pb.h"
+#include "control/pki/revocations.h"
 
 namespace flyt::cluster {
 
@@ -17,6 +18,7 @@ struct ClusterAddress {
   std::string cert;  // Files; TCP only.
   std::string key;
   std::string ca;
+  std::shared_ptr<pki::Revocations> revoked = nullptr;  // Managers not asked; null: none.
 };
 
 // Asks one manager, and the next one where that cannot be reached or none decides.
@@ -53,6 +55,9 @@ class ClusterClient {
   virtual Result<v1::Node> remove_node(const std::string& node) = 0;
   virtual Result<v1::ClusterHealth> health() = 0;
   virtual Result<v1::ListAuditResponse> audit(std::uint64_t after) = 0;
+  virtual Result<v1::EnrolToken> new_enrol_token(const v1::CreateEnrolTokenRequest& request) = 0;
+  virtual Result<v1::ListEnrolTokensResponse> enrol_tokens() = 0;
+  virtual Result<v1::EnrolToken> revoke_enrol_token(const std::string& id) = 0;
   // After each change, until `take` is false.
   virtual Status watch(const std::function<bool()>& take) = 0;
   virtual Status events(std::uint64_t after, bool follow,

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "control/etcd.grpc.pb.h"
 #include "control/grpc/channel.h"
+#include "control/grpc/keepalive.h"
 #include "control/grpc/status.h"
 #include "control/settings/settings.h"
 
@@ -22,8 +23,6 @@ constexpr int kMessageBytesMax = 64 << 20;
 constexpr int kReconnectLeastMs = 100;
 constexpr int kReconnectMostMs = 500;
 constexpr int kConnectMs = 1000;
-// Members refuse to be asked more often.
-constexpr int kAliveMs = 6000;
 constexpr int kAliveAnswerMs = 2000;
 
 // What comes behind all keys that begin so; empty: nothing does, and all is meant.
@@ -286,12 +285,10 @@ Result<std::unique_ptr<Etcd>> connect_to_etcd(const std::vector<std::string>& me
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectLeastMs);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMostMs);
-    // A cut network says nothing by itself.
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kAliveMs);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kAliveAnswerMs);
+    keep_alive(arguments, {.answer_ms = kAliveAnswerMs});
     const auto channel =
         files.complete()
-            ? open_channel(name, files, arguments)
+            ? open_channel(name, files, ServerRole::kAny, arguments)
             : Result<std::shared_ptr<grpc::Channel>>(open_clear_channel(name, arguments));
     if (!channel) return channel.error();
     all.push_back({name, pb::KV::NewStub(*channel), pb::Lease::NewStub(*channel),

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/clock.h"
@@ -141,6 +142,78 @@ TEST_F(EtcdTest, AWatchEndsWhenItIsStopped) {
   etcd_->stop();
   watcher.join();
   EXPECT_TRUE(ended);
+}
+
+// An etcd that wants certificates, and two authorities: its own, and one that it does not know.
+class EtcdTlsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!EtcdProcess::installed()) GTEST_SKIP() << "there is no etcd: apt install etcd-server";
+    folder_ = std::filesystem::temp_directory_path() / "flyt-etcd-tls-XXXXXX";
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+    for (const char* name : {"own", "other"}) {
+      const auto authority = pki::make_authority(name, 2);
+      ASSERT_TRUE(authority.ok());
+      write(std::string(name) + ".ca", authority->certificate);
+      for (const char* who : {"etcd", "manager", "elsewhere"}) {
+        const std::string host = std::string(who) == "elsewhere" ? "10.0.0.9" : "127.0.0.1";
+        const auto pair = pki::issue(*authority, {who, "admin", {host}, 1});
+        ASSERT_TRUE(pair.ok());
+        write(std::string(name) + "." + who + ".crt", pair->certificate);
+        write(std::string(name) + "." + who + ".key", pair->key);
+      }
+    }
+  }
+  void TearDown() override {
+    process_.reset();
+    std::error_code error;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, error);
+  }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name) << text;
+  }
+  TlsFiles files(const std::string& authority, const std::string& who,
+                 const std::string& trusts) const {
+    const std::string front = folder_ + "/" + authority + "." + who;
+    return {front + ".crt", front + ".key", folder_ + "/" + trusts + ".ca"};
+  }
+  // What one with these files is told by an etcd that answers others.
+  ErrorCode refusal(const TlsFiles& files) const {
+    const auto etcd = connect_to_etcd({process_->address()}, files);
+    if (!etcd) return etcd.error().code;
+    const auto found = (*etcd)->list("");
+    EXPECT_FALSE(found.ok());
+    const auto written = (*etcd)->commit({}, {{"theirs", "x", 0}});
+    EXPECT_FALSE(written.ok());
+    return found ? ErrorCode::kInvalid : found.error().code;
+  }
+
+  std::string folder_;
+  std::unique_ptr<EtcdProcess> process_;
+};
+
+TEST_F(EtcdTlsTest, OnlyThoseWithItsAuthoritysCertificatesAreServed) {
+  process_ = EtcdProcess::start(files("own", "etcd", "own"));
+  ASSERT_NE(process_, nullptr);
+  const auto good = connect_to_etcd({process_->address()}, files("own", "manager", "own"));
+  ASSERT_TRUE(good.ok());
+  ASSERT_TRUE(soon([&] { return (*good)->list("").ok(); }));
+  EXPECT_TRUE((*good)->commit({}, {{"ours", "x", 0}}).ok());
+  // In the clear; with a certificate of somebody else; where etcd's is of somebody else.
+  EXPECT_EQ(refusal({}), ErrorCode::kLost);
+  EXPECT_EQ(refusal(files("other", "manager", "own")), ErrorCode::kLost);
+  EXPECT_EQ(refusal(files("own", "manager", "other")), ErrorCode::kLost);
+  // A file that is missing is said at once.
+  EXPECT_NE(refusal(files("own", "nobody", "own")), ErrorCode::kLost);
+  EXPECT_TRUE((*good)->list("theirs")->entries.empty());
+  EXPECT_EQ((*good)->list("ours")->entries.size(), 1u);
+}
+
+TEST_F(EtcdTlsTest, OneWithTheCertificateOfAnotherAddressIsNotBelieved) {
+  process_ = EtcdProcess::start(files("own", "elsewhere", "own"));
+  ASSERT_NE(process_, nullptr);
+  EXPECT_EQ(refusal(files("own", "manager", "own")), ErrorCode::kLost);
 }
 
 TEST(EtcdUrl, NamesMembers) {

@@ -18,8 +18,14 @@ bool is_local(std::string_view address);
 // `address`: unix:///PATH, which needs no certificates, or HOST:PORT. It is connected to when it is
 // first used. Sets what the environment tells gRPC: to be called before there are other threads.
 Result<std::shared_ptr<grpc::Channel>> open_channel(const std::string& address,
-                                                    const TlsFiles& files,
-                                                    grpc::ChannelArguments arguments);
+                                                    const TlsFiles& files, ServerRole server,
+                                                    grpc::ChannelArguments arguments,
+                                                    Revoked revoked = nullptr);
+
+// To a cluster manager, for who has no certificate of its own: it must show one of this authority.
+std::shared_ptr<grpc::Channel> open_nameless_channel(const std::string& address,
+                                                     const std::string& ca,
+                                                     grpc::ChannelArguments arguments);
 
 // The same without certificates also to HOST:PORT: of loopback, or of a network that nobody else is
 // in.

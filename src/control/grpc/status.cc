@@ -1,9 +1,13 @@
 #include "control/grpc/status.h"
 
+#include "base/text.h"
 #include "base/wall_clock.h"
 
 namespace flyt::control {
 namespace {
+
+// As much as gRPC takes of one.
+constexpr std::size_t kMessageBytesMax = 8 << 10;
 
 grpc::StatusCode code_of(ErrorCode code) {
   switch (code) {
@@ -55,10 +59,12 @@ ErrorCode error_code_of(grpc::StatusCode code) {
 
 Error error_of(const grpc::Status& status, const std::string& who, std::string_view program) {
   const ErrorCode code = error_code_of(status.error_code());
-  if (code != ErrorCode::kLost || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return {code, status.error_message()};
+  const std::string said = plain_text(status.error_message(), kMessageBytesMax);
+  if (code != ErrorCode::kLost) return {code, said};
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return {code, who + ": no answer in time"};
   }
-  return {code, who + ": " + status.error_message() + "; does " + std::string(program) +
+  return {code, who + ": " + said + "; does " + std::string(program) +
                     " run there, and is this user or certificate allowed?"};
 }
 

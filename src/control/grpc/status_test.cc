@@ -22,7 +22,7 @@ TEST(GrpcStatus, OneWhoCannotBeReachedIsNamed) {
             "node n1: no route; does flyt-node-manager run there, and is this user or certificate"
             " allowed?");
   const grpc::Status late(grpc::StatusCode::DEADLINE_EXCEEDED, "late");
-  EXPECT_EQ(error_of(late, "node n1", "flyt-node-manager").message, "late");
+  EXPECT_EQ(error_of(late, "node n1", "flyt-node-manager").message, "node n1: no answer in time");
   EXPECT_EQ(error_of(late, "node n1", "flyt-node-manager").code, ErrorCode::kLost);
 }
 

@@ -57,7 +57,9 @@ Json value_of(const pb::Message& message) {
   for (int i = 0; i < type.field_count(); ++i) {
     const pb::FieldDescriptor& field = *type.field(i);
     if (!field.is_repeated()) {
-      out[field.name()] = one_of(message, field, -1);
+      // What may be missing is not shown as if it were 0.
+      const bool missing = field.has_optional_keyword() && !of.HasField(message, &field);
+      out[field.name()] = missing ? Json(nullptr) : one_of(message, field, -1);
       continue;
     }
     Json list = field.is_map() ? Json::object() : Json::array();

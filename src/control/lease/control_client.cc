@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
 #include "commands/lease.h"
 #include "commands/ops.h"
 #include "nvml/gpu.h"
@@ -16,9 +17,10 @@ namespace {
 
 constexpr Duration kGoodbyeTime = std::chrono::milliseconds(200);
 
+// Clients call themselves what they like, and it goes into messages and to terminals.
 template <std::size_t size>
 std::string text_in(const char (&text)[size]) {
-  return {text, ::strnlen(text, size)};
+  return plain_text({text, ::strnlen(text, size)}, size);
 }
 
 SessionState state_of(const FlytAdminSession& told) {
@@ -172,6 +174,22 @@ Result<LeaseState> ControlClient::describe() {
   return state;
 }
 
+Result<FaultsState> ControlClient::faults(std::uint64_t after) {
+  commands::LeaseFaults::Reply reply;
+  rpc::Reply answer;
+  if (Status asked = ask(commands::LeaseFaults{.after = after}, reply, answer); !asked) {
+    return asked.error();
+  }
+  if (answer.result() != FLYT_ADMIN_SUCCESS) return error_of(answer.result(), "faults");
+  FaultsState state{reply.caused, reply.suspected, reply.survived, reply.lost, {}};
+  for (const FlytAdminFault& told : reply.faults.to_vector()) {
+    state.newest.push_back({told.number, told.session, static_cast<std::int64_t>(told.unix_ms),
+                            told.error, told.suspects, told.client_process, told.goes_on != 0,
+                            text_in(told.name)});
+  }
+  return state;
+}
+
 Result<UseState> ControlClient::use() {
   commands::LeaseUse::Reply reply;
   rpc::Reply answer;
@@ -180,6 +198,14 @@ Result<UseState> ControlClient::use() {
   const auto time = [](std::uint64_t ns) { return Duration(static_cast<std::int64_t>(ns)); };
   return UseState{time(reply.measured_ns), time(reply.busy_ns), time(reply.queued_ns),
                   reply.launches};
+}
+
+Result<TotalsState> ControlClient::totals() {
+  commands::LeaseTotals::Reply reply;
+  rpc::Reply answer;
+  if (Status asked = ask(commands::LeaseTotals{}, reply, answer); !asked) return asked.error();
+  if (answer.result() != FLYT_ADMIN_SUCCESS) return error_of(answer.result(), "totals");
+  return TotalsState{reply.posted, reply.waited, reply.received_bytes, reply.returns};
 }
 
 Result<std::vector<SessionState>> ControlClient::sessions() {

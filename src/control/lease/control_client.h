@@ -65,6 +65,35 @@ struct UseState {
   std::uint64_t launches = 0;
 };
 
+// Of all sessions, those that have ended among them; all only grow, as UseState's.
+struct TotalsState {
+  std::uint64_t posted = 0;          // Commands that nobody waited for.
+  std::uint64_t waited = 0;          // Commands with an answer.
+  std::uint64_t received_bytes = 0;  // Of commands, with what they bring.
+  std::uint64_t returns = 0;         // Sessions that another process has gone on with.
+};
+
+// A session whose kernel faulted; where processes share the GPU, one that had work under way then.
+struct FaultState {
+  std::uint64_t number = 0;  // Rises, as long as the server lives, and the next one with its board.
+  std::uint64_t session = 0;
+  std::int64_t unix_ms = 0;
+  std::uint32_t error = 0;     // A CUresult.
+  std::uint32_t suspects = 0;  // Sessions of the GPU of which this may be said; 1: it is the one.
+  std::uint32_t client_process = 0;
+  bool goes_on = false;
+  std::string name;  // The client's program.
+};
+
+// What faults on the GPU were to the lease's sessions.
+struct FaultsState {
+  std::uint64_t caused = 0;
+  std::uint64_t suspected = 0;  // By one of them, or another lease's.
+  std::uint64_t survived = 0;   // By others, and the session has gone on.
+  std::uint64_t lost = 0;       // By others, and it has not, or with an error.
+  std::vector<FaultState> newest;
+};
+
 struct MemoryState {
   std::uint64_t limit = 0;
   std::uint64_t used = 0;
@@ -97,6 +126,10 @@ class ControlClient {
   Result<LeaseState> describe();
   // kUnsupported: an older server, which does not measure.
   Result<UseState> use();
+  // kUnsupported: an older server.
+  Result<TotalsState> totals();
+  // The newest of those with numbers above `after`. kUnsupported: an older server.
+  Result<FaultsState> faults(std::uint64_t after);
   // All of them, monitors too, in the order in which they came.
   Result<std::vector<SessionState>> sessions();
   // 0 bytes: no limit.

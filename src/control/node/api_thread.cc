@@ -9,20 +9,26 @@
 
 #include <atomic>
 
+#include "base/text.h"
 #include "control/daemon/door_thread.h"
 #include "control/grpc/credentials.h"
+#include "control/grpc/keepalive.h"
 #include "control/grpc/status.h"
 #include "control/grpc/watcher.h"
 #include "control/node.grpc.pb.h"
 #include "control/node/messages.h"
 #include "control/pki/certificate.h"
+#include "control/pki/revocations.h"
 
 namespace flyt::node {
 namespace {
 
+constexpr std::size_t kProblemBytesMax = 1024;
 constexpr int kThreadsMax = 64;
 constexpr int kWatchersMax = 32;
 constexpr int kMessageBytesMax = 1 << 20;
+// A message's size is looked at when all of it is here.
+constexpr std::size_t kMemoryBytesMax = 64 << 20;
 constexpr int kWatchStepMs = 500;
 constexpr auto kShutdownTime = std::chrono::seconds(1);
 
@@ -55,10 +61,12 @@ class Service final : public v1::Node::Service {
                            v1::Lease* reply) override {
     const auto wanted = request_of(*request);
     if (!wanted) return control::status_of(wanted.error());
+    if (Status status = follow(*request); !status) return control::status_of(status.error());
     return answer(manager_.create(*wanted), reply);
   }
   grpc::Status ResizeLease(grpc::ServerContext*, const v1::ResizeLeaseRequest* request,
                            v1::Lease* reply) override {
+    if (Status status = follow(*request); !status) return control::status_of(status.error());
     return answer(manager_.resize(request->lease(), request_of(*request)), reply);
   }
   grpc::Status Defragment(grpc::ServerContext*, const v1::DefragmentRequest*,
@@ -68,6 +76,7 @@ class Service final : public v1::Node::Service {
   }
   grpc::Status ReleaseLease(grpc::ServerContext*, const v1::ReleaseLeaseRequest* request,
                             v1::Lease* reply) override {
+    if (Status status = follow(*request); !status) return control::status_of(status.error());
     return answer(manager_.release(request->lease()), reply);
   }
   grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest* request,
@@ -89,9 +98,18 @@ class Service final : public v1::Node::Service {
     reply->set_leases(static_cast<std::uint32_t>(*leases));
     return grpc::Status::OK;
   }
+  grpc::Status ForgetLeaders(grpc::ServerContext*, const v1::ForgetLeadersRequest*,
+                             v1::ForgetLeadersResponse* reply) override {
+    const auto count = manager_.forget_leaders();
+    if (!count) return control::status_of(count.error());
+    reply->set_clusters(static_cast<std::uint32_t>(*count));
+    return grpc::Status::OK;
+  }
   grpc::Status Health(grpc::ServerContext*, const v1::HealthRequest*,
                       v1::HealthStatus* reply) override {
-    for (const std::string& problem : manager_.problems()) reply->add_problems(problem);
+    for (const std::string& problem : manager_.concerns()) {
+      reply->add_problems(plain_text(problem, kProblemBytesMax));
+    }
     reply->set_healthy(reply->problems_size() == 0);
     return grpc::Status::OK;
   }
@@ -113,6 +131,11 @@ class Service final : public v1::Node::Service {
   }
 
  private:
+  template <class Request>
+  Status follow(const Request& request) {
+    return manager_.follow(request.leader().cluster(), request.leader().epoch());
+  }
+
   Manager& manager_;
   const std::string version_;
   std::atomic<int> watchers_{0};
@@ -122,17 +145,36 @@ class Service final : public v1::Node::Service {
 // refused: VMs' above all.
 class Roles final : public grpc::AuthMetadataProcessor {
  public:
+  Roles(const Config& config, const Log& log) : log_(log), revocations_(config.crl, config.ca) {}
+
+  Status check() { return revocations_.check(); }
+
   grpc::Status Process(const InputMetadata&, grpc::AuthContext* context, OutputMetadata*,
                        OutputMetadata*) override {
     const auto pem = context->FindPropertyValues("x509_pem_cert");
     const auto facts = pem.empty() ? Result<pki::CertificateFacts>(Error{})
                                    : pki::facts_of({pem.front().data(), pem.front().size()});
-    if (facts && (facts->role.empty() || facts->role == "admin" || facts->role == "cluster")) {
-      return grpc::Status::OK;
+    const bool leads =
+        facts && (facts->role.empty() || facts->role == "admin" || facts->role == "cluster");
+    if (!leads) {
+      return refuse(facts ? facts->name : "",
+                    "a certificate of the role admin is needed, or one without a role");
     }
-    return {grpc::StatusCode::PERMISSION_DENIED,
-            "a certificate of the role admin is needed, or one without a role"};
+    // For each call, also on connections that are open.
+    if (Status status = revocations_.admit(*facts); !status) {
+      return refuse(facts->name, status.error().message);
+    }
+    return grpc::Status::OK;
   }
+
+ private:
+  grpc::Status refuse(const std::string& name, const std::string& why) const {
+    log_.warn("refused", {{"name", name}, {"reason", why}});
+    return {grpc::StatusCode::PERMISSION_DENIED, why};
+  }
+
+  const Log log_;
+  pki::Revocations revocations_;
 };
 
 class Api final : public ApiThread {
@@ -148,15 +190,19 @@ class Api final : public ApiThread {
     grpc::ServerBuilder builder;
     grpc::ResourceQuota quota;
     quota.SetMaxThreads(kThreadsMax);
+    quota.Resize(kMemoryBytesMax);
     builder.SetResourceQuota(quota);
     builder.SetMaxReceiveMessageSize(kMessageBytesMax);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    control::keep_alive(builder);
     builder.RegisterService(&service_);
     int port = 0;
     if (!config.api_tcp.empty()) {
       const auto credentials = control::server_credentials({config.cert, config.key, config.ca});
       if (!credentials) return credentials.error();
-      (*credentials)->SetAuthMetadataProcessor(std::make_shared<Roles>());
+      const auto roles = std::make_shared<Roles>(config, log_);
+      if (Status status = roles->check(); !status) return status;
+      (*credentials)->SetAuthMetadataProcessor(roles);
       builder.AddListeningPort(config.api_tcp, *credentials, &port);
     }
     auto door = control::UserDoor::open(config.api_unix, log_);

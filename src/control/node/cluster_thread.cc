@@ -6,6 +6,7 @@
 
 #include "base/annotations.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "control/cluster_client/cluster_client.h"
 #include "control/node/messages.h"
 
@@ -15,6 +16,7 @@ namespace {
 constexpr std::uint32_t kRetryMs = 500;
 constexpr std::uint32_t kPauseMsMax = 300'000;
 constexpr int kProblemsMax = 256;
+constexpr std::size_t kProblemBytesMax = 256;
 
 class Reporter final : public ClusterThread {
  public:
@@ -43,10 +45,12 @@ class Reporter final : public ClusterThread {
     report.set_address(config_.cluster_advertise);
     report.set_host(config_.cluster_host);
     report.set_instance(instance_);
+    if (config_.tcp_port_first != 0) report.set_lease_host(config_.advertise);
     *report.mutable_description() = message_of(manager_.describe(), version_);
     for (const LeaseView& view : manager_.leases()) *report.add_leases() = message_of(view);
-    for (const std::string& problem : manager_.problems()) {
-      if (report.problems_size() < kProblemsMax) report.add_problems(problem.substr(0, 256));
+    for (const std::string& problem : manager_.concerns()) {
+      if (report.problems_size() < kProblemsMax)
+        report.add_problems(plain_text(problem, kProblemBytesMax));
     }
     return report;
   }
@@ -54,7 +58,12 @@ class Reporter final : public ClusterThread {
   // Milliseconds until the next one.
   std::uint32_t tell() {
     const auto reply = client_->report(report());
-    const std::string problem = reply ? "" : reply.error().message;
+    std::string problem = reply ? "" : reply.error().message;
+    // So the one before is refused as soon as another one decides, also if that asks for nothing.
+    if (reply && reply->epoch() != 0) {
+      const Status followed = manager_.follow(reply->cluster(), reply->epoch());
+      if (!followed) problem = followed.error().message;
+    }
     if (problem != problem_) {
       if (problem.empty()) log_.info("in a cluster", {{"cluster", reply->cluster()}});
       if (!problem.empty()) log_.warn("not in the cluster", {{"why", problem}});
@@ -93,7 +102,8 @@ Result<std::unique_ptr<ClusterThread>> ClusterThread::start(const Config& config
   std::string all;
   for (const std::string& one : config.clusters) all += (all.empty() ? "" : ",") + one;
   auto client = cluster::ClusterClient::connect(
-      {all, config.cluster_cert, config.cluster_key, config.cluster_ca});
+      {all, config.cluster_cert, config.cluster_key, config.cluster_ca,
+       pki::Revocations::of(config.cluster_crl, config.cluster_ca)});
   if (!client) return std::move(client).error();
   return std::unique_ptr<ClusterThread>(
       std::make_unique<Reporter>(config, manager, log, version, std::move(*client)));

@@ -1,7 +1,5 @@
 #include "control/node/config.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <charconv>
 
@@ -65,7 +63,8 @@ control::SettingSections sections_of(Config& config) {
         {"tcp", address_setting(config.api_tcp)},
         {"cert", path_setting(config.cert)},
         {"key", path_setting(config.key)},
-        {"ca", path_setting(config.ca)}}},
+        {"ca", path_setting(config.ca)},
+        {"crl", path_setting(config.crl)}}},
       {"metrics",
        {{"listen", address_setting(config.metrics)},
         {"token", path_setting(config.metrics_token)}}},
@@ -99,7 +98,8 @@ control::SettingSections sections_of(Config& config) {
         {"host", text_setting(config.cluster_host)},
         {"cert", path_setting(config.cluster_cert)},
         {"key", path_setting(config.cluster_key)},
-        {"ca", path_setting(config.cluster_ca)}}},
+        {"ca", path_setting(config.cluster_ca)},
+        {"crl", path_setting(config.cluster_crl)}}},
   };
 }
 
@@ -115,6 +115,12 @@ Status check(const Config& config) {
                                            config.metrics);
       !status) {
     return status;
+  }
+  if (!config.crl.empty() && config.ca.empty()) {
+    return invalid("api.crl needs api.ca, which has signed the list");
+  }
+  if (!config.cluster_crl.empty() && config.cluster_ca.empty()) {
+    return invalid("cluster.crl needs cluster.ca, which has signed the list");
   }
   if (config.tcp_host.empty() != (config.tcp_port_first == 0)) {
     return invalid("leases.tcp_host and leases.tcp_ports belong together");
@@ -147,14 +153,10 @@ Result<Config> read_config(const std::string& path) {
   return control::read_parsed(path, parse_config);
 }
 
-Status finish(Config& config, const std::string& program_folder, const std::string& home) {
+Status finish(Config& config, const std::string& program_folder, const control::Folders& folders) {
   if (config.name.empty()) config.name = control::machine_name();
-  if (config.state_folder.empty()) {
-    config.state_folder = home.empty() ? "/var/lib/flyt/node" : home + "/.local/state/flyt/node";
-  }
-  if (config.run_folder.empty()) {
-    config.run_folder = home.empty() ? "/run/flyt" : "/tmp/flyt-node-" + std::to_string(::getuid());
-  }
+  if (config.state_folder.empty()) config.state_folder = folders.state;
+  if (config.run_folder.empty()) config.run_folder = folders.run;
   if (config.server.empty()) config.server = program_folder + "/flyt-server";
   if (config.api_unix.empty()) config.api_unix = config.run_folder + "/node.sock";
   if (config.advertise.empty()) config.advertise = config.tcp_host;
@@ -170,6 +172,7 @@ Status finish(Config& config, const std::string& program_folder, const std::stri
         std::pair(&config.cluster_ca, &config.ca)}) {
     if (own->empty()) *own = *general;
   }
+  if (config.cluster_crl.empty() && config.cluster_ca == config.ca) config.cluster_crl = config.crl;
   // A context under MPS was seen to take 516 MiB, and the MPS server 70 MiB.
   const bool soft = config.soft != 0;
   if (config.reserve_bytes == UINT64_MAX) config.reserve_bytes = soft ? 0 : 512ull << 20;

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "control/node/lease.h"
+#include "control/settings/folders.h"
 #include "control/settings/settings.h"
 
 namespace flyt::node {
@@ -31,6 +32,7 @@ struct Config {
   std::string cert;
   std::string key;
   std::string ca;
+  std::string crl;  // Certificates that were revoked; empty: none is.
 
   // [metrics]
   std::string metrics;        // HOST:PORT of the loopback interface; empty: none.
@@ -74,6 +76,7 @@ struct Config {
   std::string cluster_cert;  // Those of [api] unless set, as are the next two.
   std::string cluster_key;
   std::string cluster_ca;
+  std::string cluster_crl;  // Cluster managers' that were revoked; empty: none is.
 
   std::uint64_t overhead_per_lease() const {
     return overhead_per_session_bytes * (sessions_max + warm);
@@ -86,8 +89,8 @@ Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> read_config(const std::string& path);
 
 // Fills what was left open and checks what belongs together. `program_folder` is where this program
-// is, `home` the user's home folder, or empty for root.
-Status finish(Config& config, const std::string& program_folder, const std::string& home);
+// is, `folders` what is used where none are named.
+Status finish(Config& config, const std::string& program_folder, const control::Folders& folders);
 
 using control::Address;
 using control::is_loopback;

@@ -8,7 +8,7 @@ namespace {
 std::string error_of(std::string_view text) {
   auto config = parse_config(text, "node.toml");
   if (config) {
-    const Status status = finish(*config, "/opt/flyt/bin", "");
+    const Status status = finish(*config, "/opt/flyt/bin", {});
     return status ? "" : status.error().message;
   }
   return config.error().message;
@@ -17,19 +17,30 @@ std::string error_of(std::string_view text) {
 TEST(Config, HasDefaultsForEverything) {
   auto config = parse_config("", "node.toml");
   ASSERT_TRUE(config);
-  ASSERT_TRUE(finish(*config, "/opt/flyt/bin", ""));
+  ASSERT_TRUE(finish(*config, "/opt/flyt/bin", control::system_folders("node")));
   EXPECT_EQ(config->server, "/opt/flyt/bin/flyt-server");
   EXPECT_EQ(config->api_unix, "/run/flyt/node.sock");
   EXPECT_EQ(config->state_folder, "/var/lib/flyt/node");
   EXPECT_FALSE(config->name.empty());
   EXPECT_EQ(config->overhead_per_lease(), 9 * (544ull << 20));
-  ASSERT_TRUE(finish(*config, "/opt/flyt/bin", "/users/me"));
+}
+
+TEST(Config, KeepsThingsWhereItsUnitMay) {
+  ::setenv("STATE_DIRECTORY", "/var/lib/flyt/here:/var/lib/flyt/there", 1);
+  ::setenv("RUNTIME_DIRECTORY", "/run/here", 1);
+  auto config = parse_config("", "node.toml");
+  ASSERT_TRUE(config);
+  ASSERT_TRUE(finish(*config, "/opt/flyt/bin", control::own_folders("node")));
+  EXPECT_EQ(config->state_folder, "/var/lib/flyt/here");
+  EXPECT_EQ(config->api_unix, "/run/here/node.sock");
+  ::unsetenv("STATE_DIRECTORY");
+  ::unsetenv("RUNTIME_DIRECTORY");
 }
 
 TEST(Config, KnowsThatSoftwareGpusHaveNoOverhead) {
   auto config = parse_config("[gpus]\nsoft = 2", "node.toml");
   ASSERT_TRUE(config);
-  ASSERT_TRUE(finish(*config, "/opt/flyt/bin", ""));
+  ASSERT_TRUE(finish(*config, "/opt/flyt/bin", {}));
   EXPECT_EQ(config->overhead_per_lease(), 0u);
   EXPECT_EQ(config->reserve_bytes, 0u);
 }
@@ -124,6 +135,21 @@ TEST(Config, RefusesWhatIsNotSafe) {
       error_of("[leases]\ntoken_seconds = 600\ntoken_seconds_max = 300").find("token_seconds_max"),
       std::string::npos);
   EXPECT_NE(error_of("[node]\nrun = \"/" + std::string(70, 'a') + "\"").find("60"),
+            std::string::npos);
+}
+
+TEST(Config, AListOfRevokedCertificatesHoldsForManagersOfTheSameAuthority) {
+  const auto list_of = [](const std::string& more) {
+    auto config = parse_config("[api]\ncert = \"/c\"\nkey = \"/k\"\nca = \"/a\"\n" + more, "f");
+    EXPECT_TRUE(config) << more;
+    EXPECT_TRUE(finish(*config, "/bin", {})) << more;
+    return config->cluster_crl;
+  };
+  EXPECT_EQ(list_of(""), "");
+  EXPECT_EQ(list_of("crl = \"/l\"\n"), "/l");
+  EXPECT_EQ(list_of("crl = \"/l\"\n[cluster]\nca = \"/other\"\n"), "");
+  EXPECT_EQ(list_of("crl = \"/l\"\n[cluster]\nca = \"/other\"\ncrl = \"/m\"\n"), "/m");
+  EXPECT_NE(error_of("[cluster]\ncrl = \"/l\"\n").find("cluster.crl needs cluster.ca"),
             std::string::npos);
 }
 

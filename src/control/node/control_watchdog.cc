@@ -66,6 +66,16 @@ Result<control::UseState> ControlLink::use() {
   return client_->use();
 }
 
+Result<control::TotalsState> ControlLink::totals() {
+  const ControlWatchdog::Guard guard(watchdog_, *client_, kPatience);
+  return client_->totals();
+}
+
+Result<control::FaultsState> ControlLink::faults(std::uint64_t after) {
+  const ControlWatchdog::Guard guard(watchdog_, *client_, kPatience);
+  return client_->faults(after);
+}
+
 Result<std::vector<control::SessionState>> ControlLink::sessions() {
   const ControlWatchdog::Guard guard(watchdog_, *client_, kPatience);
   return client_->sessions();

@@ -67,6 +67,8 @@ class ControlLink {
 
   Result<control::LeaseState> describe();
   Result<control::UseState> use();
+  Result<control::TotalsState> totals();
+  Result<control::FaultsState> faults(std::uint64_t after);
   Result<std::vector<control::SessionState>> sessions();
   Result<control::MemoryState> set_memory(std::uint64_t bytes,
                                           control::Shrink shrink = control::Shrink::kRefuse);

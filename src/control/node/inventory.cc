@@ -1,14 +1,12 @@
 #include "control/node/inventory.h"
 
-#include <dlfcn.h>
 #include <signal.h>
 
-#include <array>
-#include <bit>
+#include <algorithm>
 
+#include "control/node/nvml_gpus.h"
 #include "control/node/process.h"
 #include "control/node/server_files.h"
-#include "nvml/functions.h"
 
 namespace flyt::node {
 namespace {
@@ -16,73 +14,6 @@ namespace {
 constexpr Duration kProbeTime = std::chrono::seconds(60);
 constexpr std::uint32_t kUsualGroup = 8;
 constexpr Duration kEndTime = std::chrono::seconds(2);
-constexpr std::array kNvmlPaths = {
-    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/usr/lib64/libnvidia-ml.so.1",
-    "/usr/lib/wsl/lib/libnvidia-ml.so.1", "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
-    "/run/opengl-driver/lib/libnvidia-ml.so.1"};
-
-struct Nvml {
-  decltype(&::nvmlInit_v2) init = nullptr;
-  decltype(&::nvmlShutdown) shut_down = nullptr;
-  decltype(&::nvmlDeviceGetCount_v2) count = nullptr;
-  decltype(&::nvmlDeviceGetHandleByIndex_v2) device = nullptr;
-  decltype(&::nvmlDeviceGetUUID) uuid = nullptr;
-};
-
-Error no_gpu(std::string why) {
-  return {ErrorCode::kNotFound,
-          std::move(why) + "; without a GPU, --soft N serves N software GPUs"};
-}
-
-Result<Nvml> load_nvml(const std::string& wished) {
-  void* library = nullptr;
-  if (!wished.empty()) {
-    library = ::dlopen(wished.c_str(), RTLD_NOW | RTLD_LOCAL);
-  } else {
-    for (const char* path : kNvmlPaths) {
-      if (library == nullptr) library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-  }
-  if (library == nullptr) {
-    return no_gpu(wished.empty() ? "there is no libnvidia-ml.so.1" : "cannot load " + wished);
-  }
-  Nvml nvml;
-  bool whole = true;
-  const auto bind = [&](auto& slot, const char* name) {
-    void* const found = ::dlsym(library, name);
-    slot = std::bit_cast<std::remove_reference_t<decltype(slot)>>(found);
-    whole = whole && found != nullptr;
-  };
-  bind(nvml.init, "nvmlInit_v2");
-  bind(nvml.shut_down, "nvmlShutdown");
-  bind(nvml.count, "nvmlDeviceGetCount_v2");
-  bind(nvml.device, "nvmlDeviceGetHandleByIndex_v2");
-  bind(nvml.uuid, "nvmlDeviceGetUUID");
-  if (!whole) return no_gpu("libnvidia-ml.so.1 lacks functions");
-  return nvml;
-}
-
-Result<std::vector<std::string>> uuids_of(const Nvml& nvml) {
-  if (nvml.init() != NVML_SUCCESS) return no_gpu("NVML finds no driver");
-  unsigned int count = 0;
-  std::vector<std::string> uuids;
-  if (nvml.count(&count) == NVML_SUCCESS) {
-    for (unsigned int i = 0; i < count; ++i) {
-      std::array<char, 128> uuid{};
-      nvmlDevice_t device = nullptr;
-      if (nvml.device(i, &device) != NVML_SUCCESS ||
-          nvml.uuid(device, uuid.data(), uuid.size()) != NVML_SUCCESS) {
-        nvml.shut_down();
-        return no_gpu("NVML cannot reach GPU " + std::to_string(i) + ", it may be lost");
-      }
-      uuids.emplace_back(uuid.data());
-    }
-  }
-  nvml.shut_down();
-  if (uuids.empty()) return no_gpu("NVML finds no GPU");
-  return uuids;
-}
-
 // The most groups that the server grants: it alone knows how the chip can be cut.
 std::vector<std::uint32_t> ask_groups(ControlLink& link, const control::LeaseState& state) {
   // What cannot be confined is still counted.
@@ -124,9 +55,9 @@ std::vector<std::uint32_t> groups_of(std::uint32_t sms, std::uint32_t usual, std
 
 Result<std::vector<std::string>> find_gpus(const Config& config) {
   if (config.soft == 0) {
-    const auto nvml = load_nvml(config.nvml);
+    const auto nvml = NvmlGpus::open(config.nvml);
     if (!nvml) return nvml.error();
-    return uuids_of(*nvml);
+    return (*nvml)->uuids();
   }
   std::vector<std::string> uuids;
   for (std::uint32_t i = 0; i < config.soft; ++i) uuids.push_back("SOFT-" + std::to_string(i));

@@ -13,8 +13,8 @@
 
 namespace flyt::node {
 
-// UUIDs of the GPUs: NVML's, or invented ones for software GPUs. kNotFound: there is no NVML or no
-// GPU, with what to do.
+// UUIDs of the GPUs: NVML's, empty where it says that a GPU is lost, or invented ones for software
+// GPUs. kNotFound: there is no NVML or no GPU, with what to do.
 Result<std::vector<std::string>> find_gpus(const Config& config);
 
 // Starts a server on one GPU for a moment and asks it: multiprocessors, groups, memory.

@@ -33,6 +33,9 @@ struct Gpu {
   }
 };
 
+// Why GPUs are of no use any more, by their indices.
+using GpuFailures = std::map<std::uint32_t, std::string>;
+
 // A process, so that a later one with the same number is not taken for it.
 struct ProcessId {
   std::int32_t pid = 0;     // 0: none.
@@ -44,7 +47,7 @@ enum class LeaseState : std::uint8_t {
   kStarting,
   kRunning,
   kRestarting,  // Its server died; another is on its way.
-  kLost,        // Its GPU is not there.
+  kLost,        // Its GPU is not there, or has failed.
   kEnding,
 };
 std::string_view to_string(LeaseState state);

@@ -15,6 +15,8 @@ namespace {
 
 constexpr Duration kEndTime = std::chrono::seconds(2);
 constexpr std::uint32_t kSessionsOfToken = 1024;
+// How long it is a problem that somebody asked who does not decide any more.
+constexpr Duration kDeposedTold = std::chrono::minutes(1);
 
 Error not_found(std::string_view name) {
   return {ErrorCode::kNotFound,
@@ -45,7 +47,10 @@ std::string milliseconds_text(Duration took) {
 }  // namespace
 
 Manager::Manager(Config config, const Log& log)
-    : config_(std::move(config)), log_(log), events_(config_.events_max) {}
+    : config_(std::move(config)),
+      log_(log),
+      expiry_({config_.cert, config_.cluster_cert}),
+      events_(config_.events_max) {}
 
 Manager::~Manager() = default;
 
@@ -133,7 +138,7 @@ Result<Lease> Manager::begin(const LeaseRequest& request) {
   if (draining_) {
     return Error{ErrorCode::kUnsupported, "the node drains; flytctl undrain ends that"};
   }
-  auto grant = planner_->place(request, snapshot(), unix_seconds());
+  auto grant = planner_->place(request, snapshot(), unix_seconds(), failed_);
   if (!grant) {
     ++counters_.refused;
     return std::move(grant).error();
@@ -220,9 +225,17 @@ Result<LeaseView> Manager::release(std::string_view name) {
   const auto id = take(name);
   if (!id) return id.error();
   LeaseView last;
+  std::shared_ptr<ControlLink> link;
   {
     const Lock lock(mutex_);
     last = {held_.at(*id).lease, {}, std::nullopt};
+    link = held_.at(*id).link;
+  }
+  // So that its GPU's counters have all that it did.
+  const LeaseView counted = view(last.lease, link);
+  {
+    const Lock lock(mutex_);
+    count(counted, link);
   }
   if (Status status = end_lease(*id, "lease-released", "released"); !status) {
     return Error{status.error().code,
@@ -422,8 +435,44 @@ LeaseView Manager::view(const Lease& lease, const std::shared_ptr<ControlLink>& 
     view.use = LeaseUse{state->memory_used, state->sessions, state->behind,
                         state->fixed,       state->moves,    state->last_move};
     if (const auto work = link->use()) view.use->work = *work;
+    // The counts alone.
+    if (auto faults = link->faults(~std::uint64_t{0})) view.use->faults = std::move(*faults);
+    if (const auto totals = link->totals()) view.use->totals = *totals;
   }
   return view;
+}
+
+GpuTotals GpuTotals::of(const LeaseUse& use) {
+  return {.launches = use.work.launches,
+          .posted = use.totals.posted,
+          .waited = use.totals.waited,
+          .received_bytes = use.totals.received_bytes,
+          .moves = use.moves,
+          .returns = use.totals.returns,
+          .caused = use.faults.caused,
+          .suspected = use.faults.suspected};
+}
+
+void GpuTotals::add(const GpuTotals& now, GpuTotals& before, bool anew) {
+  constexpr std::array kAll = {
+      &GpuTotals::launches, &GpuTotals::posted,  &GpuTotals::waited, &GpuTotals::received_bytes,
+      &GpuTotals::moves,    &GpuTotals::returns, &GpuTotals::caused, &GpuTotals::suspected};
+  for (const auto one : kAll) {
+    std::uint64_t& seen = before.*one;
+    if (anew && now.*one < seen) seen = 0;
+    if (now.*one <= seen) continue;
+    this->*one += now.*one - std::exchange(seen, now.*one);
+  }
+}
+
+// Of two that look at the same time the later one may come with the older figures.
+void Manager::count(const LeaseView& view, const std::shared_ptr<ControlLink>& link) {
+  const auto found = held_.find(view.lease.id);
+  if (found == held_.end() || !view.use || found->second.link != link) return;
+  Held& held = found->second;
+  const bool anew = held.counted_by.lock() != link;
+  held.counted_by = link;
+  totals_[view.lease.grant.gpu].add(GpuTotals::of(*view.use), held.counted, anew);
 }
 
 std::vector<LeaseView> Manager::leases() {
@@ -437,6 +486,8 @@ std::vector<LeaseView> Manager::leases() {
   });
   std::vector<LeaseView> views;
   for (const auto& [lease, link] : all) views.push_back(view(lease, link));
+  const Lock lock(mutex_);
+  for (std::size_t i = 0; i < views.size(); ++i) count(views[i], all[i].second);
   return views;
 }
 
@@ -526,17 +577,23 @@ NodeView Manager::describe() {
                 .sms_free = Planner::map_of(gpu, leases, nullptr).sms_free()};
     for (const Lease& lease : leases) {
       if (lease.grant.gpu != gpu.index) continue;
+      ++one.leases;
       for (const std::uint32_t group : lease.grant.groups) {
         if (group >= one.holders.size()) continue;
         one.holders[group] = lease.id;
         ++one.holder_counts[group];
       }
     }
+    one.totals = totals_[gpu.index];
+    if (const auto failed = failed_.find(gpu.index); failed != failed_.end()) {
+      one.failed = failed->second;
+      one.sms_free = 0;
+    }
     const Planner::Held held = Planner::held(gpu.index, leases);
     one.quota_bytes = held.quota_bytes;
     one.overhead_bytes = held.overhead_bytes + gpu.reserve_bytes;
     const std::uint64_t used = one.quota_bytes + one.overhead_bytes;
-    one.free_bytes = gpu.memory_bytes > used ? gpu.memory_bytes - used : 0;
+    one.free_bytes = gpu.memory_bytes > used && one.failed.empty() ? gpu.memory_bytes - used : 0;
     if (const auto mps = mps_.find(gpu.index); mps != mps_.end()) {
       one.mps = mps->second.daemon.running() ? "running" : "restarting";
     }
@@ -560,6 +617,12 @@ std::vector<std::string> Manager::problems() {
   const Lock lock(mutex_);
   std::vector<std::string> problems;
   if (!state_problem_.empty()) problems.push_back(state_problem_);
+  if (!deposed_.empty() && system_clock().now() - deposed_at_ < kDeposedTold) {
+    problems.push_back(deposed_);
+  }
+  for (const auto& [gpu, why] : failed_) {
+    problems.push_back("GPU " + std::to_string(gpu) + " has failed: " + why);
+  }
   for (const auto& [id, held] : held_) {
     const Lease& lease = held.lease;
     const bool answers = held.link != nullptr && !held.link->lost();
@@ -571,11 +634,17 @@ std::vector<std::string> Manager::problems() {
                             : std::string(to_string(lease.state)) + ", " + lease.state_reason));
   }
   for (const auto& [gpu, mps] : mps_) {
-    if (!mps.daemon.running()) {
+    if (!mps.daemon.running() && !failed_.contains(gpu)) {
       problems.push_back("GPU " + std::to_string(gpu) + ": its MPS does not run");
     }
   }
   return problems;
+}
+
+std::vector<std::string> Manager::concerns() {
+  std::vector<std::string> all = problems();
+  for (std::string& end : expiry_.problems(unix_seconds())) all.push_back(std::move(end));
+  return all;
 }
 
 Counters Manager::counters() {

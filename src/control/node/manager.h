@@ -19,11 +19,13 @@
 #include "control/node/config.h"
 #include "control/node/control_watchdog.h"
 #include "control/node/event_log.h"
+#include "control/node/gpu_watch.h"
 #include "control/node/lease.h"
 #include "control/node/mps.h"
 #include "control/node/planner.h"
 #include "control/node/process.h"
 #include "control/node/state.h"
+#include "control/pki/expiry.h"
 #include "transport/transport.h"
 
 namespace flyt::node {
@@ -36,7 +38,27 @@ struct LeaseUse {
   std::uint32_t fixed = 0;   // and contexts and graphs that never will.
   std::uint64_t moves = 0;   // Since its server started.
   Duration last_move{0};
-  control::UseState work = {};  // Zeroes if its server does not measure.
+  control::UseState work = {};       // Zeroes if its server does not measure.
+  control::FaultsState faults = {};  // The same.
+  control::TotalsState totals = {};  // The same.
+};
+
+// What leases of a GPU have done, those that are no more among them; all only grow, as long as this
+// process lives.
+struct GpuTotals {
+  std::uint64_t launches = 0;
+  std::uint64_t posted = 0;
+  std::uint64_t waited = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t moves = 0;
+  std::uint64_t returns = 0;
+  std::uint64_t caused = 0;  // Faults, as in control::FaultsState.
+  std::uint64_t suspected = 0;
+
+  static GpuTotals of(const LeaseUse& use);
+  // What a lease has added since it was `before`, which becomes the newer of both. `anew`: its
+  // server may be another one, which began at 0.
+  void add(const GpuTotals& now, GpuTotals& before, bool anew);
 };
 
 struct LeaseView {
@@ -54,6 +76,9 @@ struct GpuView {
   std::uint64_t overhead_bytes = 0;  // With what is never leased.
   std::uint64_t free_bytes = 0;
   std::string mps;
+  std::string failed;  // Why it is of no use any more; empty: it works.
+  std::uint32_t leases = 0;
+  GpuTotals totals = {};  // As leases() has counted them last.
 };
 
 struct NodeView {
@@ -132,6 +157,13 @@ class Manager {
   Result<std::size_t> drain(bool on);
   // What is wrong now; empty: nothing.
   std::vector<std::string> problems();
+  // The same, and certificates that end soon.
+  std::vector<std::string> concerns();
+  // A cluster manager asks that decides in this epoch; without either name: somebody else does.
+  // kUnsupported: a newer one of the same cluster was here before.
+  Status follow(const std::string& cluster, std::uint64_t epoch);
+  // How many clusters' were known.
+  Result<std::size_t> forget_leaders();
   Counters counters();
   EventLog& events() { return events_; }
 
@@ -145,6 +177,10 @@ class Manager {
     Instant started;
     Instant restart_at;
     std::optional<Instant> upgrade_until;  // Its server is to be replaced, or else stays.
+    std::uint64_t faults_seen = 0;         // The number of the last one, as its server counts.
+    std::int64_t faults_told_ms = 0;       // Up to then the manager before this one has told.
+    GpuTotals counted = {};                // So much of it is in its GPU's,
+    std::weak_ptr<ControlLink> counted_by = {};  // as this one told.
   };
   struct Mps {
     MpsDaemon daemon;
@@ -188,14 +224,16 @@ class Manager {
   static void shrink_again(ControlLink& link, const Lease& lease);
   void shrink_due();
   LeaseView view(const Lease& lease, const std::shared_ptr<ControlLink>& link) const;
+  void count(const LeaseView& view, const std::shared_ptr<ControlLink>& link) REQUIRES(mutex_);
 
   Status open_state();
   Status lock_folder();
   Status start_mps();
   Status start_mps_of(std::uint32_t gpu, const std::string& uuid);
   Status find_all_gpus();
+  Result<Gpu> find_gpu(std::uint32_t index, const std::string& uuid);
   Status recover();
-  bool fits_machine(Lease& lease) const;
+  bool fits_machine(Lease& lease) const REQUIRES(mutex_);
   void recover_lease(Held& held, const std::vector<ProcessFacts>& ours) REQUIRES(mutex_);
   bool adopt(Held& held, ProcessId id) REQUIRES(mutex_);
   void end_orphans(const std::vector<ProcessFacts>& ours) REQUIRES(mutex_);
@@ -210,14 +248,23 @@ class Manager {
   void connect_again();
   void release_due();
   void watch_mps();
+  // GPUs that have failed, and their leases, whose servers end.
+  void note_failed_gpus();
+  // What leases' servers say of kernels that faulted.
+  void look_for_faults();
+  void note_faults(const std::string& id, std::uint64_t after, const control::FaultsState& told);
+  Instant next_fault_look(Instant next) const REQUIRES(mutex_);
+  void recall_faults(std::span<const Event> events) REQUIRES(mutex_);
 
   const Config config_;
   const Log log_;
+  const pki::Expiry expiry_;
   ControlWatchdog watchdog_;
   transport::Wakeup wakeup_;
   EventLog events_;
   Fd state_lock_;
-  std::optional<Planner> planner_;  // Set by start(), not changed afterwards.
+  std::optional<Planner> planner_;       // Set by start(), not changed afterwards.
+  std::unique_ptr<GpuWatch> gpu_watch_;  // The same.
 
   Mutex mutex_;
   Condition freed_;  // A lease is no longer busy.
@@ -225,8 +272,16 @@ class Manager {
   Leases held_ GUARDED_BY(mutex_);
   std::map<std::uint32_t, Mps> mps_ GUARDED_BY(mutex_);
   Counters counters_ GUARDED_BY(mutex_);
+  std::map<std::uint32_t, GpuTotals> totals_ GUARDED_BY(mutex_);  // By GPU.
+  Instant fault_look_ GUARDED_BY(mutex_){};
+  GpuFailures failed_ GUARDED_BY(mutex_);  // GPUs of which it was told that they have failed.
+  std::map<std::string, std::int64_t> faults_told_ms_ GUARDED_BY(mutex_);  // At the start.
   std::string state_problem_ GUARDED_BY(mutex_);
   bool draining_ GUARDED_BY(mutex_) = false;
+  std::map<std::string, std::uint64_t> leaders_
+      GUARDED_BY(mutex_);                   // The newest epoch of each cluster.
+  std::string deposed_ GUARDED_BY(mutex_);  // The last one that was refused.
+  Instant deposed_at_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
 };
 

@@ -86,9 +86,9 @@ Instant Manager::next_deadline(Instant now, Duration patience) {
     }
   }
   for (const auto& [gpu, mps] : mps_) {
-    if (!mps.daemon.running()) next = std::min(next, mps.restart_at);
+    if (!mps.daemon.running() && !failed_.contains(gpu)) next = std::min(next, mps.restart_at);
   }
-  return next;
+  return next_fault_look(next);
 }
 
 void Manager::wait_for_something(Duration patience) {
@@ -113,6 +113,7 @@ void Manager::wait_for_something(Duration patience) {
 
 void Manager::tick(Duration patience) {
   wait_for_something(patience);
+  note_failed_gpus();
   take_deaths();
   note_kept();
   release_due();
@@ -120,6 +121,7 @@ void Manager::tick(Duration patience) {
   restart_due();
   connect_again();
   watch_mps();
+  look_for_faults();
 }
 
 void Manager::take_deaths() {
@@ -264,7 +266,7 @@ void Manager::watch_mps() {
   const Lock lock(mutex_);
   if (stopping_) return;
   for (auto& [gpu, mps] : mps_) {
-    if (mps.daemon.running()) continue;
+    if (mps.daemon.running() || failed_.contains(gpu)) continue;
     const Instant now = system_clock().now();
     if (mps.restart_at > now) continue;
     const std::string name = "GPU " + std::to_string(gpu);

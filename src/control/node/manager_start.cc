@@ -25,17 +25,26 @@ std::string mps_name(std::uint32_t gpu) { return "mps-" + std::to_string(gpu); }
 }  // namespace
 
 Status Manager::start() {
-  for (const std::string& folder :
-       {config_.state_folder, config_.run_folder, run_folder_of_leases(config_),
-        state_folder_of_leases(config_)}) {
+  for (const std::string& folder : {config_.state_folder, state_folder_of_leases(config_)}) {
     if (Status status = make_private_folder(folder); !status) return status;
+  }
+  for (const std::string& folder : {config_.run_folder, run_folder_of_leases(config_)}) {
+    if (Status status = make_reachable_folder(folder); !status) return status;
   }
   if (Status status = lock_folder(); !status) return status;
   if (Status status = open_state(); !status) return status;
+  {
+    const Lock lock(mutex_);
+    failed_ = failed_gpus(config_);
+    for (const auto& [gpu, why] : failed_) {
+      note("gpu-failed", nullptr, "GPU " + std::to_string(gpu) + ": " + why);
+    }
+  }
   if (Status status = start_mps(); !status) return status;
   if (Status status = find_all_gpus(); !status) return status;
   if (Status status = recover(); !status) return status;
   const Lock lock(mutex_);
+  gpu_watch_ = std::make_unique<GpuWatch>(config_, failed_, [this] { wake(); });
   note("node-started", nullptr,
        std::to_string(planner_->gpus().size()) + " GPUs, " + std::to_string(held_.size()) +
            " leases");
@@ -59,8 +68,12 @@ Status Manager::open_state() {
   if (!kept) return std::move(kept).error();
   const auto draining = state->draining();
   if (!draining) return draining.error();
-  events_.load(std::move(*kept));
+  auto leaders = state->leaders();
+  if (!leaders) return std::move(leaders).error();
   const Lock lock(mutex_);
+  recall_faults(*kept);
+  events_.load(std::move(*kept));
+  leaders_ = std::move(*leaders);
   draining_ = *draining;
   state_.emplace(std::move(*state));
   return {};
@@ -78,6 +91,7 @@ Status Manager::start_mps() {
 
 Status Manager::start_mps_of(std::uint32_t gpu, const std::string& uuid) {
   const Lock lock(mutex_);
+  if (failed_.contains(gpu)) return {};
   const auto [entry, fresh] = mps_.emplace(
       gpu, Mps{.daemon = MpsDaemon({config_.mps_control, mps_pipe_folder(config_, gpu),
                                     config_.state_folder + "/" + mps_name(gpu), uuid})});
@@ -94,9 +108,8 @@ Status Manager::find_all_gpus() {
   if (!uuids) return uuids.error();
   std::vector<Gpu> gpus;
   for (std::uint32_t i = 0; i < uuids->size(); ++i) {
-    auto gpu = probe_gpu(config_, i, (*uuids)[i], watchdog_);
+    auto gpu = find_gpu(i, (*uuids)[i]);
     if (!gpu) return std::move(gpu).error();
-    gpu->sm_percent = config_.sm_percent;
     log_.info("gpu", {{"index", i},
                       {"name", gpu->name},
                       {"uuid", gpu->uuid},
@@ -110,11 +123,28 @@ Status Manager::find_all_gpus() {
   return {};
 }
 
+// Of one that has failed nothing is known but that.
+Result<Gpu> Manager::find_gpu(std::uint32_t index, const std::string& uuid) {
+  {
+    const Lock lock(mutex_);
+    if (failed_.contains(index)) {
+      return Gpu{.index = index, .uuid = uuid, .mode = config_.mode};
+    }
+  }
+  auto gpu = probe_gpu(config_, index, uuid, watchdog_);
+  if (gpu) gpu->sm_percent = config_.sm_percent;
+  return gpu;
+}
+
 // Leases outlive a change of the machine; they say what they miss.
 bool Manager::fits_machine(Lease& lease) const {
   const Gpu* gpu = planner_->find(lease.grant.gpu);
   const auto there = [gpu](std::uint32_t group) { return group < gpu->groups.size(); };
-  if (gpu == nullptr || gpu->uuid != lease.gpu_uuid) {
+  const auto failed = failed_.find(lease.grant.gpu);
+  if (gpu != nullptr && failed != failed_.end() &&
+      (gpu->uuid.empty() || gpu->uuid == lease.gpu_uuid)) {
+    lease.state_reason = "its GPU has failed: " + failed->second;
+  } else if (gpu == nullptr || gpu->uuid != lease.gpu_uuid) {
     lease.state_reason = "its GPU " + lease.gpu_uuid + " is not here";
   } else if (!std::all_of(lease.grant.groups.begin(), lease.grant.groups.end(), there)) {
     lease.state_reason = "its GPU has fewer groups of multiprocessors than before";
@@ -136,6 +166,7 @@ Status Manager::recover() {
   if (!leases) return std::move(leases).error();
   for (Lease& lease : *leases) {
     Held held{.lease = std::move(lease)};
+    held.faults_told_ms = faults_told_ms_[held.lease.id];
     if (fits_machine(held.lease)) {
       recover_lease(held, ours);
     } else {

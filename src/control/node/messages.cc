@@ -1,7 +1,12 @@
 #include "control/node/messages.h"
 
+#include "base/text.h"
+
 namespace flyt::node {
 namespace {
+
+// Of a reason or an event: what others wrote is in it.
+constexpr std::size_t kTextBytesMax = 1024;
 
 std::uint64_t microseconds(Duration time) {
   return static_cast<std::uint64_t>(
@@ -42,6 +47,7 @@ v1::NodeDescription message_of(const NodeView& node, std::string_view version) {
     gpu.set_memory_overhead_bytes(view.overhead_bytes);
     gpu.set_memory_free_bytes(view.free_bytes);
     gpu.set_mps(view.mps);
+    gpu.set_failed(plain_text(view.failed, kTextBytesMax));
     for (std::size_t i = 0; i < view.gpu.groups.size(); ++i) {
       v1::Group& group = *gpu.add_groups();
       group.set_sms(view.gpu.groups[i]);
@@ -71,7 +77,7 @@ v1::Lease message_of(const LeaseView& view) {
   message.set_expires_at(lease.expires_at);
   for (const auto& [key, value] : lease.labels) (*message.mutable_labels())[key] = value;
   message.set_state(std::string(to_string(lease.state)));
-  message.set_state_reason(lease.state_reason);
+  message.set_state_reason(plain_text(lease.state_reason, kTextBytesMax));
   for (const std::string& url : view.urls) message.add_urls(url);
   message.set_server_pid(static_cast<std::uint32_t>(lease.server.pid));
   message.set_restarts(lease.restarts);
@@ -123,7 +129,7 @@ v1::Event message_of(const Event& event) {
   message.set_kind(event.kind);
   message.set_lease_id(event.lease_id);
   message.set_lease_name(event.lease_name);
-  message.set_text(event.text);
+  message.set_text(plain_text(event.text, kTextBytesMax));
   return message;
 }
 

@@ -38,6 +38,44 @@ void add_gpus(const NodeView& node, Page& page) {
        [](const GpuView& gpu) { return gpu.quota_bytes; });
   each("flyt_gpu_memory_overhead_bytes", "Memory kept back for contexts.",
        [](const GpuView& gpu) { return gpu.overhead_bytes; });
+  each("flyt_gpu_failed", "1 if it is of no use any more.",
+       [](const GpuView& gpu) { return gpu.failed.empty() ? 0 : 1; });
+  each("flyt_gpu_leases", "Leases on it.", [](const GpuView& gpu) { return gpu.leases; });
+}
+
+// Of each GPU, what its leases have at the moment.
+void add_gpu_use(const NodeView& node, const std::vector<LeaseView>& leases, Page& page) {
+  const auto each = [&](const char* name, const char* help, auto value) {
+    page.family(name, "gauge", help);
+    for (const GpuView& gpu : node.gpus) {
+      std::uint64_t sum = 0;
+      for (const LeaseView& lease : leases) {
+        if (lease.lease.grant.gpu == gpu.gpu.index && lease.use) sum += value(*lease.use);
+      }
+      page.value(labels_of(gpu), sum);
+    }
+  };
+  each("flyt_gpu_memory_used_bytes", "Memory used by leases.",
+       [](const LeaseUse& use) { return use.memory_bytes; });
+  each("flyt_gpu_sessions", "Client processes.", [](const LeaseUse& use) { return use.sessions; });
+}
+
+void add_gpu_totals(const NodeView& node, Page& page) {
+  const auto each = [&](const char* name, const char* help, auto member) {
+    page.family(name, "counter", help);
+    for (const GpuView& gpu : node.gpus) page.value(labels_of(gpu), gpu.totals.*member);
+  };
+  each("flyt_gpu_launches_total", "Kernels launched.", &GpuTotals::launches);
+  each("flyt_gpu_posted_total", "Commands without an answer.", &GpuTotals::posted);
+  each("flyt_gpu_waited_total", "Commands with an answer.", &GpuTotals::waited);
+  each("flyt_gpu_received_bytes_total", "Bytes of commands.", &GpuTotals::received_bytes);
+  each("flyt_gpu_moves_total", "Changes of leases' groups under running programs.",
+       &GpuTotals::moves);
+  each("flyt_gpu_recoveries_total", "Sessions that another process has gone on with.",
+       &GpuTotals::returns);
+  each("flyt_gpu_faults_total", "Kernels that faulted, of a known program.", &GpuTotals::caused);
+  each("flyt_gpu_faults_suspected_total", "Programs one of which had a kernel that faulted.",
+       &GpuTotals::suspected);
 }
 
 void add_leases(const std::vector<LeaseView>& leases, Page& page) {
@@ -67,12 +105,21 @@ void add_leases(const std::vector<LeaseView>& leases, Page& page) {
                           .count()
                     : 0;
        });
+  each("flyt_lease_server_restarts_total", "counter", "Servers that died and were replaced.",
+       [](const LeaseView& view) { return view.lease.restarts; });
+}
+
+void add_lease_counters(const std::vector<LeaseView>& leases, Page& page) {
+  // Of the use that is told; 0 where none is.
+  const auto each = [&](const char* name, const char* help, auto value) {
+    page.family(name, "counter", help);
+    for (const LeaseView& lease : leases) {
+      page.value(labels_of(lease), lease.use ? value(*lease.use) : 0);
+    }
+  };
   const auto microseconds = [&each](const char* name, const char* help, auto member) {
-    each(name, "counter", help, [member](const LeaseView& view) {
-      return view.use
-                 ? std::chrono::duration_cast<std::chrono::microseconds>(view.use->work.*member)
-                       .count()
-                 : 0;
+    each(name, help, [member](const LeaseUse& use) {
+      return std::chrono::duration_cast<std::chrono::microseconds>(use.work.*member).count();
     });
   };
   using control::UseState;
@@ -80,8 +127,28 @@ void add_leases(const std::vector<LeaseView>& leases, Page& page) {
                &UseState::busy);
   microseconds("flyt_lease_queued_microseconds_total", "And many more waiting in one stream.",
                &UseState::queued);
-  each("flyt_lease_server_restarts_total", "counter", "Servers that died and were replaced.",
-       [](const LeaseView& view) { return view.lease.restarts; });
+  const auto faults = [&each](const char* name, const char* help, auto member) {
+    each(name, help, [member](const LeaseUse& use) { return use.faults.*member; });
+  };
+  using control::FaultsState;
+  faults("flyt_lease_faults_total", "Kernels of a program of it that faulted.",
+         &FaultsState::caused);
+  faults("flyt_lease_faults_suspected_total", "On a shared GPU, of one of it, or of another lease.",
+         &FaultsState::suspected);
+  faults("flyt_lease_faults_survived_total", "Sessions that others' faults have not stopped.",
+         &FaultsState::survived);
+  faults("flyt_lease_faults_lost_total", "Sessions that others' faults have cost something.",
+         &FaultsState::lost);
+  each("flyt_lease_launches_total", "Kernels launched.",
+       [](const LeaseUse& use) { return use.work.launches; });
+  each("flyt_lease_posted_total", "Commands without an answer.",
+       [](const LeaseUse& use) { return use.totals.posted; });
+  each("flyt_lease_waited_total", "Commands with an answer.",
+       [](const LeaseUse& use) { return use.totals.waited; });
+  each("flyt_lease_received_bytes_total", "Bytes of commands.",
+       [](const LeaseUse& use) { return use.totals.received_bytes; });
+  each("flyt_lease_recoveries_total", "Sessions that another process has gone on with.",
+       [](const LeaseUse& use) { return use.totals.returns; });
 }
 
 // Of the sessions that live: the sums fall when one ends.
@@ -112,7 +179,10 @@ std::string metrics_text(const NodeView& node, const std::vector<LeaseView>& lea
   page.one("flyt_node_draining", "gauge", "1 while no new leases are made.", node.draining ? 1 : 0);
   page.one("flyt_node_leases", "gauge", "Leases.", node.leases);
   add_gpus(node, page);
+  add_gpu_use(node, leases, page);
+  add_gpu_totals(node, page);
   add_leases(leases, page);
+  add_lease_counters(leases, page);
   add_sessions(leases, sessions, page);
   const auto counter = [&](const char* name, const char* help, std::uint64_t value) {
     page.one(name, "counter", help, value);

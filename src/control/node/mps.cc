@@ -13,6 +13,8 @@ namespace {
 constexpr Duration kStartTime = std::chrono::seconds(10);
 constexpr Duration kStopTime = std::chrono::seconds(5);
 constexpr Duration kStartStep = std::chrono::milliseconds(10);
+// As much as the system keeps of "nvidia-cuda-mps-server".
+constexpr const char* kServerName = "nvidia-cuda-mps";
 
 }  // namespace
 
@@ -64,9 +66,22 @@ Status MpsDaemon::start() {
   return {};
 }
 
+// By its folder, which it has in its environment; leases' servers have it, too.
+bool MpsDaemon::is_server(const ProcessFacts& facts) const {
+  return facts.name.starts_with(kServerName) &&
+         has_variable(facts.id.pid, "CUDA_MPS_PIPE_DIRECTORY=" + settings_.pipe_folder);
+}
+
 void MpsDaemon::stop() {
+  const bool ran = running();
   if (process_) process_->end(SIGTERM, kStopTime);
   process_.reset();
+  if (!ran) return;
+  // It does not take them with it, whatever group they are in.
+  for (const ProcessFacts& facts : list_processes()) {
+    if (!is_server(facts)) continue;
+    if (auto server = Process::adopt(facts.id)) server->end(SIGTERM, kStopTime);
+  }
 }
 
 }  // namespace flyt::node

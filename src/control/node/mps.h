@@ -27,6 +27,7 @@ class MpsDaemon {
   bool adopt(ProcessId id);
   // kNotFound: there is no such program, with what to do instead. Returns when clients can use it.
   Status start();
+  // Its servers end, too, if it ran until now; else they are left to their clients.
   void stop();
 
   bool running() const { return process_ && !process_->ended(); }
@@ -36,6 +37,7 @@ class MpsDaemon {
 
  private:
   bool control_is_there() const;
+  bool is_server(const ProcessFacts& facts) const;
 
   MpsSettings settings_;
   std::optional<Process> process_;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -93,6 +94,34 @@ TEST_F(MpsTest, IsTakenOverByTheNextManager) {
   ++wrong.start;
   MpsDaemon other(settings(folder_ + "/mps-control"));
   EXPECT_FALSE(other.adopt(wrong));
+  mps.stop();
+}
+
+TEST_F(MpsTest, EndsTheServersOfADaemonThatWasTakenOverAndNoOthers) {
+  // In sessions of their own, which the end of the daemon's group does not reach.
+  const std::string server = folder_ + "/nvidia-cuda-mps-server";
+  ASSERT_EQ(::symlink("/bin/sleep", server.c_str()), 0);
+  // The shell's child becomes it some time later.
+  const std::string until_there =
+      "until read name </proc/$!/comm && [ \"$name\" = nvidia-cuda-mps ]; do :; done\n";
+  MpsDaemon mps = daemon("setsid " + server + " 600 &\n" + until_there +
+                         "echo $! > $CUDA_MPS_LOG_DIRECTORY/server\n" +
+                         "CUDA_MPS_PIPE_DIRECTORY=/elsewhere setsid " + server + " 600 &\n" +
+                         until_there + "echo $! > $CUDA_MPS_LOG_DIRECTORY/other\n" + kGood);
+  ASSERT_TRUE(mps.start());
+  const auto started = [this](const char* name) {
+    const auto facts = facts_of(std::stoi(tail_of(folder_ + "/log/" + name, 20)));
+    return Process::adopt(facts ? facts->id : ProcessId{});
+  };
+  auto its = started("server");
+  auto other = started("other");
+  ASSERT_TRUE(its && other);
+  MpsDaemon next(settings(folder_ + "/mps-control"));
+  ASSERT_TRUE(next.adopt(mps.id()));
+  next.stop();
+  EXPECT_TRUE(its->wait_until(system_clock().now() + std::chrono::seconds(30)));
+  EXPECT_FALSE(other->ended());
+  for (Process* process : {&*its, &*other}) process->end(SIGKILL, Duration(0));
   mps.stop();
 }
 

@@ -11,7 +11,9 @@ using control::PageRequest;
 
 Page metrics(Manager& manager) {
   auto sessions = manager.sessions({});
-  return {.text = metrics_text(manager.describe(), manager.leases(),
+  // These are counted into what GPUs have done.
+  const std::vector<LeaseView> leases = manager.leases();
+  return {.text = metrics_text(manager.describe(), leases,
                                sessions ? *sessions : std::vector<SessionView>{},
                                manager.counters(), manager.problems().empty()),
           .type = std::string(control::kMetricsType)};

@@ -97,7 +97,10 @@ Status Planner::check_size(const Gpu& gpu, std::uint32_t sms, std::uint64_t memo
 }
 
 Result<Grant> Planner::fit(const Gpu& gpu, const LeaseRequest& request,
-                           std::span<const Lease> leases) const {
+                           std::span<const Lease> leases, const GpuFailures& failed) const {
+  if (const auto found = failed.find(gpu.index); found != failed.end()) {
+    return full(gpu_text(gpu) + " has failed: " + found->second);
+  }
   if (request.mode && *request.mode != gpu.mode) {
     return invalid(gpu_text(gpu) + " is in mode " + std::string(to_string(gpu.mode)) + ", not " +
                    std::string(to_string(*request.mode)));
@@ -125,7 +128,7 @@ Result<Grant> Planner::fit(const Gpu& gpu, const LeaseRequest& request,
 }
 
 Result<Grant> Planner::place(const LeaseRequest& request, std::span<const Lease> leases,
-                             std::int64_t now) const {
+                             std::int64_t now, const GpuFailures& failed) const {
   if (Status status = check_name(request.name); !status) return status.error();
   if (Status status = check_labels(request.labels); !status) return status.error();
   if (request.sms == 0) return invalid("a lease needs at least 1 multiprocessor");
@@ -148,13 +151,13 @@ Result<Grant> Planner::place(const LeaseRequest& request, std::span<const Lease>
   }
   if (request.gpu) {
     const Gpu* gpu = find(*request.gpu);
-    if (gpu != nullptr) return fit(*gpu, request, leases);
+    if (gpu != nullptr) return fit(*gpu, request, leases, failed);
     return invalid("there is no GPU " + std::to_string(*request.gpu) + "; there are " +
                    std::to_string(gpus_.size()) + ", from 0");
   }
   Error refusal = invalid("this node has no GPU");
   for (const Gpu& gpu : gpus_) {
-    auto grant = fit(gpu, request, leases);
+    auto grant = fit(gpu, request, leases, failed);
     if (grant) return grant;
     // What is only full now says more than what could never be.
     if (refusal.code != ErrorCode::kLimit) refusal = std::move(grant).error();

@@ -29,9 +29,10 @@ class Planner {
  public:
   Planner(std::vector<Gpu> gpus, PlannerLimits limits) : gpus_(std::move(gpus)), limits_(limits) {}
 
-  // `now` in seconds since 1970. Without a wished GPU the first one with room is taken.
-  Result<Grant> place(const LeaseRequest& request, std::span<const Lease> leases,
-                      std::int64_t now) const;
+  // `now` in seconds since 1970. Without a wished GPU the first one with room is taken; never one
+  // that has failed.
+  Result<Grant> place(const LeaseRequest& request, std::span<const Lease> leases, std::int64_t now,
+                      const GpuFailures& failed = {}) const;
   // Stays on its GPU and keeps as many of its groups as it can.
   Result<Grant> resize(const Lease& lease, const ResizeRequest& request,
                        std::span<const Lease> leases) const;
@@ -51,8 +52,8 @@ class Planner {
   static GroupMap map_of(const Gpu& gpu, std::span<const Lease> leases, const Lease* without);
 
  private:
-  Result<Grant> fit(const Gpu& gpu, const LeaseRequest& request,
-                    std::span<const Lease> leases) const;
+  Result<Grant> fit(const Gpu& gpu, const LeaseRequest& request, std::span<const Lease> leases,
+                    const GpuFailures& failed) const;
   std::uint64_t memory_free(const Gpu& gpu, std::span<const Lease> leases) const;
   Status check_size(const Gpu& gpu, std::uint32_t sms, std::uint64_t memory) const;
 

@@ -257,5 +257,18 @@ TEST(Groups, AreCutAsTheDriverSays) {
   EXPECT_EQ(groups_of(4, 8, 1), (std::vector<std::uint32_t>{4}));
 }
 
+TEST_F(PlannerTest, PlacesNothingOnAGpuThatHasFailed) {
+  const GpuFailures failed = {{0, "it is lost"}};
+  LeaseRequest wanted = request(8, kGiB);
+  const auto elsewhere = planner_.place(wanted, leases_, kNow, failed);
+  ASSERT_TRUE(elsewhere);
+  EXPECT_EQ(1U, elsewhere->gpu);
+  wanted.gpu = 0;
+  const auto refused = planner_.place(wanted, leases_, kNow, failed);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(ErrorCode::kLimit, refused.error().code);
+  EXPECT_NE(refused.error().message.find("GPU 0 has failed: it is lost"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace flyt::node

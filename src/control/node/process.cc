@@ -253,6 +253,15 @@ std::string Process::collect() {
   return "exit status " + std::to_string(WEXITSTATUS(status));
 }
 
+bool has_variable(std::int32_t pid, const std::string& variable) {
+  std::istringstream variables(contents("/proc/" + std::to_string(pid) + "/environ"));
+  std::string one;
+  while (std::getline(variables, one, '\0')) {
+    if (one == variable) return true;
+  }
+  return false;
+}
+
 std::string program_of(std::int32_t pid) {
   std::error_code error;
   return fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).string();

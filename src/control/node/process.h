@@ -66,6 +66,9 @@ struct ProcessFacts {
 std::vector<ProcessFacts> list_processes();
 std::optional<ProcessFacts> facts_of(std::int32_t pid);
 
+// Whether a process was started with "NAME=VALUE" in its environment; false if nobody may know.
+bool has_variable(std::int32_t pid, const std::string& variable);
+
 // The file that a process runs; empty if nobody may know.
 std::string program_of(std::int32_t pid);
 

@@ -36,6 +36,11 @@ Status write_key(const std::string& path) {
   return {};
 }
 
+// What the servers of one GPU tell each other of faults; gone with the machine's next start.
+std::string fault_board(const Config& config, std::uint32_t gpu) {
+  return config.run_folder + "/faults-" + std::to_string(gpu);
+}
+
 std::string listen_address(const Config& config, std::uint16_t port) {
   const bool v6 = config.tcp_host.find(':') != std::string::npos;
   return "tcp://" + (v6 ? "[" + config.tcp_host + "]" : config.tcp_host) + ":" +
@@ -60,6 +65,12 @@ void set_gpus(const Config& config, std::uint32_t gpu, const std::string& uuid, 
   }
   command.words.insert(command.words.end(),
                        {"--gpu", name, "--driver", config.soft != 0 ? "soft" : "auto"});
+  if (mode != Mode::kShared) return;
+  // A software GPU has no MPS to share faults.
+  if (config.soft != 0) {
+    command.changes.emplace_back("FLYT_SOFTGPU_SHARED_FAULTS", config.run_folder);
+  }
+  command.words.insert(command.words.end(), {"--fault-board", fault_board(config, gpu)});
 }
 
 ProcessCommand base_command(const Config& config, const std::string& lease) {
@@ -73,6 +84,24 @@ ProcessCommand base_command(const Config& config, const std::string& lease) {
   command.log = files.log();
   command.tells_ready = true;
   return command;
+}
+
+Status make_folder(const std::string& path, bool reachable) {
+  std::error_code error;
+  const fs::path parent = fs::path(path).parent_path();
+  fs::create_directories(parent, error);
+  if (error) return system_error("cannot make " + parent.string(), error.value());
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return system_error("cannot make " + path, errno);
+  }
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return system_error(path, errno);
+  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0) {
+    return Error{ErrorCode::kDenied, path + " is no folder of this user's alone"};
+  }
+  const mode_t wanted = found.st_mode | (reachable ? 0111 : 0);
+  if (wanted == found.st_mode || ::chmod(path.c_str(), wanted & 07777) == 0) return {};
+  return system_error("cannot set the mode of " + path, errno);
 }
 
 }  // namespace
@@ -90,26 +119,13 @@ std::string mps_pipe_folder(const Config& config, std::uint32_t gpu) {
   return config.run_folder + "/mps-" + std::to_string(gpu);
 }
 
-Status make_private_folder(const std::string& path) {
-  std::error_code error;
-  const fs::path parent = fs::path(path).parent_path();
-  fs::create_directories(parent, error);
-  if (error) return system_error("cannot make " + parent.string(), error.value());
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return system_error("cannot make " + path, errno);
-  }
-  struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return system_error(path, errno);
-  if (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0) {
-    return Error{ErrorCode::kDenied, path + " is no folder of this user's alone"};
-  }
-  return {};
-}
+Status make_private_folder(const std::string& path) { return make_folder(path, false); }
+
+Status make_reachable_folder(const std::string& path) { return make_folder(path, true); }
 
 Status ServerFiles::prepare() const {
-  for (const std::string& folder : {run_, state_}) {
-    if (Status status = make_private_folder(folder); !status) return status;
-  }
+  if (Status status = make_reachable_folder(run_); !status) return status;
+  if (Status status = make_private_folder(state_); !status) return status;
   std::error_code error;
   if (fs::file_size(key(), error) == kKeyBytes && !error) return {};
   return write_key(key());

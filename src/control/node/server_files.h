@@ -41,6 +41,8 @@ std::string state_folder_of_leases(const Config& config);
 
 // Makes a folder, and those above it, with mode 0700; refuses one of another user.
 Status make_private_folder(const std::string& path);
+// The same with 0711: others reach what they know the name of, as far as its own mode lets them.
+Status make_reachable_folder(const std::string& path);
 
 ProcessCommand server_command(const Config& config, const Lease& lease, const Gpu& gpu);
 // A server without limits, to ask for facts about a GPU.

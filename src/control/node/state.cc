@@ -305,6 +305,41 @@ Status State::set_draining(bool draining, const Event& event) {
   return transaction.commit();
 }
 
+Result<std::map<std::string, std::uint64_t>> State::leaders() {
+  auto rows =
+      database_.prepare("SELECT substr(key, 8), value FROM settings WHERE key GLOB 'leader/*'");
+  if (!rows) return std::move(rows).error();
+  std::map<std::string, std::uint64_t> leaders;
+  while (true) {
+    const Result<bool> row = rows->step();
+    if (!row) return row.error();
+    if (!*row) return leaders;
+    leaders[rows->text(0)] = static_cast<std::uint64_t>(rows->number(1));
+  }
+}
+
+Status State::set_leader(const std::string& cluster, std::uint64_t epoch, const Event& event) {
+  Transaction transaction(database_);
+  if (Status status = transaction.begin(); !status) return status;
+  auto row = database_.prepare("INSERT OR REPLACE INTO settings VALUES ('leader/' || ?, ?)");
+  if (!row) return std::move(row).error();
+  row->bind(1, cluster).bind(2, static_cast<std::int64_t>(epoch));
+  if (Status status = row->run(); !status) return status;
+  if (Status status = write_event(event); !status) return status;
+  return transaction.commit();
+}
+
+Status State::forget_leaders(const Event& event) {
+  Transaction transaction(database_);
+  if (Status status = transaction.begin(); !status) return status;
+  if (Status status = database_.execute("DELETE FROM settings WHERE key GLOB 'leader/*'");
+      !status) {
+    return status;
+  }
+  if (Status status = write_event(event); !status) return status;
+  return transaction.commit();
+}
+
 Result<ProcessId> State::recall(const std::string& name) {
   auto row = database_.prepare("SELECT pid, start FROM processes WHERE name = ?");
   if (!row) return std::move(row).error();

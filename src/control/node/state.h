@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,11 @@ class State {
 
   Result<bool> draining();
   Status set_draining(bool draining, const Event& event);
+
+  // The newest leader of each cluster, by its epoch.
+  Result<std::map<std::string, std::uint64_t>> leaders();
+  Status set_leader(const std::string& cluster, std::uint64_t epoch, const Event& event);
+  Status forget_leaders(const Event& event);
 
   // Processes that are no leases' servers, by name; pid 0 for none.
   Result<ProcessId> recall(const std::string& name);

@@ -180,6 +180,23 @@ TEST_F(StateTest, RemembersDrainingAndProcesses) {
   EXPECT_EQ(*again.recall("mps-1"), ProcessId{});
 }
 
+TEST_F(StateTest, RemembersTheNewestLeaderOfEachCluster) {
+  {
+    State state = open();
+    EXPECT_TRUE(state.leaders()->empty());
+    ASSERT_TRUE(state.set_leader("a", 7, event(1)));
+    ASSERT_TRUE(state.set_leader("b", INT64_MAX, event(2)));
+    ASSERT_TRUE(state.set_leader("a", 8, event(3)));
+    ASSERT_TRUE(state.set_draining(true, event(4)));
+  }
+  State again = open();
+  EXPECT_EQ(*again.leaders(),
+            (std::map<std::string, std::uint64_t>{{"a", 8}, {"b", std::uint64_t{INT64_MAX}}}));
+  ASSERT_TRUE(again.forget_leaders(event(5)));
+  EXPECT_TRUE(again.leaders()->empty());
+  EXPECT_TRUE(*again.draining());
+}
+
 TEST_F(StateTest, IsReadableForItsUserAlone) {
   open();
   struct stat found {};

@@ -22,6 +22,7 @@ struct Deleter {
 };
 using Certificate = std::unique_ptr<X509, Deleter<X509, X509_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY, EVP_PKEY_free>>;
+using Asked = std::unique_ptr<X509_REQ, Deleter<X509_REQ, X509_REQ_free>>;
 using List = std::unique_ptr<X509_CRL, Deleter<X509_CRL, X509_CRL_free>>;
 using Number = std::unique_ptr<BIGNUM, Deleter<BIGNUM, BN_free>>;
 using Asn1Number = std::unique_ptr<ASN1_INTEGER, Deleter<ASN1_INTEGER, ASN1_INTEGER_free>>;
@@ -55,12 +56,14 @@ std::string written(BIO* bio) {
   return {data, static_cast<std::size_t>(size)};
 }
 
+// The library would ask at the terminal for the password of what is encrypted, and wait.
+int no_password(char*, int, int, void*) { return -1; }
+
 Certificate certificate_of(const std::string& pem) {
-  return Certificate(PEM_read_bio_X509(reading(pem).get(), nullptr, nullptr, nullptr));
+  return Certificate(PEM_read_bio_X509(reading(pem).get(), nullptr, no_password, nullptr));
 }
 
-std::string part_of(X509* certificate, int nid) {
-  const X509_NAME* name = X509_get_subject_name(certificate);
+std::string part_of(const X509_NAME* name, int nid) {
   const int at = X509_NAME_get_index_by_NID(name, nid, -1);
   if (at < 0) return {};
   const ASN1_STRING* value = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at));
@@ -108,14 +111,26 @@ bool extend(X509* certificate, X509* issuer, int nid, const std::string& value) 
   return extension && X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-Result<KeyPair> texts_of(X509* certificate, EVP_PKEY* key) {
-  const Bio cert(BIO_new(BIO_s_mem()));
-  const Bio secret(BIO_new(BIO_s_mem()));
-  if (PEM_write_bio_X509(cert.get(), certificate) != 1 ||
-      PEM_write_bio_PrivateKey(secret.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
-    return failure("cannot write a certificate");
+Result<std::string> text_of(X509* certificate) {
+  const Bio out(BIO_new(BIO_s_mem()));
+  if (PEM_write_bio_X509(out.get(), certificate) != 1) return failure("cannot write a certificate");
+  return written(out.get());
+}
+
+Result<std::string> text_of(EVP_PKEY* key) {
+  const Bio out(BIO_new(BIO_s_mem()));
+  if (PEM_write_bio_PrivateKey(out.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
+    return failure("cannot write a key");
   }
-  return KeyPair{written(cert.get()), written(secret.get())};
+  return written(out.get());
+}
+
+Result<KeyPair> texts_of(X509* certificate, EVP_PKEY* key) {
+  auto cert = text_of(certificate);
+  if (!cert) return std::move(cert).error();
+  auto secret = text_of(key);
+  if (!secret) return std::move(secret).error();
+  return KeyPair{std::move(*cert), std::move(*secret)};
 }
 
 struct Authority {
@@ -126,7 +141,7 @@ struct Authority {
 Result<Authority> authority_of(const KeyPair& pair) {
   Authority authority{
       certificate_of(pair.certificate),
-      Key(PEM_read_bio_PrivateKey(reading(pair.key).get(), nullptr, nullptr, nullptr))};
+      Key(PEM_read_bio_PrivateKey(reading(pair.key).get(), nullptr, no_password, nullptr))};
   if (!authority.certificate) return failure("the authority's certificate cannot be read");
   if (!authority.key) return failure("the authority's key cannot be read");
   if (X509_check_private_key(authority.certificate.get(), authority.key.get()) != 1) {
@@ -142,14 +157,82 @@ bool is_name(const std::string& text) {
   });
 }
 
+bool name_subject(X509_NAME* subject, const std::string& name, const std::string& role) {
+  return add_name(subject, "O", "flyt") && add_name(subject, "OU", role) &&
+         add_name(subject, "CN", name);
+}
+
+// As the extension for alternative names has them.
+Result<std::string> names_of(const CertificateRequest& request) {
+  if (!is_name(request.name) || !is_name(request.role)) {
+    return Error{ErrorCode::kInvalid, "names have 1 to 64 letters, digits, '-', '_', '.' or ':'"};
+  }
+  std::string names;
+  for (const std::string& host : request.hosts) {
+    if (!is_name(host)) return Error{ErrorCode::kInvalid, "'" + host + "' is no name of a host"};
+    const bool address =
+        host.find_first_not_of("0123456789.") == std::string::npos || host.find(':') != host.npos;
+    names += (names.empty() ? "" : ",") + std::string(address ? "IP:" : "DNS:") + host;
+  }
+  return names;
+}
+
+Result<Certificate> certify(const Authority& authority, EVP_PKEY* key,
+                            const CertificateRequest& request) {
+  const auto names = names_of(request);
+  if (!names) return names.error();
+  Certificate certificate(X509_new());
+  if (key == nullptr || !certificate) return failure("cannot make a key");
+  X509* ca = authority.certificate.get();
+  X509_NAME* subject = X509_get_subject_name(certificate.get());
+  const bool made =
+      name_subject(subject, request.name, request.role) &&
+      sign_fields(certificate.get(), X509_get_subject_name(ca), request.days) &&
+      X509_set_pubkey(certificate.get(), key) == 1 &&
+      extend(certificate.get(), ca, NID_basic_constraints, "critical,CA:FALSE") &&
+      extend(certificate.get(), ca, NID_key_usage, "critical,digitalSignature") &&
+      extend(certificate.get(), ca, NID_ext_key_usage, "serverAuth,clientAuth") &&
+      extend(certificate.get(), ca, NID_authority_key_identifier, "keyid") &&
+      (names->empty() || extend(certificate.get(), ca, NID_subject_alt_name, *names)) &&
+      X509_sign(certificate.get(), authority.key.get(), EVP_sha256()) != 0;
+  if (!made) return failure("cannot issue a certificate");
+  return certificate;
+}
+
+bool is_good_key(EVP_PKEY* key) {
+  std::array<char, 64> curve{};
+  std::size_t size = 0;
+  if (key == nullptr || EVP_PKEY_get_base_id(key) != EVP_PKEY_EC ||
+      EVP_PKEY_get_group_name(key, curve.data(), curve.size(), &size) != 1) {
+    return false;
+  }
+  const std::string_view name(curve.data(), size);
+  return name == SN_X9_62_prime256v1 || name == SN_secp384r1;
+}
+
 }  // namespace
+
+Result<std::string> fingerprint_of(const std::string& certificate_pem) {
+  const Certificate certificate = certificate_of(certificate_pem);
+  std::array<unsigned char, 32> digest{};
+  unsigned size = 0;
+  if (!certificate || X509_digest(certificate.get(), EVP_sha256(), digest.data(), &size) != 1) {
+    return failure("the certificate cannot be read");
+  }
+  std::string text;
+  for (const unsigned char byte : digest) {
+    for (const unsigned digit : {byte / 16u, byte % 16u}) text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
 
 Result<CertificateFacts> facts_of(const std::string& certificate_pem) {
   const Certificate certificate = certificate_of(certificate_pem);
   if (!certificate) return failure("the certificate cannot be read");
   CertificateFacts facts;
-  facts.name = part_of(certificate.get(), NID_commonName);
-  facts.role = part_of(certificate.get(), NID_organizationalUnitName);
+  const X509_NAME* subject = X509_get_subject_name(certificate.get());
+  facts.name = part_of(subject, NID_commonName);
+  facts.role = part_of(subject, NID_organizationalUnitName);
   facts.serial = digits_of(X509_get0_serialNumber(certificate.get()));
   int days = 0;
   int seconds = 0;
@@ -159,9 +242,19 @@ Result<CertificateFacts> facts_of(const std::string& certificate_pem) {
   return facts;
 }
 
+Result<bool> may_serve_at(const std::string& certificate_pem, const std::string& host) {
+  const Certificate certificate = certificate_of(certificate_pem);
+  if (!certificate) return failure("the certificate cannot be read");
+  X509* of = certificate.get();
+  if (X509_get_ext_by_NID(of, NID_subject_alt_name, -1) < 0) return true;
+  return X509_check_ip_asc(of, host.c_str(), 0) == 1 ||
+         X509_check_host(of, host.data(), host.size(), X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
+                         nullptr) == 1;
+}
+
 Result<RevocationList> RevocationList::parse(const std::string& list_pem,
                                              const std::string& ca_pem) {
-  const List list(PEM_read_bio_X509_CRL(reading(list_pem).get(), nullptr, nullptr, nullptr));
+  const List list(PEM_read_bio_X509_CRL(reading(list_pem).get(), nullptr, no_password, nullptr));
   if (!list) return failure("the list of revoked certificates cannot be read");
   const Certificate authority = certificate_of(ca_pem);
   if (!authority) return failure("the authority's certificate cannot be read");
@@ -184,6 +277,11 @@ Result<RevocationList> RevocationList::parse(const std::string& list_pem,
 
 bool RevocationList::has(std::string_view serial) const {
   return std::binary_search(serials_.begin(), serials_.end(), serial);
+}
+
+Status check_authority(const KeyPair& pair) {
+  const auto authority = authority_of(pair);
+  return authority ? Status() : Status(authority.error());
 }
 
 Result<KeyPair> make_authority(const std::string& name, std::uint32_t days) {
@@ -209,33 +307,56 @@ Result<KeyPair> make_authority(const std::string& name, std::uint32_t days) {
 Result<KeyPair> issue(const KeyPair& pair, const CertificateRequest& request) {
   const auto authority = authority_of(pair);
   if (!authority) return authority.error();
-  std::string names;
-  for (const std::string& host : request.hosts) {
-    if (!is_name(host)) return Error{ErrorCode::kInvalid, "'" + host + "' is no name of a host"};
-    const bool address =
-        host.find_first_not_of("0123456789.") == std::string::npos || host.find(':') != host.npos;
-    names += (names.empty() ? "" : ",") + std::string(address ? "IP:" : "DNS:") + host;
-  }
-  if (!is_name(request.name) || !is_name(request.role)) {
-    return Error{ErrorCode::kInvalid, "names have 1 to 64 letters, digits, '-', '_', '.' or ':'"};
-  }
   const Key key(EVP_EC_gen("P-256"));
-  const Certificate certificate(X509_new());
-  if (!key || !certificate) return failure("cannot make a key");
-  X509* ca = authority->certificate.get();
-  X509_NAME* subject = X509_get_subject_name(certificate.get());
-  const bool made = add_name(subject, "O", "flyt") && add_name(subject, "OU", request.role) &&
-                    add_name(subject, "CN", request.name) &&
-                    sign_fields(certificate.get(), X509_get_subject_name(ca), request.days) &&
-                    X509_set_pubkey(certificate.get(), key.get()) == 1 &&
-                    extend(certificate.get(), ca, NID_basic_constraints, "critical,CA:FALSE") &&
-                    extend(certificate.get(), ca, NID_key_usage, "critical,digitalSignature") &&
-                    extend(certificate.get(), ca, NID_ext_key_usage, "serverAuth,clientAuth") &&
-                    extend(certificate.get(), ca, NID_authority_key_identifier, "keyid") &&
-                    (names.empty() || extend(certificate.get(), ca, NID_subject_alt_name, names)) &&
-                    X509_sign(certificate.get(), authority->key.get(), EVP_sha256()) != 0;
-  if (!made) return failure("cannot issue a certificate");
-  return texts_of(certificate.get(), key.get());
+  const auto certificate = certify(*authority, key.get(), request);
+  if (!certificate) return certificate.error();
+  return texts_of(certificate->get(), key.get());
+}
+
+Result<SigningRequest> make_request(const std::string& name, const std::string& role) {
+  const auto good = names_of({.name = name, .role = role, .hosts = {}});
+  if (!good) return good.error();
+  const Key key(EVP_EC_gen("P-256"));
+  const Asked request(X509_REQ_new());
+  const Bio out(BIO_new(BIO_s_mem()));
+  const bool made = key && request && X509_REQ_set_version(request.get(), 0) == 1 &&
+                    name_subject(X509_REQ_get_subject_name(request.get()), name, role) &&
+                    X509_REQ_set_pubkey(request.get(), key.get()) == 1 &&
+                    X509_REQ_sign(request.get(), key.get(), EVP_sha256()) != 0 &&
+                    PEM_write_bio_X509_REQ(out.get(), request.get()) == 1;
+  if (!made) return failure("cannot make a request for a certificate");
+  auto secret = text_of(key.get());
+  if (!secret) return std::move(secret).error();
+  return SigningRequest{written(out.get()), std::move(*secret)};
+}
+
+Result<std::string> sign(const KeyPair& pair, const std::string& text,
+                         const CertificateRequest& wanted) {
+  if (text.size() > kSigningRequestBytesMax) {
+    return Error{ErrorCode::kInvalid, "the request for a certificate has more than " +
+                                          std::to_string(kSigningRequestBytesMax) + " bytes"};
+  }
+  const Asked request(PEM_read_bio_X509_REQ(reading(text).get(), nullptr, no_password, nullptr));
+  if (!request) return failure("the request for a certificate cannot be read");
+  EVP_PKEY* key = X509_REQ_get0_pubkey(request.get());
+  if (!is_good_key(key)) {
+    ERR_clear_error();
+    return Error{ErrorCode::kInvalid, "a key of the curve P-256 or P-384 is needed"};
+  }
+  if (X509_REQ_verify(request.get(), key) != 1) {
+    return failure("the request for a certificate is not signed by its own key");
+  }
+  const X509_NAME* subject = X509_REQ_get_subject_name(request.get());
+  if (part_of(subject, NID_commonName) != wanted.name ||
+      part_of(subject, NID_organizationalUnitName) != wanted.role) {
+    return Error{ErrorCode::kDenied,
+                 "the request is for another name or role than " + wanted.role + " " + wanted.name};
+  }
+  const auto authority = authority_of(pair);
+  if (!authority) return authority.error();
+  const auto certificate = certify(*authority, key, wanted);
+  if (!certificate) return certificate.error();
+  return text_of(certificate->get());
 }
 
 Result<std::string> revoke(const KeyPair& pair, const std::string& before, std::string_view serial,
@@ -244,7 +365,7 @@ Result<std::string> revoke(const KeyPair& pair, const std::string& before, std::
   if (!authority) return authority.error();
   List list(before.empty()
                 ? X509_CRL_new()
-                : PEM_read_bio_X509_CRL(reading(before).get(), nullptr, nullptr, nullptr));
+                : PEM_read_bio_X509_CRL(reading(before).get(), nullptr, no_password, nullptr));
   if (!list) return failure("the list of revoked certificates cannot be read");
   BIGNUM* digits = nullptr;
   const bool read = !serial.empty() && BN_hex2bn(&digits, std::string(serial).c_str()) ==

@@ -5,8 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "server/code_subjects.h"
 #include "server/context_description.h"
 #include "server/context_subjects.h"
+#include "server/gpu_return.h"
 #include "server/graphs.h"
 #include "server/memory_subjects.h"
 #include "server/moves.h"
@@ -31,6 +33,8 @@ void adopt(Request request, CUcontext client, CUcontext native, CUdevice device,
   attachment->confined = confined;
   if (!request.adopt(wire::HandleKind::kContext, client, native, std::move(attachment))) return;
   own_usage().context_made(device);
+  const std::uint32_t index = wire::Handle{address_of(client)}.index();
+  request.session().code().variables().on_context(index);
   request.session().memory().on_context_made(confined != nullptr ? confined : native);
   describe_context<Reply>(std::move(request), native);
 }
@@ -79,7 +83,8 @@ void retain_primary(Request request, const commands::RetainPrimary& command) {
   // Refused where it is active already, by a warm server for example; only a preference.
   driver.cuDevicePrimaryCtxSetFlags_v2(command.device, command.flags & kFlagsKept);
   CUcontext native = nullptr;
-  CUresult result = driver.cuDevicePrimaryCtxRetain(&native, command.device);
+  CUresult result =
+      once_gpu_is_back([&] { return driver.cuDevicePrimaryCtxRetain(&native, command.device); });
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
   request.session().contexts().count_retained(command.device);
   // All that the program does in it is done in the lease's part of the GPU: what is made there
@@ -109,6 +114,7 @@ CUresult release_primary(Request& request, const commands::ReleasePrimary& comma
   for (int count = request.session().contexts().take_retained(command.device); count > 0; --count) {
     result = request.driver().cuDevicePrimaryCtxRelease_v2(command.device);
   }
+  request.session().own_faults().forget();
   request.session().memory().on_context_gone(native);
   return result;
 }
@@ -118,6 +124,7 @@ CUresult reset_primary(Request& request, const commands::ResetPrimary& command) 
   const CUcontext native = let_go_primary(request, command.context, command.device);
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = request.driver().cuDevicePrimaryCtxReset_v2(command.device);
+  request.session().own_faults().forget();
   request.session().memory().on_context_gone(native);
   return result;
 }
@@ -141,9 +148,11 @@ void create_context(Request request, const commands::CreateContext& command) {
   if (confined && (command.sm_count == 0 || command.sm_count > grant.granted)) {
     affinity.param.smCount.val = grant.granted;
   }
-  const CUresult result = affinity.param.smCount.val == 0
-                              ? driver.cuCtxCreate_v2(&native, flags, command.device)
-                              : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
+  const CUresult result = once_gpu_is_back([&] {
+    return affinity.param.smCount.val == 0
+               ? driver.cuCtxCreate_v2(&native, flags, command.device)
+               : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
+  });
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
   adopt<Reply>(std::move(request), command.context, native, command.device, false);
 }
@@ -155,6 +164,7 @@ CUresult destroy_context(Request& request, const commands::DestroyContext& comma
   });
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = request.driver().cuCtxDestroy_v2(native);
+  request.session().own_faults().forget();
   request.session().memory().on_context_gone(native);
   return result;
 }

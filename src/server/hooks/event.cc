@@ -70,7 +70,8 @@ CUresult event_create(Request& request, const commands::EventCreate& command) {
 CUresult event_destroy(Request& request, const commands::EventDestroy& command) {
   const Handles::Entry entry =
       request.session().handles().drop(wire::HandleKind::kEvent, address_of(command.event));
-  return entry.handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return entry.handle != 0 ? CUDA_SUCCESS
+                           : request.session().ended_before(CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult event_record(Request& request, const commands::EventRecord& command) {

@@ -171,6 +171,4 @@ CUresult capture_allocation(Request& request, const commands::CaptureAllocation&
   return CUDA_SUCCESS;
 }
 
-CUresult hear_posts(Request&, const commands::HearPosts&) { return CUDA_SUCCESS; }
-
 }  // namespace flyt::server::hooks

@@ -1,6 +1,7 @@
 // Kernel launches.
 #include "server/hooks_launch.h"
 
+#include "server/code_subjects.h"
 #include "server/launch_attributes.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
@@ -12,6 +13,9 @@ template <class Command>
 CUresult launch(Request& request, const Command& command) {
   CUfunction function = command.function;
   CUstream stream = command.stream;
+  if (wire::Handle{address_of(function)}.kind() == wire::HandleKind::kKernel) {
+    request.session().code().variables().on_launch(request, function);
+  }
   if (!request.resolve(function) || !request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   // The driver copies the parameters before it returns, and writes to neither.
   std::size_t bytes = command.parameters.size();

@@ -71,10 +71,12 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   CUlibrary native = nullptr;
   CUresult result = charge_code(request, image, origin->charge);
   origin->image = std::move(image.bytes);
+  origin->has_variables = image.facts.has_variables;
   if (result == CUDA_SUCCESS) {
     // As the CUDA runtime has it: else the driver takes a copy, and looks at all of it at once.
     CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
     void* yes = pointer_at(1);
+    request.session().code().variables().before_library(request, address_of(command.library));
     result = request.driver().cuLibraryLoadData(&native, origin->image.data(), jit.options(),
                                                 jit.values(), jit.count(), &option, &yes, 1);
   }
@@ -106,6 +108,7 @@ void get_kernel(Request request, const commands::GetKernel& command) {
   commands::GetKernel::Reply reply;
   CUlibrary library = command.library;
   if (!request.resolve(library)) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  request.session().code().variables().load_as_before(request, address_of(command.library));
   const LentContext lent(request, command.device);
   CUkernel native = nullptr;
   const CUresult result =
@@ -125,6 +128,9 @@ void get_kernel(Request request, const commands::GetKernel& command) {
                      of_library(command.library, 0))) {
     return;
   }
+  Variables& variables = request.session().code().variables();
+  variables.on_kernel(address_of(command.library));
+  if (function != nullptr) variables.on_library(request, address_of(command.library));
   facts.fill_attributes(reply);
   facts.fill_parameters(reply);
   request.reply(result, reply);
@@ -167,10 +173,12 @@ CUresult get_library_module(Request& request, const commands::GetLibraryModule& 
   CUlibrary library = command.library;
   if (!request.resolve(library)) return CUDA_ERROR_INVALID_HANDLE;
   CUmodule native = nullptr;
+  request.session().code().variables().load_as_before(request, address_of(command.library));
   const CUresult result = request.driver().cuLibraryGetModule(&native, library);
   if (result == CUDA_SUCCESS) {
     static_cast<void>(request.adopt(wire::HandleKind::kModule, command.module, native,
                                     of_library(command.library, request.home())));
+    request.session().code().variables().on_library(request, address_of(command.library));
   }
   return result;
 }
@@ -189,6 +197,10 @@ CUresult get_library_global(Request& request, const commands::GetLibraryGlobal& 
   reply.size = size;
   reply.managed = is_managed(request.driver(), address);
   note_global(request, library, reply.managed, address, size);
+  Variables& variables = request.session().code().variables();
+  variables.on_library(request, address_of(command.library));
+  variables.on_told(request, address_of(command.library), true,
+                    {command.name, address, size, reply.managed});
   return result;
 }
 
@@ -214,6 +226,8 @@ void get_kernel_function(Request request, const commands::GetKernelFunction& com
   const Handles::Entry kernel =
       request.session().handles().entry(wire::HandleKind::kKernel, address_of(command.kernel));
   if (!kernel) return request.reply(CUDA_ERROR_INVALID_HANDLE, reply);
+  const auto library = static_cast<const CodeOrigin&>(*kernel.attachment).library;
+  request.session().code().variables().load_as_before(request, library);
   CUfunction native = nullptr;
   const CUresult result = driver.cuKernelGetFunction(&native, static_cast<CUkernel>(kernel.native));
   if (result != CUDA_SUCCESS) return request.reply(result, reply);
@@ -224,8 +238,9 @@ void get_kernel_function(Request request, const commands::GetKernelFunction& com
   });
   auto origin = std::make_shared<CodeOrigin>();
   origin->context = request.home();
-  origin->library = static_cast<const CodeOrigin&>(*kernel.attachment).library;
+  origin->library = library;
   if (!request.adopt(wire::HandleKind::kFunction, command.function, native, origin)) return;
+  request.session().code().variables().on_library(request, origin->library);
   facts.fill_attributes(reply);
   request.reply(result, reply);
 }

@@ -53,7 +53,7 @@ void mem_alloc(Request request, const commands::MemAlloc& command) {
 
 CUresult mem_free(Request& request, const commands::MemFree& command) {
   const bool freed = request.session().memory().free_later(command.address, request.home());
-  return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return freed ? CUDA_SUCCESS : request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult mem_info(Request& request, const commands::MemInfo&, commands::MemInfo::Reply& reply) {

@@ -59,6 +59,7 @@ void load_module(Request request, const commands::LoadModule& command) {
   UsedMemory charge;
   CUmodule native = nullptr;
   CUresult result = charge_code(request, image, charge);
+  request.session().code().variables().load_as_before(request, address_of(command.module));
   if (result == CUDA_SUCCESS) {
     result = request.driver().cuModuleLoadDataEx(&native, image.bytes.data(), jit.count(),
                                                  jit.options(), jit.values());
@@ -66,6 +67,10 @@ void load_module(Request request, const commands::LoadModule& command) {
   if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kModule, command.module, native,
                                                in_context(request, std::move(charge)))) {
     return;
+  }
+  if (result == CUDA_SUCCESS && image.facts.has_variables) {
+    const Bytes code = Bytes(image.bytes).first(image.bytes.size() - 1);
+    request.session().code().variables().on_module(request, address_of(command.module), code);
   }
   reply.threads_per_block = jit.threads_per_block();
   jit.fill_told(reply);
@@ -151,7 +156,15 @@ CUresult get_global(Request& request, const commands::GetGlobal& command,
   reply.size = size;
   reply.managed = is_managed(request.driver(), address);
   auto& origin = static_cast<CodeOrigin&>(*module.attachment);
-  request.session().code().note_global(origin, request.home(), address, size);
+  CodeSubjects& code = request.session().code();
+  code.note_global(origin, request.home(), address, size);
+  const Variables::Told told{command.name, address, size, reply.managed};
+  if (origin.library == 0) {
+    code.variables().on_told(request, address_of(command.module), false, told);
+  } else {
+    code.variables().on_library(request, origin.library);
+    code.variables().on_told(request, origin.library, true, told);
+  }
   return result;
 }
 

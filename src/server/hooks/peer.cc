@@ -10,17 +10,11 @@
 namespace flyt::server::hooks {
 namespace {
 
-// The driver knows of memory that it has placed itself; what we have mapped we open or close.
 CUresult set_access(Request& request, CUdevice owner, bool allowed) {
   CUdevice accessor = 0;
   const CUresult result = request.driver().cuCtxGetDevice(&accessor);
   if (result != CUDA_SUCCESS) return result;
-  MemorySubjects& memory = request.session().memory();
-  if (!memory.blocks.allow(owner, accessor, allowed)) return CUDA_SUCCESS;
-  for (const Block& block : memory.arena.blocks_of(owner)) {
-    // One that goes meanwhile needs nothing.
-    static_cast<void>(memory.blocks.grant(block, accessor, allowed));
-  }
+  request.session().memory().set_access(owner, accessor, allowed);
   return CUDA_SUCCESS;
 }
 

@@ -28,7 +28,9 @@ CUresult share_host(Request& request, const commands::ShareHost& command) {
 }
 
 CUresult unmap_host(Request& request, const commands::UnmapHost& command) {
-  return request.session().memory().host_mirror.unmap(command.address, request.home());
+  Session& session = request.session();
+  const CUresult result = session.memory().host_mirror.unmap(command.address, request.home());
+  return result == CUDA_ERROR_INVALID_VALUE ? session.ended_before(result) : result;
 }
 
 CUresult write_host(Request& request, const commands::WriteHost& command) {

@@ -48,7 +48,9 @@ CUresult pool_create(Request& request, const commands::PoolCreate& command) {
 }
 
 CUresult pool_destroy(Request& request, const commands::PoolDestroy& command) {
-  return request.session().memory().pools.destroy(command.pool);
+  Session& session = request.session();
+  const CUresult result = session.memory().pools.destroy(command.pool);
+  return result == CUDA_ERROR_INVALID_VALUE ? session.ended_before(result) : result;
 }
 
 void pool_allocate(Request request, const commands::PoolAllocate& command) {
@@ -84,8 +86,9 @@ CUresult pool_free(Request& request, const commands::PoolFree& command) {
   MemorySubjects& memory = request.session().memory();
   if (memory.pools.free(command.address, {request.context(), stream})) return CUDA_SUCCESS;
   // What cuMemAlloc gave may be freed this way too.
-  return memory.free_later(command.address, request.home()) ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_INVALID_VALUE;
+  return memory.free_later(command.address, request.home())
+             ? CUDA_SUCCESS
+             : request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult pool_trim(Request& request, const commands::PoolTrim& command) {
@@ -101,6 +104,17 @@ CUresult pool_get(Request& request, const commands::PoolGet& command,
 CUresult pool_set(Request& request, const commands::PoolSet& command) {
   return request.session().memory().pools.set(
       command.pool, static_cast<CUmemPool_attribute>(command.attribute), command.value);
+}
+
+CUresult pool_access(Request& request, const commands::PoolAccess& command) {
+  const driver::Table& driver = request.driver();
+  int reaches = 0;
+  const CUresult known = driver.cuDeviceCanAccessPeer(&reaches, command.accessor, command.owner);
+  if (known != CUDA_SUCCESS || reaches == 0) return CUDA_ERROR_INVALID_DEVICE;
+  MemorySubjects& memory = request.session().memory();
+  if (!memory.blocks.fixed_addresses()) return CUDA_ERROR_INVALID_DEVICE;
+  memory.set_access(command.owner, command.accessor, command.allowed != 0);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace flyt::server::hooks

@@ -1,6 +1,8 @@
 // A session that goes on in this process.
 #include "server/hooks_recovery.h"
 
+#include "server/code_subjects.h"
+#include "server/hooks_graph.h"
 #include "server/memory_subjects.h"
 #include "server/recovery.h"
 #include "server/session.h"
@@ -29,6 +31,28 @@ CUresult recovered_marks(Request& request, const commands::RecoveredMarks&,
   return CUDA_SUCCESS;
 }
 
+// A client that makes its session again asks this when all its code is loaded, and before anything
+// runs.
+CUresult hear_posts(Request& request, const commands::HearPosts&) {
+  Session& session = request.session();
+  if (session.recovery() == nullptr) return CUDA_SUCCESS;
+  const auto saved = session.recovery()->take_variables();
+  if (saved == nullptr) return CUDA_SUCCESS;
+  const Status restored = session.code().variables().restore(*saved);
+  if (!restored) {
+    session.log().warn("the session cannot go on here", {{"why", restored.error().message}});
+    session.end(restored.error().message);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult recovered_fault(Request& request, const commands::RecoveredFault&,
+                         commands::RecoveredFault::Reply& reply) {
+  if (!goes_on(request)) return CUDA_ERROR_INVALID_VALUE;
+  reply.error = request.session().recovery()->before()->fault;
+  return CUDA_SUCCESS;
+}
+
 CUresult restore_memory(Request& request, const commands::RestoreMemory& command,
                         commands::RestoreMemory::Reply& reply) {
   if (!goes_on(request)) return CUDA_ERROR_INVALID_VALUE;
@@ -43,11 +67,25 @@ CUresult restore_memory(Request& request, const commands::RestoreMemory& command
   return CUDA_SUCCESS;
 }
 
+CUresult restore_pool_memory(Request& request, const commands::RestorePoolMemory& command,
+                             commands::RestorePoolMemory::Reply& reply) {
+  if (!goes_on(request)) return CUDA_ERROR_INVALID_VALUE;
+  Pools::Allocation allocation;
+  const CUresult result = request.session().memory().pools.restore(command.pool, command.address,
+                                                                   command.bytes, allocation);
+  reply.block_address = allocation.chunk_address;
+  reply.block_bytes = allocation.chunk_bytes;
+  reply.block_id = allocation.chunk_id;
+  return result;
+}
+
 CUresult end_restoring(Request& request, const commands::EndRestoring&) {
   if (!goes_on(request)) return CUDA_ERROR_INVALID_VALUE;
   for (CUdevice device = 0; device < static_cast<CUdevice>(kUsageDevicesMax); ++device) {
     request.session().memory().arena.trim(device);
   }
+  request.session().memory().virtual_memory.end_restoring();
+  request.session().code().variables().end_restoring();
   request.session().recovery()->end_restoring();
   return CUDA_SUCCESS;
 }

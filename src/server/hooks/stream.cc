@@ -8,10 +8,23 @@
 #include "server/launch_attributes.h"
 #include "server/memory_subjects.h"
 #include "server/moves.h"
+#include "server/recovery.h"
 #include "server/session.h"
 #include "wire/graphs.h"
 
 namespace flyt::server::hooks {
+namespace {
+
+// What a stream that ends has not done yet is under way all the same.
+void note_work(Session& session, const Handles::Entry& stream) {
+  const auto* const owner = dynamic_cast<const StreamOwner*>(stream.attachment.get());
+  // Captures, which a question would end, have spoilt the session before.
+  if (owner == nullptr || session.recovery() == nullptr || session.recovery()->spoilt()) return;
+  if (session.enter(owner->context()) != CUDA_SUCCESS) return;
+  session.memory().ended_streams.note(owner->context(), owner->stream());
+}
+
+}  // namespace
 
 CUresult stream_create(Request& request, const commands::StreamCreate& command) {
   CUstream stream = nullptr;
@@ -34,8 +47,9 @@ CUresult stream_destroy(Request& request, const commands::StreamDestroy& command
   MemorySubjects& memory = request.session().memory();
   Handles::Entry entry =
       request.session().handles().drop(wire::HandleKind::kStream, address_of(command.stream));
-  if (entry.handle == 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (entry.handle == 0) return request.session().ended_before(CUDA_ERROR_INVALID_HANDLE);
   memory.holds.seal();
+  note_work(request.session(), entry);
   request.session().enter(request.context());
   request.session().moves().note_end(request.context(), static_cast<CUstream>(entry.native));
   memory.pools.forget_stream(static_cast<CUstream>(entry.native));

@@ -2,6 +2,7 @@
 #include "server/hooks_vmm.h"
 
 #include "server/memory_subjects.h"
+#include "server/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -31,9 +32,14 @@ CUresult vmm_unmap(Request& request, const commands::VmmUnmap& command) {
 }
 
 CUresult vmm_set_access(Request& request, const commands::VmmSetAccess& command) {
-  return request.session().memory().virtual_memory.set_access(
-      command.address, command.bytes, command.device,
-      static_cast<CUmemAccess_flags>(command.access));
+  Session& session = request.session();
+  // What the client makes again is open to the memory's own device.
+  if (session.recovery() != nullptr &&
+      session.memory().virtual_memory.elsewhere(command.address, command.bytes, command.device)) {
+    session.recovery()->marks().spoil(request.op());
+  }
+  return session.memory().virtual_memory.set_access(command.address, command.bytes, command.device,
+                                                    static_cast<CUmemAccess_flags>(command.access));
 }
 
 }  // namespace flyt::server::hooks

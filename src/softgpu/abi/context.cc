@@ -20,6 +20,7 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
     Device* device = driver.device(dev);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (!device->memory().usable()) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (const CUresult bad = device->enter(); bad != CUDA_SUCCESS) return bad;
     const auto context = driver.make_context(*device, flags, false, 0);
     if (!context_stack().push(context->handle())) {
       driver.contexts().take(context->handle());
@@ -83,6 +84,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
     const Lock lock(device->primary_mutex());
     Device::Primary& primary = device->primary();
     if (primary.context == 0) {
+      if (const CUresult bad = device->enter(); bad != CUDA_SUCCESS) return bad;
       primary.context = driver.make_context(*device, primary.flags, true, primary.last)->handle();
       primary.last = primary.context;
     }
@@ -264,10 +266,12 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 }
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
-  return with_context([&](Driver&, Context& context) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
+    std::shared_ptr<Context> context;
+    if (const CUresult bad = living_context(driver, context); bad != CUDA_SUCCESS) return bad;
     if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
     // NVIDIA tells of every primary context that it may be resized.
-    *flags = context.flags() | (context.primary() ? CU_CTX_MAP_HOST : 0u);
+    *flags = context->flags() | (context->primary() ? CU_CTX_MAP_HOST : 0u);
     return CUDA_SUCCESS;
   });
 }

@@ -8,6 +8,7 @@
 #include "softgpu/capture_checks.h"
 #include "softgpu/current.h"
 #include "softgpu/driver.h"
+#include "softgpu/turns.h"
 
 namespace flyt::softgpu {
 
@@ -33,6 +34,7 @@ CUresult with_driver(Body body) {
   if (InHostFunction::active()) return CUDA_ERROR_NOT_PERMITTED;
   Driver* driver = current_driver();
   if (driver == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto turn = turn_of_call(driver->settings());
   return body(*driver);
 }
 

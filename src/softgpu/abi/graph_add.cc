@@ -250,7 +250,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
     }
     std::uint64_t context = 0;
     if (const CUresult bad = read_context(driver, ctx, &context); bad != CUDA_SUCCESS) return bad;
-    const std::uint64_t handle = driver.graphs().next_conditional();
+    const std::uint64_t handle = driver.graphs().next_conditional_inside();
     graph->conditionals()[handle] = {defaultLaunchValue,
                                      (flags & CU_GRAPH_COND_ASSIGN_DEFAULT) != 0};
     *pHandle_out = handle;

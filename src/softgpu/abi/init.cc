@@ -26,6 +26,7 @@ struct ExportDriver {
     return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
   }
   static cuda::ContextStorage& storage() { return current_driver()->storage(); }
+  static cuda::CompileCache& compile_cache() { return current_driver()->compile_cache(); }
   static unsigned long long context_id(CUcontext context) {
     unsigned long long id = 0;
     return cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;

@@ -7,7 +7,11 @@ namespace {
 // `image` must outlive the call only.
 CUresult load(CUmodule* out, const void* image, unsigned options, CUjit_option* names,
               void** values) {
+  const Driver* const ours = current_driver();
+  if (ours == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const LoadTurn turn(ours->settings());
   return with_context([&](Driver& driver, Context& context) -> CUresult {
+    if (turn.waits()) context.synchronize();
     if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
     JitOptions jit;
     if (const CUresult bad = JitOptions::read(options, names, values, jit); bad != CUDA_SUCCESS) {

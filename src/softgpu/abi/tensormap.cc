@@ -4,42 +4,18 @@
 #include <cstring>
 
 #include "softgpu/abi/enter.h"
+#include "softgpu/interpreter/tensor_map.h"
 
 namespace flyt::softgpu {
 namespace {
 
-constexpr unsigned kRankMax = 5;
 constexpr std::uint64_t kDimensionMax = std::uint64_t{1} << 32;
 constexpr std::uint64_t kStrideMax = std::uint64_t{1} << 40;
-constexpr unsigned kBoxMax = 256;
+using ptx::kTensorBoxMax;
 constexpr unsigned kElementStrideMax = 8;
-constexpr std::uint32_t kMagic = 0x504D5446;  // "FTMP"
-
-enum class Mode : std::uint8_t { kTiled, kIm2col, kIm2colWide };
-
-// The 128 bytes of a CUtensorMap.
-struct Packed {
-  std::uint32_t magic = kMagic;
-  Mode mode = Mode::kTiled;
-  std::uint8_t type = 0;
-  std::uint8_t rank = 0;
-  std::uint8_t interleave = 0;
-  std::uint64_t address = 0;
-  std::array<std::uint32_t, kRankMax> dimensions{};  // Less one.
-  std::uint8_t swizzle = 0;
-  std::uint8_t promotion = 0;
-  std::uint8_t fill = 0;
-  std::uint8_t wide_mode = 0;
-  std::array<std::uint64_t, kRankMax - 1> strides{};  // Bytes.
-  std::array<std::uint16_t, kRankMax> box{};          // Tiled.
-  std::array<std::uint8_t, kRankMax> element_strides{};
-  std::array<std::int8_t, 3> lower{};  // Im2col.
-  std::array<std::int8_t, 3> upper{};
-  std::uint8_t reserved = 0;
-  std::uint16_t channels = 0;
-  std::uint16_t pixels = 0;
-  std::array<std::uint32_t, 6> padding{};
-};
+using ptx::kTensorRankMax;
+using Mode = ptx::TensorMap::Mode;
+using Packed = ptx::TensorMap;
 static_assert(sizeof(Packed) <= sizeof(CUtensorMap));
 
 // Bytes of an element; 0 for a type that there is not.
@@ -113,7 +89,7 @@ bool good_options(const Tensor& tensor) {
 }
 
 bool good_shape(const Tensor& tensor, unsigned rank_min) {
-  if (tensor.rank < rank_min || tensor.rank > kRankMax || tensor.dimensions == nullptr ||
+  if (tensor.rank < rank_min || tensor.rank > kTensorRankMax || tensor.dimensions == nullptr ||
       tensor.element_strides == nullptr || (tensor.rank > 1 && tensor.strides == nullptr)) {
     return false;
   }
@@ -162,7 +138,7 @@ CUresult encode_tiled(CUtensorMap* map, const Tensor& tensor, const cuuint32_t* 
   }
   Packed packed = pack(tensor, Mode::kTiled);
   for (unsigned i = 0; i < tensor.rank; ++i) {
-    if (box[i] == 0 || box[i] > kBoxMax) return CUDA_ERROR_INVALID_VALUE;
+    if (box[i] == 0 || box[i] > kTensorBoxMax) return CUDA_ERROR_INVALID_VALUE;
     packed.box[i] = static_cast<std::uint16_t>(box[i]);
   }
   const std::uint64_t inner = std::uint64_t{box[0]} * element_bytes(tensor.type);
@@ -244,7 +220,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) 
     Packed packed;
     std::memcpy(static_cast<void*>(&packed), tensorMap, sizeof packed);
     const std::uint64_t address = address_of(globalAddress);
-    if (packed.magic != kMagic || address == 0 || address % 16 != 0) {
+    if (packed.magic != Packed::kMagic || address == 0 || address % 16 != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     packed.address = address;

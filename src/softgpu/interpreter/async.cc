@@ -1,52 +1,11 @@
 // cp.async and mbarrier: PTX ISA, "Asynchronous copy" and "mbarrier". Copies are done at once, so
 // that waiting for them never waits.
 #include "softgpu/interpreter/access.h"
+#include "softgpu/interpreter/barrier_object.h"
 #include "softgpu/interpreter/select.h"
 
 namespace flyt::ptx {
 namespace {
-
-// An mbarrier object, 8 bytes of shared memory; programs do not look into it.
-struct Phase {
-  std::uint64_t word = 0;
-
-  static constexpr std::uint64_t kCount = (1u << 20) - 1;
-  static constexpr unsigned kExpected = 20;
-  static constexpr unsigned kBytes = 40;
-  static constexpr unsigned kBytesBits = 22;
-  static constexpr unsigned kParity = 63;
-
-  std::uint64_t pending() const { return word & kCount; }
-  std::uint64_t expected() const { return word >> kExpected & kCount; }
-  // Bytes that were announced and have not come; modulo 2^22, may be below zero meanwhile.
-  std::uint64_t bytes() const { return word >> kBytes & ((1u << kBytesBits) - 1); }
-  std::uint64_t parity() const { return word >> kParity; }
-
-  static Phase make(std::uint64_t parity, std::uint64_t bytes, std::uint64_t expected,
-                    std::uint64_t pending) {
-    return {parity << kParity | (bytes & ((1u << kBytesBits) - 1)) << kBytes |
-            (expected & kCount) << kExpected | (pending & kCount)};
-  }
-  Phase arrived(std::uint64_t count, std::uint64_t dropped) const {
-    return make(parity(), bytes(), expected() - dropped, pending() - count);
-  }
-  Phase announced(std::uint64_t more) const {
-    return make(parity(), bytes() + more, expected(), pending());
-  }
-  Phase settled() const {
-    if (pending() != 0 || bytes() != 0) return *this;
-    return make(parity() ^ 1, 0, expected(), expected());
-  }
-};
-
-Phase load_phase(const std::byte* place) {
-  Phase phase;
-  std::memcpy(&phase.word, place, sizeof(phase.word));
-  return phase;
-}
-void store_phase(std::byte* place, Phase phase) {
-  std::memcpy(place, &phase.word, sizeof(phase.word));
-}
 
 enum class Do : std::uint8_t {
   kInit,
@@ -264,78 +223,9 @@ bool select_copy_small(Selector& s) {
          s.emit(step);
 }
 
-// cp.async.bulk: c bytes from b to a, both generic here; extra: an mbarrier at e is told.
-Flow copy_bulk(Warp& warp, const Step& step, Mask lanes) {
-  const std::byte* a = warp.row(step.a);
-  const std::byte* b = warp.row(step.b);
-  const std::byte* c = warp.row(step.c);
-  constexpr std::uint32_t kPiece = 16;
-  for (; lanes != 0; lanes &= lanes - 1) {
-    const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
-    Access<Space::kGeneric> to(warp, kPiece, true);
-    Access<Space::kGeneric> from(warp, kPiece, false);
-    const auto bytes = get<std::uint32_t>(c, lane);
-    if (bytes % kPiece != 0) return warp.fault(FaultKind::kMisalignedAddress, Mask{1} << lane);
-    const std::uint64_t target = get<std::uint64_t>(a, lane) + (step.q & 1 ? kSharedWindow : 0);
-    const std::uint64_t source = get<std::uint64_t>(b, lane) + (step.q & 2 ? kSharedWindow : 0);
-    for (std::uint32_t at = 0; at < bytes; at += kPiece) {
-      const std::byte* here = from.at(lane, source + at);
-      std::byte* there = here == nullptr ? nullptr : to.at(lane, target + at);
-      if (there == nullptr) return Flow::kFault;
-      std::memmove(there, here, kPiece);
-    }
-    if (step.extra == 0) continue;
-    Access<Space::kGeneric> access(warp, 8, true);
-    std::byte* barrier =
-        access.at(lane, get<std::uint64_t>(warp.row(step.e), lane) + kSharedWindow);
-    if (barrier == nullptr) return Flow::kFault;
-    store_phase(barrier, load_phase(barrier).announced(0 - std::uint64_t{bytes}).settled());
-  }
-  return Flow::kNext;
-}
-
-bool plain_address(Selector& s, const Operand& operand, Space space, Row& row) {
-  std::int64_t offset = 0;
-  if (!s.address(operand, space, row, offset)) return false;
-  return offset == 0 || s.refuse("has an address with an offset, which is not supported");
-}
-
-bool select_copy_bulk(Selector& s) {
-  if (s.take("commit_group"_n)) return s.need(0, 0);
-  if (s.take("wait_group"_n)) {
-    s.take("read"_n);
-    return s.need(1, 1);
-  }
-  if (s.has("tensor"_n) || s.has("prefetch"_n)) return s.refuse_form();
-  const bool hinted = s.take("L2::cache_hint"_n);
-  Step step;
-  step.handler = &copy_bulk;
-  const auto first = s.take_next();
-  const auto second = s.take_next();
-  if (!first.has_value() || !second.has_value()) return s.refuse_form();
-  const auto shared = [](std::uint32_t name) {
-    return name == "shared::cluster"_n || name == "shared::cta"_n;
-  };
-  if (shared(*first)) step.q |= 1;
-  if (shared(*second)) step.q |= 2;
-  if (!shared(*first) && *first != "global"_n) return s.refuse_form();
-  if (!shared(*second) && *second != "global"_n) return s.refuse_form();
-  const bool told = s.take("mbarrier::complete_tx::bytes"_n);
-  if (!told && !s.take("bulk_group"_n)) return s.refuse_form();
-  step.extra = told ? 1 : 0;
-  const std::size_t count = 3 + (told ? 1 : 0) + (hinted ? 1 : 0);
-  if (!s.need(count, count)) return false;
-  if (!plain_address(s, s.operand(0), Space::kShared, step.a) ||
-      !plain_address(s, s.operand(1), Space::kShared, step.b) || !s.source(2, Type::kB32, step.c)) {
-    return false;
-  }
-  step.e = step.a;
-  return (!told || plain_address(s, s.operand(3), Space::kShared, step.e)) && s.emit(step);
-}
-
 bool select_copy(Selector& s) {
+  if (s.has("bulk"_n)) return select_bulk(s);
   if (!s.take("async"_n)) return s.refuse_form();
-  if (s.take("bulk"_n)) return select_copy_bulk(s);
   if (s.take("commit_group"_n) || s.take("wait_all"_n)) return s.need(0, 0);
   if (s.take("wait_group"_n)) return s.need(1, 1);
   if (s.take("mbarrier"_n)) {

@@ -2,6 +2,7 @@
 #include "softgpu/interpreter/access.h"
 #include "softgpu/interpreter/numeric.h"
 #include "softgpu/interpreter/operators.h"
+#include "softgpu/interpreter/reduction.h"
 #include "softgpu/interpreter/select.h"
 
 namespace flyt::ptx {
@@ -312,6 +313,54 @@ Handler swap(Type type) {
   }
 }
 
+template <class Op, class T>
+void reduce(std::byte* place, const std::byte* value) {
+  T operand;
+  std::memcpy(&operand, value, sizeof operand);
+  exchange<Op, T>(place, operand);
+}
+
+template <class Op>
+Reduce integer_reduction(Type type) {
+  if (type == Type::kS32) return &reduce<Op, std::int32_t>;
+  if (type == Type::kS64) return &reduce<Op, std::int64_t>;
+  if (type_bytes(type) == 4) return &reduce<Op, std::uint32_t>;
+  return type_bytes(type) == 8 ? &reduce<Op, std::uint64_t> : nullptr;
+}
+
+template <class Op>
+Reduce any_reduction(Type type) {
+  if (type == Type::kF16) return &reduce<OnHalf<Op>, std::uint16_t>;
+  if (type == Type::kBF16) return &reduce<OnBfloat<Op>, std::uint16_t>;
+  return is_floating(type) ? nullptr : integer_reduction<Op>(type);
+}
+
+Reduce chosen_reduction(What what, Type type) {
+  switch (what) {
+    case What::kAnd:
+      return integer_reduction<And>(type);
+    case What::kOr:
+      return integer_reduction<Or>(type);
+    case What::kXor:
+      return integer_reduction<Xor>(type);
+    case What::kExchange:
+      return nullptr;
+    case What::kAdd:
+      if (type == Type::kF32) return &reduce<Add, float>;
+      if (type == Type::kF64) return &reduce<Add, double>;
+      return any_reduction<Add>(type);
+    case What::kMinimum:
+      return any_reduction<Minimum>(type);
+    case What::kMaximum:
+      return any_reduction<Maximum>(type);
+    case What::kIncrement:
+      return type == Type::kU32 ? &reduce<Increment, std::uint32_t> : nullptr;
+    case What::kDecrement:
+      return type == Type::kU32 ? &reduce<Decrement, std::uint32_t> : nullptr;
+  }
+  return nullptr;
+}
+
 template <class F>
 Handler in_space(Space space, F&& f) {
   if (space == Space::kGlobal) return f.template operator()<Space::kGlobal>();
@@ -371,11 +420,31 @@ std::optional<What> take_what(Selector& s) {
 
 }  // namespace
 
+bool take_reduction(Selector& s, Reduction& reduction) {
+  const auto what = take_what(s);
+  s.take("noftz"_n);
+  if (!what.has_value()) return s.refuse_form();
+  if (!s.take_type(reduction.type)) return false;
+  reduction.apply = chosen_reduction(*what, reduction.type);
+  return reduction.apply != nullptr || s.refuse("has a type that is not supported");
+}
+
+bool take_operation(Selector& s, std::uint32_t& operation) {
+  const auto what = take_what(s);
+  if (!what.has_value()) return s.refuse_form();
+  operation = static_cast<std::uint32_t>(*what);
+  return true;
+}
+
+Reduce reduction_of(std::uint32_t operation, Type type) {
+  return chosen_reduction(static_cast<What>(operation), type);
+}
+
 bool select_atomic(Selector& s) {
+  if (s.has("async"_n)) return select_reduce_async(s);
   Form form;
   form.reduces = s.opcode() == "red"_n;
   form.first = form.reduces ? 0 : 1;
-  if (s.has("async"_n)) return s.refuse_form();
   s.take_one({"relaxed"_n, "acquire"_n, "release"_n, "acq_rel"_n});
   s.take_memory_hints();
   s.take("noftz"_n);

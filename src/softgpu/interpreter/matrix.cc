@@ -30,6 +30,12 @@ std::optional<Element> element_named(std::uint32_t name) {
       return Element::kE4M3;
     case "e5m2"_n:
       return Element::kE5M2;
+    case "s4"_n:
+      return Element::kS4;
+    case "u4"_n:
+      return Element::kU4;
+    case "b1"_n:
+      return Element::kB1;
   }
   return std::nullopt;
 }
@@ -41,6 +47,9 @@ std::optional<Element> take_element(Selector& s) {
 
 unsigned element_bits(Element element) {
   switch (element) {
+    case Element::kS4:
+    case Element::kU4:
+      return 4;
     case Element::kS8:
     case Element::kU8:
     case Element::kE4M3:
@@ -52,6 +61,7 @@ unsigned element_bits(Element element) {
     case Element::kTF32:
     case Element::kF32:
     case Element::kS32:
+    case Element::kB1:
       return 32;
     case Element::kF64:
       return 64;
@@ -78,6 +88,12 @@ double decode_element(Element element, std::uint64_t bits) {
       return static_cast<std::uint8_t>(bits);
     case Element::kS32:
       return static_cast<std::int32_t>(bits);
+    case Element::kS4:
+      return static_cast<int>((bits & 15) ^ 8) - 8;
+    case Element::kU4:
+      return static_cast<double>(bits & 15);
+    case Element::kB1:
+      return static_cast<std::uint32_t>(bits);
     case Element::kE4M3:
       return widen(static_cast<std::uint32_t>(bits & 0xff), kE4m3Format);
     case Element::kE5M2:
@@ -102,6 +118,9 @@ std::uint64_t encode_element(Element element, double value) {
     case Element::kS32:
     case Element::kE4M3:
     case Element::kE5M2:
+    case Element::kS4:
+    case Element::kU4:
+    case Element::kB1:
       break;
   }
   return static_cast<std::uint32_t>(static_cast<std::int64_t>(value));
@@ -113,10 +132,11 @@ std::optional<Shape> take_shape(Selector& s) {
     Shape shape;
   };
   constexpr Named kShapes[] = {
-      {"m16n8k16"_n, {16, 8, 16}},   {"m16n8k8"_n, {16, 8, 8}},   {"m16n8k4"_n, {16, 8, 4}},
-      {"m16n8k32"_n, {16, 8, 32}},   {"m8n8k16"_n, {8, 8, 16}},   {"m8n8k4"_n, {8, 8, 4}},
-      {"m16n16k16"_n, {16, 16, 16}}, {"m32n8k16"_n, {32, 8, 16}}, {"m8n32k16"_n, {8, 32, 16}},
-      {"m16n16k8"_n, {16, 16, 8}},
+      {"m16n8k16"_n, {16, 8, 16}},   {"m16n8k8"_n, {16, 8, 8}},     {"m16n8k4"_n, {16, 8, 4}},
+      {"m16n8k32"_n, {16, 8, 32}},   {"m8n8k16"_n, {8, 8, 16}},     {"m8n8k4"_n, {8, 8, 4}},
+      {"m16n16k16"_n, {16, 16, 16}}, {"m32n8k16"_n, {32, 8, 16}},   {"m8n32k16"_n, {8, 32, 16}},
+      {"m16n16k8"_n, {16, 16, 8}},   {"m8n8k32"_n, {8, 8, 32}},     {"m16n8k64"_n, {16, 8, 64}},
+      {"m8n8k128"_n, {8, 8, 128}},   {"m16n8k128"_n, {16, 8, 128}}, {"m16n8k256"_n, {16, 8, 256}},
   };
   for (const Named& each : kShapes) {
     if (s.take(each.name)) return each.shape;
@@ -144,18 +164,43 @@ bool whole_warp(Warp& warp, Mask lanes, Flow& flow) {
   return warp.meet(lanes, flow, [](unsigned) { return kAllLanes; }) == lanes;
 }
 
-void multiply(const Shape& shape, const Matrix& a, const Matrix& b, const Matrix& c,
-              Element element, bool saturate, Matrix& d) {
-  for (unsigned i = 0; i < shape.m; ++i) {
-    for (unsigned j = 0; j < shape.n; ++j) {
-      double sum = c.at[i][j];
-      for (unsigned k = 0; k < shape.k; ++k) {
-        // In double arithmetic every step of a .f64 product rounds as a fused one does.
-        sum = element == Element::kF64 ? std::fma(a.at[i][k], b.at[k][j], sum)
-                                       : sum + a.at[i][k] * b.at[k][j];
+std::optional<Factors> take_factors(Selector& s, Element element) {
+  if (element != Element::kB1) return Factors::kNumbers;
+  const int how = s.take_one({"xor"_n, "and"_n});
+  if (how < 0 || !s.take("popc"_n)) return std::nullopt;
+  return how == 0 ? Factors::kXor : Factors::kAnd;
+}
+
+namespace {
+
+double product_of(const Product& product, double a, double b, double sum) {
+  const auto bits = [](double word) { return static_cast<std::uint32_t>(word); };
+  switch (product.factors) {
+    case Factors::kNumbers:
+      break;
+    case Factors::kXor:
+      return sum + std::popcount(bits(a) ^ bits(b));
+    case Factors::kAnd:
+      return sum + std::popcount(bits(a) & bits(b));
+  }
+  // In double arithmetic every step of a .f64 product rounds as a fused one does.
+  return product.element == Element::kF64 ? std::fma(a, b, sum) : sum + a * b;
+}
+
+}  // namespace
+
+void multiply(const Product& product, const Matrix& a, const Matrix& b, const Matrix& c,
+              Matrix& d) {
+  for (unsigned i = 0; i < product.shape.m; ++i) {
+    for (unsigned j = 0; j < product.shape.n; ++j) {
+      double sum = c.at(i, j);
+      for (unsigned k = 0; k < product.shape.k; ++k) {
+        sum = product_of(product, a.at(i, k), b.at(k, j), sum);
       }
-      if (element == Element::kS32 && saturate) sum = std::clamp(sum, -0x1p31, 0x1p31 - 1);
-      d.at[i][j] = sum;
+      if (product.element == Element::kS32 && product.saturate) {
+        sum = std::clamp(sum, -0x1p31, 0x1p31 - 1);
+      }
+      d.at(i, j) = sum;
     }
   }
 }
@@ -189,6 +234,7 @@ struct Fragments {
   Element c = Element::kF32;
   Element d = Element::kF32;
   bool saturate = false;
+  Factors factors = Factors::kNumbers;
 
   unsigned per_register() const { return std::max(1u, 32 / element_bits(a)); }
   unsigned a_registers() const { return shape.m / 8 * (shape.k / (4 * per_register())); }
@@ -205,13 +251,14 @@ struct Fragments {
     return byte(shape.m, 0) | byte(shape.n, 1) | byte(shape.k, 2) |
            byte(static_cast<unsigned>(a), 3) | byte(static_cast<unsigned>(b), 4) |
            byte(static_cast<unsigned>(c) << 4 | static_cast<unsigned>(d), 5) |
-           byte(saturate ? 1 : 0, 6);
+           byte(static_cast<unsigned>(factors) << 1 | (saturate ? 1 : 0), 6);
   }
   static Fragments unpacked(std::int64_t value) {
     const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
     return {{byte(0), byte(1), byte(2)},        static_cast<Element>(byte(3)),
             static_cast<Element>(byte(4)),      static_cast<Element>(byte(5) >> 4),
-            static_cast<Element>(byte(5) & 15), byte(6) != 0};
+            static_cast<Element>(byte(5) & 15), (byte(6) & 1) != 0,
+            static_cast<Factors>(byte(6) >> 1)};
   }
 };
 
@@ -266,53 +313,75 @@ Flow multiply_matrices(Warp& warp, const Step& step, Mask lanes) {
   const std::uint32_t* a_rows = d_rows + fragments.registers(fragments.d);
   const std::uint32_t* b_rows = a_rows + fragments.a_registers();
   const std::uint32_t* c_rows = b_rows + fragments.b_registers();
-  Matrix a;
-  Matrix b;
-  Matrix c;
-  Matrix d;
+  const Shape& shape = fragments.shape;
+  Matrix a(shape.k);
+  Matrix b(shape.n);
+  Matrix c(shape.n);
+  Matrix d(shape.n);
   each_of_a(fragments, [&](unsigned i, unsigned k, unsigned lane, unsigned r, unsigned e) {
-    a.at[i][k] = read_element(warp, a_rows, fragments.a, lane, r, e);
+    a.at(i, k) = read_element(warp, a_rows, fragments.a, lane, r, e);
   });
   each_of_b(fragments, [&](unsigned k, unsigned j, unsigned lane, unsigned r, unsigned e) {
-    b.at[k][j] = read_element(warp, b_rows, fragments.b, lane, r, e);
+    b.at(k, j) = read_element(warp, b_rows, fragments.b, lane, r, e);
   });
   each_of_c(fragments, fragments.c,
             [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
-              c.at[i][j] = read_element(warp, c_rows, fragments.c, lane, r, e);
+              c.at(i, j) = read_element(warp, c_rows, fragments.c, lane, r, e);
             });
-  multiply(fragments.shape, a, b, c, fragments.d, fragments.saturate, d);
+  multiply({shape, fragments.d, fragments.factors, fragments.saturate}, a, b, c, d);
   each_of_c(fragments, fragments.d,
             [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
-              std::uint64_t bits = encode_element(fragments.d, d.at[i][j]);
+              std::uint64_t bits = encode_element(fragments.d, d.at(i, j));
               if (e != 0) bits = bits << 16 | (get_register(warp, Row{d_rows[r]}, lane) & 0xffff);
               put_register(warp, Row{d_rows[r]}, lane, bits);
             });
   return flow;
 }
 
+bool is_one_of(Element element, std::initializer_list<Element> which) {
+  return std::find(which.begin(), which.end(), element) != which.end();
+}
+
+// Integers, whose factors may differ in sign; m8 with the least k there is, m16 with up to four of
+// it.
+bool known_integers(const Fragments& f, unsigned least) {
+  const Shape& shape = f.shape;
+  return f.c == Element::kS32 && f.d == Element::kS32 && shape.k >= least &&
+         (shape.m == 8 ? shape.k == least : shape.k <= 2 * least);
+}
+
 bool known_form(const Fragments& f) {
-  const unsigned bits = element_bits(f.a);
-  const bool float16 = f.a == f.b && (f.a == Element::kF16 || f.a == Element::kBF16);
-  const bool accumulates16 = f.c == Element::kF16 && f.d == Element::kF16 && f.a == Element::kF16;
+  const Shape& shape = f.shape;
+  const bool accumulates16 = f.c == Element::kF16 && f.d == Element::kF16;
   const bool accumulates32 = f.c == Element::kF32 && f.d == Element::kF32;
-  if (f.shape.n != 8) return false;
-  if (float16) {
-    return f.shape.m == 16 && (f.shape.k == 16 || f.shape.k == 8) &&
-           (accumulates32 || accumulates16);
+  if (shape.n != 8) return false;
+  switch (f.a) {
+    case Element::kF16:
+    case Element::kBF16:
+      return f.b == f.a && shape.m == 16 && (shape.k == 16 || shape.k == 8) &&
+             (accumulates32 || (accumulates16 && f.a == Element::kF16));
+    case Element::kTF32:
+      return f.b == f.a && shape.m == 16 && (shape.k == 4 || shape.k == 8) && accumulates32;
+    case Element::kF64:
+      return f.b == f.a && f.c == f.a && f.d == f.a && (shape.m == 16 || shape.k == 4) &&
+             shape.k <= 16;
+    case Element::kS8:
+    case Element::kU8:
+      return is_one_of(f.b, {Element::kS8, Element::kU8}) && known_integers(f, 16);
+    case Element::kS4:
+    case Element::kU4:
+      return is_one_of(f.b, {Element::kS4, Element::kU4}) && known_integers(f, 32);
+    case Element::kE4M3:
+    case Element::kE5M2:
+      return is_one_of(f.b, {Element::kE4M3, Element::kE5M2}) && shape.m == 16 &&
+             (shape.k == 16 || shape.k == 32) && (accumulates32 || accumulates16);
+    case Element::kB1:  // Counted in words.
+      return f.b == f.a && known_integers(f, 4);
+    case Element::kF32:
+    case Element::kS32:
+      break;
   }
-  if (f.a == Element::kTF32) {
-    return f.b == f.a && f.shape.m == 16 && f.shape.k <= 8 && accumulates32;
-  }
-  if (f.a == Element::kF64) {
-    return f.b == f.a && f.c == f.a && f.d == f.a && (f.shape.m == 16 || f.shape.k == 4) &&
-           f.shape.k <= 16;
-  }
-  if (bits != 8) return false;
-  const bool integers = f.a == Element::kS8 || f.a == Element::kU8;
-  const bool other = f.b == Element::kS8 || f.b == Element::kU8;
-  if (integers != other || f.shape.k < 16) return false;
-  if (integers) return f.c == Element::kS32 && f.d == Element::kS32;
-  return f.shape.k == 32 && f.shape.m == 16 && accumulates32;
+  return false;
 }
 
 bool select_multiply(Selector& s) {
@@ -330,6 +399,10 @@ bool select_multiply(Selector& s) {
     if (!element.has_value()) return s.refuse_form();
     *each = *element;
   }
+  const auto factors = take_factors(s, fragments.a);
+  if (!factors.has_value()) return s.refuse_form();
+  fragments.factors = *factors;
+  if (fragments.a == Element::kB1) fragments.shape.k /= element_bits(Element::kB1);
   if (!known_form(fragments) || !s.need(4, 4)) return s.refuse_form();
   const unsigned bytes = fragments.a == Element::kF64 ? 8 : 4;
   std::vector<Row> rows;

@@ -9,18 +9,40 @@
 
 namespace flyt::ptx {
 
-inline constexpr unsigned kMatrixSide = 32;  // Rows or columns at most.
+inline constexpr unsigned kMatrixCells = 1024;  // Of any shape.
 
 // A matrix of one warp-wide operation; integers are exact in double.
-struct Matrix {
-  std::array<std::array<double, kMatrixSide>, kMatrixSide> at{};
+class Matrix {
+ public:
+  explicit Matrix(unsigned columns) : columns_(columns) {}
+  double& at(unsigned row, unsigned column) { return cells_[row * columns_ + column]; }
+  double at(unsigned row, unsigned column) const { return cells_[row * columns_ + column]; }
+
+ private:
+  const unsigned columns_;
+  std::array<double, kMatrixCells> cells_{};
 };
 
-enum class Element : std::uint8_t { kF16, kBF16, kTF32, kF32, kF64, kS8, kU8, kS32, kE4M3, kE5M2 };
+// kB1 stands for 32 elements of one bit: their factors are counted together.
+enum class Element : std::uint8_t {
+  kF16,
+  kBF16,
+  kTF32,
+  kF32,
+  kF64,
+  kS8,
+  kU8,
+  kS32,
+  kE4M3,
+  kE5M2,
+  kS4,
+  kU4,
+  kB1
+};
 
 std::optional<Element> element_named(std::uint32_t name);
 std::optional<Element> take_element(Selector& s);
-unsigned element_bits(Element element);  // 8, 16, 32, 64.
+unsigned element_bits(Element element);  // 4, 8, 16, 32, 64.
 double decode_element(Element element, std::uint64_t bits);
 std::uint64_t encode_element(Element element, double value);
 
@@ -38,9 +60,18 @@ void put_register(Warp& warp, Row row, unsigned lane, std::uint64_t value);
 // All existing lanes must come; false: return `flow`.
 bool whole_warp(Warp& warp, Mask lanes, Flow& flow);
 
+// How factors meet: as numbers; or words of bits, of whose xor or and the ones are counted.
+enum class Factors : std::uint8_t { kNumbers, kXor, kAnd };
+std::optional<Factors> take_factors(Selector& s, Element element);
+
 // d = a * b + c, each element rounded once to `element`; integers saturate if asked for.
-void multiply(const Shape& shape, const Matrix& a, const Matrix& b, const Matrix& c,
-              Element element, bool saturate, Matrix& d);
+struct Product {
+  Shape shape;
+  Element element = Element::kF32;
+  Factors factors = Factors::kNumbers;
+  bool saturate = false;
+};
+void multiply(const Product& product, const Matrix& a, const Matrix& b, const Matrix& c, Matrix& d);
 
 bool vector_rows(Selector& s, const Operand& operand, unsigned count, unsigned bytes, bool target,
                  std::vector<Row>& rows);

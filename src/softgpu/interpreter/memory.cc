@@ -336,7 +336,8 @@ bool select_memory(Selector& s) {
     case "ldu"_n:
       return load_or_store(s, true);
     case "st"_n:
-      if (s.has("async"_n) || s.has("bulk"_n)) return s.refuse_form();
+      if (s.has("bulk"_n)) return s.refuse_form();
+      if (s.has("async"_n)) return select_store_async(s);
       return load_or_store(s, false);
   }
   return select_address(s);

@@ -157,6 +157,9 @@ bool select_control(Selector& s);
 bool select_call(Selector& s);
 bool select_barrier(Selector& s);
 bool select_async(Selector& s);
+bool select_bulk(Selector& s);
+bool select_store_async(Selector& s);   // st.async
+bool select_reduce_async(Selector& s);  // red.async
 bool select_matrix(Selector& s);
 bool select_video(Selector& s);
 bool select_texture(Selector& s);

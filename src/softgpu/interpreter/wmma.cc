@@ -25,6 +25,9 @@ std::optional<Fragment> fragment_of(Part part, Element element, const Shape& sha
   Fragment made{part, element, shape.m, shape.n, 0};
   if (part == Part::kA) made.columns = shape.k;
   if (part == Part::kB) made.rows = shape.k;
+  if (made.rows * made.columns > kMatrixCells) return std::nullopt;
+  const bool factor = element == Element::kS4 || element == Element::kU4 || element == Element::kB1;
+  if (factor && part == Part::kC) return std::nullopt;
   const unsigned needed = made.rows * made.columns / kLanes / made.per_register();
   made.registers = std::max(needed, 1u);
   // Fragments of .f16 factors hold every element twice.
@@ -71,23 +74,27 @@ Flow move_fragment(Warp& warp, const Step& step, Mask lanes) {
   const std::uint32_t* rows = warp.rows(step.extra);
   const auto leader = static_cast<unsigned>(std::countr_zero(lanes));
   const std::uint64_t base = get<std::uint64_t>(warp.row(step.a), leader);
-  const std::uint64_t stride = get<std::uint32_t>(warp.row(step.b), leader);
+  std::uint64_t stride = get<std::uint32_t>(warp.row(step.b), leader);
+  // Single bits are moved in words.
+  if (fragment.element == Element::kB1) stride /= element_bits(Element::kB1);
   const unsigned width = element_bits(fragment.element);
-  Access<Space::kGeneric> access(warp, width / 8, Stores);
+  const unsigned bytes = std::max(1u, width / 8);
+  Access<Space::kGeneric> access(warp, bytes, Stores);
   bool ok = true;
   each_element(fragment, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
     if (!ok) return;
     const std::uint64_t index = by_column ? j * stride + i : i * stride + j;
-    std::byte* place = access.at(leader, base + index * (width / 8));
+    std::byte* place = access.at(leader, base + index * width / 8);
     ok = place != nullptr;
     if (!ok) return;
     const std::uint64_t before = get_register(warp, Row{rows[r]}, lane);
     std::uint64_t bits = before >> e * width % 64;
     if constexpr (Stores) {
-      std::memcpy(place, &bits, width / 8);
+      std::memcpy(place, &bits, bytes);
     } else {
       bits = 0;
-      std::memcpy(&bits, place, width / 8);
+      std::memcpy(&bits, place, bytes);
+      bits >>= index * width % 8;
       put_register(warp, Row{rows[r]}, lane, with_element(before, bits, width, e));
     }
   });
@@ -97,52 +104,57 @@ Flow move_fragment(Warp& warp, const Step& step, Mask lanes) {
 void read_fragment(Warp& warp, const std::uint32_t* rows, const Fragment& fragment, Matrix& into) {
   const unsigned width = element_bits(fragment.element);
   each_element(fragment, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
-    into.at[i][j] =
+    into.at(i, j) =
         decode_element(fragment.element, get_register(warp, Row{rows[r]}, lane) >> e * width % 64);
   });
 }
 
-struct Product {
-  Shape shape;
+struct Operation {
+  Product product;
   Fragment a, b, c, d;
-  bool saturate = false;
 };
 
-Product product_of(std::int64_t value) {
+Operation operation_of(std::int64_t value) {
   const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
-  Product p;
-  p.shape = {byte(0), byte(1), byte(2)};
-  p.a = *fragment_of(Part::kA, static_cast<Element>(byte(3)), p.shape);
-  p.b = *fragment_of(Part::kB, static_cast<Element>(byte(4)), p.shape);
-  p.c = *fragment_of(Part::kC, static_cast<Element>(byte(5) >> 4), p.shape);
-  p.d = *fragment_of(Part::kC, static_cast<Element>(byte(5) & 15), p.shape);
-  p.saturate = byte(6) != 0;
-  return p;
+  Operation o;
+  const Shape shape{byte(0), byte(1), byte(2)};
+  o.a = *fragment_of(Part::kA, static_cast<Element>(byte(3)), shape);
+  o.b = *fragment_of(Part::kB, static_cast<Element>(byte(4)), shape);
+  o.c = *fragment_of(Part::kC, static_cast<Element>(byte(5) >> 4), shape);
+  o.d = *fragment_of(Part::kC, static_cast<Element>(byte(5) & 15), shape);
+  o.product = {shape, o.d.element, static_cast<Factors>(byte(6) >> 1), (byte(6) & 1) != 0};
+  return o;
 }
 
 Flow multiply_fragments(Warp& warp, const Step& step, Mask lanes) {
   Flow flow;
   if (!whole_warp(warp, lanes, flow)) return flow;
-  const Product p = product_of(step.value);
+  const Operation o = operation_of(step.value);
   const std::uint32_t* d_rows = warp.rows(step.extra);
-  const std::uint32_t* a_rows = d_rows + p.d.registers;
-  const std::uint32_t* b_rows = a_rows + p.a.registers;
-  const std::uint32_t* c_rows = b_rows + p.b.registers;
-  Matrix a;
-  Matrix b;
-  Matrix c;
-  Matrix d;
-  read_fragment(warp, a_rows, p.a, a);
-  read_fragment(warp, b_rows, p.b, b);
-  read_fragment(warp, c_rows, p.c, c);
-  multiply(p.shape, a, b, c, p.d.element, p.saturate, d);
-  const unsigned width = element_bits(p.d.element);
-  each_element(p.d, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+  const std::uint32_t* a_rows = d_rows + o.d.registers;
+  const std::uint32_t* b_rows = a_rows + o.a.registers;
+  const std::uint32_t* c_rows = b_rows + o.b.registers;
+  Matrix a(o.a.columns);
+  Matrix b(o.b.columns);
+  Matrix c(o.c.columns);
+  Matrix d(o.d.columns);
+  read_fragment(warp, a_rows, o.a, a);
+  read_fragment(warp, b_rows, o.b, b);
+  read_fragment(warp, c_rows, o.c, c);
+  multiply(o.product, a, b, c, d);
+  const unsigned width = element_bits(o.d.element);
+  each_element(o.d, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
     const std::uint64_t before = get_register(warp, Row{d_rows[r]}, lane);
-    const std::uint64_t bits = encode_element(p.d.element, d.at[i][j]);
+    const std::uint64_t bits = encode_element(o.d.element, d.at(i, j));
     put_register(warp, Row{d_rows[r]}, lane, with_element(before, bits, width, e));
   });
   return flow;
+}
+
+// Shapes count single bits, fragments their words.
+Shape shape_of(Element element, Shape shape) {
+  if (element == Element::kB1) shape.k /= element_bits(Element::kB1);
+  return shape;
 }
 
 bool select_move_fragment(Selector& s, bool stores) {
@@ -157,7 +169,7 @@ bool select_move_fragment(Selector& s, bool stores) {
   if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared) {
     return s.refuse_form();
   }
-  const auto fragment = fragment_of(static_cast<Part>(part), *element, *shape);
+  const auto fragment = fragment_of(static_cast<Part>(part), *element, shape_of(*element, *shape));
   if (!fragment.has_value() || !s.need(2, 3)) return s.refuse_form();
   Step step;
   step.handler = stores ? &move_fragment<true> : &move_fragment<false>;
@@ -185,34 +197,47 @@ bool select_move_fragment(Selector& s, bool stores) {
     add.d = step.a = s.temporary(8);
     if (!s.emit_unguarded(add)) return false;
   }
-  const unsigned dense = layout == 1 ? fragment->rows : fragment->columns;
+  unsigned dense = layout == 1 ? fragment->rows : fragment->columns;
+  if (*element == Element::kB1) dense *= element_bits(Element::kB1);
   return (s.operand_count() == 3 ? s.source(2, Type::kB32, step.b)
                                  : s.constant(dense, 4, step.b)) &&
          s.emit(step);
 }
 
-bool select_multiply_fragments(Selector& s) {
-  s.take("sync"_n);
-  s.take("aligned"_n);
-  // The layouts were told to the loads already.
-  for (int i = 0; i < 2; ++i) s.take_one({"row"_n, "col"_n});
-  const auto shape = take_shape(s);
-  const bool saturate = s.take("satfinite"_n);
+// What wmma.mma is to multiply: d, a, b and c.
+std::optional<std::vector<Element>> take_elements(Selector& s) {
   std::vector<Element> elements;
   for (auto name = s.take_next(); name.has_value(); name = s.take_next()) {
     const auto element = element_named(*name);
-    if (!element.has_value()) return s.refuse_form();
+    if (!element.has_value()) return std::nullopt;
     elements.push_back(*element);
   }
   // .f16 factors are not named: only d and c are.
   if (elements.size() == 2) {
     elements = {elements[0], Element::kF16, Element::kF16, elements[1]};
   }
-  if (!shape.has_value() || elements.size() != 4 || !s.need(4, 4)) return s.refuse_form();
-  const auto a = fragment_of(Part::kA, elements[1], *shape);
-  const auto b = fragment_of(Part::kB, elements[2], *shape);
-  const auto c = fragment_of(Part::kC, elements[3], *shape);
-  const auto d = fragment_of(Part::kC, elements[0], *shape);
+  if (elements.size() != 4) return std::nullopt;
+  return elements;
+}
+
+bool select_multiply_fragments(Selector& s) {
+  const bool bits = s.has("b1"_n);
+  const auto factors = take_factors(s, bits ? Element::kB1 : Element::kF16);
+  s.take("sync"_n);
+  s.take("aligned"_n);
+  // The layouts were told to the loads already.
+  for (int i = 0; i < 2; ++i) s.take_one({"row"_n, "col"_n});
+  const auto shape = take_shape(s);
+  const bool saturate = s.take("satfinite"_n);
+  s.take("rn"_n);
+  const auto found = take_elements(s);
+  if (!shape.has_value() || !factors || !found || !s.need(4, 4)) return s.refuse_form();
+  const std::vector<Element>& elements = *found;
+  const Shape counted = shape_of(elements[1], *shape);
+  const auto a = fragment_of(Part::kA, elements[1], counted);
+  const auto b = fragment_of(Part::kB, elements[2], counted);
+  const auto c = fragment_of(Part::kC, elements[3], counted);
+  const auto d = fragment_of(Part::kC, elements[0], counted);
   if (!a || !b || !c || !d) return s.refuse_form();
   const auto bytes = [](Element element) { return element == Element::kF64 ? 8u : 4u; };
   std::vector<Row> rows;
@@ -228,10 +253,10 @@ bool select_multiply_fragments(Selector& s) {
     return static_cast<std::int64_t>(value) << place * 8;
   };
   step.value =
-      byte(shape->m, 0) | byte(shape->n, 1) | byte(shape->k, 2) |
+      byte(counted.m, 0) | byte(counted.n, 1) | byte(counted.k, 2) |
       byte(static_cast<unsigned>(elements[1]), 3) | byte(static_cast<unsigned>(elements[2]), 4) |
       byte(static_cast<unsigned>(elements[3]) << 4 | static_cast<unsigned>(elements[0]), 5) |
-      byte(saturate ? 1 : 0, 6);
+      byte(static_cast<unsigned>(*factors) << 1 | (saturate ? 1 : 0), 6);
   step.extra = s.add_rows(rows);
   return s.emit(step);
 }

@@ -45,12 +45,16 @@ std::optional<std::uint64_t> DeviceMemory::place(std::uint64_t bytes) {
   return ranges_.allocate(bytes, kAllocationAlign);
 }
 
-void DeviceMemory::unplace(std::uint64_t address, std::uint64_t bytes) {
+void DeviceMemory::empty(std::uint64_t address, std::uint64_t bytes) {
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t first = (address + page - 1) & ~(page - 1);
   const std::uint64_t last = (address + bytes) & ~(page - 1);
   // Pages that the range shares with neighbours stay.
   if (first < last) ::madvise(pointer_at(first), last - first, MADV_DONTNEED);
+}
+
+void DeviceMemory::unplace(std::uint64_t address, std::uint64_t bytes) {
+  empty(address, bytes);
   const Lock lock(mutex_);
   ranges_.release(address, bytes);
 }

@@ -26,6 +26,8 @@ class DeviceMemory {
   std::optional<std::uint64_t> place(std::uint64_t bytes);
   // Gives them back; the pages are given to the system.
   void unplace(std::uint64_t address, std::uint64_t bytes);
+  // Gives whole pages in there to the system; they hold zeroes from then on.
+  static void empty(std::uint64_t address, std::uint64_t bytes);
 
   // Takes `bytes` from the budget; false where so much is not left.
   bool charge(std::uint64_t bytes);

@@ -1,15 +1,13 @@
 #include "control/cli/cluster/authority.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/fd.h"
+#include "control/cli/cluster/new_file.h"
 #include "control/pki/certificate.h"
 #include "control/settings/settings.h"
 
@@ -17,27 +15,6 @@ namespace flyt::cli {
 namespace {
 
 constexpr std::uint32_t kListDays = 3650;
-
-// A new file, complete or not there at all.
-Status write_file(const std::string& path, const std::string& text, unsigned mode, bool replace) {
-  if (!replace && ::access(path.c_str(), F_OK) == 0) {
-    return Error{ErrorCode::kDenied, path + " is there already; it is not written over"};
-  }
-  const std::string fresh = path + ".new";
-  {
-    const Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
-    if (!file.valid()) return system_error("cannot write " + fresh, errno);
-    const ssize_t size = ::write(file.get(), text.data(), text.size());
-    if (size != static_cast<ssize_t>(text.size()) || ::fsync(file.get()) != 0) {
-      const Error error = system_error("cannot write " + fresh, errno);
-      ::unlink(fresh.c_str());
-      return error;
-    }
-  }
-  if (::rename(fresh.c_str(), path.c_str()) != 0)
-    return system_error("cannot write " + path, errno);
-  return {};
-}
 
 Result<pki::KeyPair> authority_in(const std::string& folder) {
   const auto certificate = control::read_file(folder + "/ca.crt");

@@ -117,6 +117,11 @@ Result<v1::SetVmsRequest> set_request(const ClusterOptions& options) {
   return request;
 }
 
+// Two objects as one.
+std::string both(const std::string& first, const std::string& second) {
+  return first.substr(0, first.rfind('}')) + "," + second.substr(1);
+}
+
 Status resize_to(const ClusterOptions& options, std::optional<std::uint64_t> memory) {
   v1::ResizeVmRequest request;
   request.set_vm(options.name);
@@ -134,6 +139,19 @@ Status cluster_describe(const ClusterOptions& options) {
   return print(
       options, [](ClusterClient& client) { return client.describe(); },
       [](const v1::ClusterDescription& all) { return text_of(all); });
+}
+
+Status cluster_describe_one(const ClusterOptions& options) {
+  const auto client = ClusterClient::connect(options.address);
+  if (!client) return client.error();
+  const auto vms = (*client)->vms(options.name);
+  if (vms) return cluster_vms(options);
+  if (vms.error().code != ErrorCode::kNotFound) return vms.error();
+  const auto nodes = (*client)->nodes(options.name);
+  if (nodes) return cluster_nodes(options);
+  if (nodes.error().code != ErrorCode::kNotFound) return nodes.error();
+  return Error{ErrorCode::kNotFound, "there is no VM and no node " + options.name +
+                                         "; flytctl vms and flytctl nodes list them"};
 }
 
 Status cluster_nodes(const ClusterOptions& options) {
@@ -281,7 +299,7 @@ Status cluster_top(const ClusterOptions& options, std::uint32_t interval, std::u
     const auto vms = (*client)->vms("");
     if (!vms) return vms.error();
     if (options.json) {
-      std::cout << json_of(*vms);
+      std::cout << both(json_of(*nodes), json_of(*vms));
     } else {
       std::cout << (terminal    ? "\x1b[H\x1b[2J"
                     : page == 0 ? ""

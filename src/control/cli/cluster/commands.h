@@ -37,6 +37,7 @@ struct ClusterOptions {
 };
 
 Status cluster_describe(const ClusterOptions& options);
+Status cluster_describe_one(const ClusterOptions& options);  // A VM or a node.
 Status cluster_nodes(const ClusterOptions& options);
 Status cluster_gpus(const ClusterOptions& options);
 Status cluster_vms(const ClusterOptions& options);

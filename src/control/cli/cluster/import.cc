@@ -95,7 +95,8 @@ Status take_field(const std::string& key, const Json& value, v1::VmSpec& spec) {
     if (mode == "shared") spec.set_mode(node::v1::MODE_SHARED);
     return {};
   }
-  if (key == "_id") return {};
+  // As `flytctl --json vms` and databases have it; it cannot be set.
+  if (key == "_id" || key == "source") return {};
   return wrong("a VM has no such field");
 }
 

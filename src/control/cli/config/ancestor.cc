@@ -23,6 +23,11 @@ struct Ancestor {
   std::string manager;
   std::uint16_t manager_port = 0;
   std::string advertise;
+  std::string database_host;
+  std::uint16_t database_port = 27017;
+  std::string database_user;
+  std::string database_auth;
+  std::string database;
   std::string ignored;
   std::uint64_t ignored_number = 0;
 };
@@ -33,9 +38,8 @@ struct Key {
 };
 using Keys = std::map<std::string, Key, std::less<>>;
 
-constexpr char kDatabase[] =
-    "the manager keeps VMs itself: mongoexport --collection vm_required_resources >vms.json, then"
-    " flytctl vm import vms.json";
+constexpr char kPassword[] =
+    "no configuration has a secret in it: write it into the file requirements.password_file";
 constexpr char kOnePort[] = "nodes, VMs and people come to one port, with certificates";
 constexpr char kQueues[] = "programs ask at a socket of their machine; there are no queues";
 constexpr char kNoFolder[] = "no virtual GPU is moved by way of files";
@@ -55,12 +59,12 @@ Keys keys_of_cluster(Ancestor& all) {
   constexpr std::int64_t kPortMax = 65535;
   const auto ignored = [&all](const char* why) { return Key{any_text(all.ignored), why}; };
   return {
-      {"vm-resource-db.host", ignored(kDatabase)},
-      {"vm-resource-db.port", {number_setting(all.ignored_number, 1, kPortMax), kDatabase}},
-      {"vm-resource-db.user", ignored(kDatabase)},
-      {"vm-resource-db.password", ignored(kDatabase)},
-      {"vm-resource-db.dbname", ignored(kDatabase)},
-      {"vm-resource-db.auth-source", ignored(kDatabase)},
+      {"vm-resource-db.host", {any_text(all.database_host)}},
+      {"vm-resource-db.port", {number_setting(all.database_port, 1, kPortMax)}},
+      {"vm-resource-db.user", {any_text(all.database_user)}},
+      {"vm-resource-db.password", ignored(kPassword)},
+      {"vm-resource-db.dbname", {any_text(all.database)}},
+      {"vm-resource-db.auth-source", {any_text(all.database_auth)}},
       {"ports.node", {number_setting(all.node_port, 1, kPortMax), kOnePort}},
       {"ports.client", {number_setting(all.client_port, 1, kPortMax), kOnePort}},
       {"virt-server-auto-deallocate.enabled", {flag_setting(all.deallocate)}},
@@ -141,6 +145,42 @@ std::string certificates(const ImportPlace& place, const std::string& name) {
          ".key\"\nca = \"" + place.folder + "/ca.crt\"\n";
 }
 
+// As a part of a URI: whatever is not a letter, a digit or one of a few others is written as %XX.
+std::string escaped(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '.' || c == '_';
+    const auto byte = static_cast<unsigned char>(c);
+    out += plain ? std::string(1, c) : std::string{'%', kDigits[byte >> 4u], kDigits[byte & 15u]};
+  }
+  return out;
+}
+
+// Empty, where VMs came from no database.
+Result<std::string> requirements_toml(const Ancestor& all, const std::string& file,
+                                      const ImportPlace& place) {
+  if (all.database_host.empty()) return std::string();
+  const auto host = host_of(all.database_host, file, "vm-resource-db.host");
+  if (!host) return host.error();
+  const bool plain = all.database.empty() || all.database == escaped(all.database);
+  if (!plain) {
+    return Error{ErrorCode::kInvalid, file +
+                                          ": vm-resource-db.dbname: expected letters, digits,"
+                                          " '-', '_' and '.'"};
+  }
+  const std::string& user = all.database_user;
+  std::string out = "[requirements]\nmongodb = \"mongodb://" +
+                    (user.empty() ? "" : escaped(user) + "@") + *host + ":" +
+                    std::to_string(all.database_port) + "/";
+  if (!all.database_auth.empty()) out += "?authSource=" + escaped(all.database_auth);
+  out += "\"\n";
+  if (!all.database.empty()) out += "database = \"" + all.database + "\"\n";
+  if (!user.empty()) out += "password_file = \"" + place.folder + "/mongodb.password\"\n";
+  return out;
+}
+
 std::string cluster_toml(const Ancestor& all, const ImportPlace& place) {
   return "# `flytctl ca` makes the certificates.\n[api]\ntcp = \"0.0.0.0:" +
          std::to_string(place.port) + "\"\n" + certificates(place, "cluster") +
@@ -194,7 +234,9 @@ Result<Imported> import_ancestor(std::string_view text, const std::string& file,
   });
   if (!status) return status.error();
   if (*program == "cluster") {
-    out.toml = cluster_toml(all, place);
+    const auto requirements = requirements_toml(all, file, place);
+    if (!requirements) return requirements.error();
+    out.toml = cluster_toml(all, place) + *requirements;
   } else {
     const auto manager = host_of(all.manager, file, "resource-manager.address");
     if (!manager) return manager.error();

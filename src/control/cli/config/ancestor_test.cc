@@ -71,17 +71,35 @@ TEST(Ancestor, AClustersFileBecomesOurs) {
   EXPECT_EQ(config->cert, "/etc/flyt/cluster.crt");
   EXPECT_TRUE(config->free_unused);
   EXPECT_EQ(config->grace_seconds, 90u);
+  EXPECT_EQ(config->mongodb, "mongodb://adminUser@db:27017/");
+  EXPECT_EQ(config->mongodb_database, "flyt");
+  EXPECT_EQ(config->mongodb_password_file, "/etc/flyt/mongodb.password");
+}
+
+TEST(Ancestor, ADatabaseIsWrittenAsAUriCanHaveIt) {
+  const auto made = import_ancestor(
+      "[vm-resource-db]\nhost = \"fe80::7\"\nport = 1\nuser = \"a@b/c\\\"d\"\n"
+      "auth-source = \"x&y\"\ndbname = \"d\"\n",
+      "f.toml", kPlace);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto config = cluster::parse_config(made->toml, "new");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->mongodb, "mongodb://a%40b%2Fc%22d@[fe80::7]:1/?authSource=x%26y");
+  EXPECT_EQ(config->mongodb_database, "d");
+  EXPECT_THAT(refusal("[vm-resource-db]\nhost = \"h\\\"\"\n"), HasSubstr("vm-resource-db.host"));
+  EXPECT_THAT(refusal("[vm-resource-db]\nhost = \"h\"\ndbname = \"a\\\"\"\n"),
+              HasSubstr("vm-resource-db.dbname"));
 }
 
 TEST(Ancestor, WhatIsNotCarriedOverIsNamedWithItsLineAndAReason) {
   const auto made = import_ancestor(kCluster, "f.toml", kPlace);
   ASSERT_TRUE(made);
-  ASSERT_EQ(made->left.size(), 10u);
-  EXPECT_EQ(made->left[0].line, 2u);
-  EXPECT_EQ(made->left[0].key, "vm-resource-db.host");
-  EXPECT_THAT(made->left[0].why, HasSubstr("flytctl vm import"));
-  EXPECT_EQ(made->left[9].line, 21u);
-  EXPECT_EQ(made->left[9].key, "migration.ckp-path");
+  ASSERT_EQ(made->left.size(), 6u);
+  EXPECT_EQ(made->left[0].line, 5u);
+  EXPECT_EQ(made->left[0].key, "vm-resource-db.password");
+  EXPECT_THAT(made->left[0].why, HasSubstr("requirements.password_file"));
+  EXPECT_EQ(made->left[5].line, 21u);
+  EXPECT_EQ(made->left[5].key, "migration.ckp-path");
 }
 
 TEST(Ancestor, PasswordsGoNowhere) {
@@ -99,7 +117,7 @@ TEST(Ancestor, ANodesFileBecomesOurs) {
   EXPECT_EQ(config->cluster, "10.0.0.1:7700");
   EXPECT_EQ(config->cluster_advertise, "gpu-1:7701");
   EXPECT_EQ(config->api_tcp, "0.0.0.0:7701");
-  const Status status = node::finish(*config, "/usr/bin", "");
+  const Status status = node::finish(*config, "/usr/bin", {});
   EXPECT_TRUE(status) << status.error().message;
 }
 

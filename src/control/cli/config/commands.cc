@@ -38,9 +38,11 @@ template <class Config>
 Status finished(Result<Config> config, const std::string& file) {
   if (!config) return config.error();
   Status status;
-  if constexpr (std::is_same_v<Config, cluster::Config>) status = cluster::finish(*config, "");
+  if constexpr (std::is_same_v<Config, cluster::Config>) {
+    status = cluster::finish(*config, control::system_folders("cluster"));
+  }
   if constexpr (std::is_same_v<Config, node::Config>) {
-    status = node::finish(*config, "/usr/bin", "");
+    status = node::finish(*config, "/usr/bin", control::system_folders("node"));
   }
   if (status) return {};
   return Error{status.error().code, file + ": " + status.error().message};

@@ -131,8 +131,10 @@ Status ctl_defrag(const CtlOptions& options) {
 }
 
 Status ctl_release(const CtlOptions& options) {
+  v1::ReleaseLeaseRequest request;
+  request.set_lease(options.lease);
   return print(
-      options, [&](NodeClient& node) { return node.release(options.lease); },
+      options, [&](NodeClient& node) { return node.release(request); },
       [](const v1::Lease& lease) { return "released " + lease.name() + "\n"; });
 }
 
@@ -157,6 +159,14 @@ Status ctl_token(const CtlOptions& options) {
       },
       [&](const v1::Token& token) {
         return options.exports ? exports_of(token, options.tcp) : details_of(token, unix_seconds());
+      });
+}
+
+Status ctl_forget_leaders(const CtlOptions& options) {
+  return print(
+      options, [](NodeClient& node) { return node.forget_leaders(); },
+      [](const v1::ForgetLeadersResponse& reply) {
+        return "forgotten: those of " + std::to_string(reply.clusters()) + " clusters\n";
       });
 }
 

@@ -50,6 +50,7 @@ Status ctl_defrag(const CtlOptions& options);
 Status ctl_release(const CtlOptions& options);
 Status ctl_sessions(const CtlOptions& options);
 Status ctl_token(const CtlOptions& options);
+Status ctl_forget_leaders(const CtlOptions& options);
 Status ctl_drain(const CtlOptions& options, bool on);
 Status ctl_events(const CtlOptions& options);
 Status ctl_top(const CtlOptions& options);

@@ -34,6 +34,7 @@ constexpr std::array kCommands = {
     Command{"token", "issue a token for clients", "--lasts --export --tcp", "leases"},
     Command{"drain", "make no new leases", "", "nodes"},
     Command{"undrain", "make new leases again", ""},
+    Command{"forget-leaders", "believe cluster managers again that were replaced", ""},
     Command{"cordon", "place nothing new on a node", "", "nodes"},
     Command{"uncordon", "take a node into use again", "", "nodes"},
     Command{"explain", "why a VM got what it got, or waits", "", "vms"},
@@ -42,11 +43,16 @@ constexpr std::array kCommands = {
     Command{"top", "leases, live", "--interval --pages"},
     Command{"health", "what is wrong", ""},
     Command{"ca", "certificates", "init issue revoke --role --host --days --dir --name"},
+    Command{"enrol-token", "tokens with which machines get certificates",
+            "create list revoke --role --host --lasts"},
+    Command{"enrol", "get this machine's certificate", "--role --at --token-file --dir"},
     Command{"config", "check and import configurations", "check import --of --out --host --port"},
     Command{"list-vms", "VMs, as an earlier Flyt listed them", ""},
     Command{"list-servernodes", "GPUs, as an earlier Flyt listed them", ""},
     Command{"list-virt-servers", "virtual GPUs, as an earlier Flyt listed them", ""},
     Command{"change-config", "resize, as an earlier Flyt spelled it", "-i -s -m"},
+    Command{"migrate", "not possible yet", ""},
+    Command{"migrate-auto", "not possible yet", ""},
     Command{"completion", "a script for a shell", ""},
 };
 constexpr std::string_view kGlobal = "--cluster --node --cert --key --ca --config --json --help";
@@ -75,7 +81,7 @@ _flytctl() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
   local command="" words="" lists="" where=() i
   case $previous in
-    --cert|--key|--ca|--config|--out|--dir|check|import)
+    --cert|--key|--ca|--config|--out|--dir|--token-file|check|import)
       COMPREPLY=($(compgen -f -- "$word")); return ;;
     --of) COMPREPLY=($(compgen -W "cluster node client" -- "$word")); return ;;
     --mode) COMPREPLY=($(compgen -W "isolated shared" -- "$word")); return ;;
@@ -103,24 +109,34 @@ complete -F _flytctl flytctl
 )sh";
 }
 
+// Within single quotes.
+std::string quoted(std::string_view text) {
+  std::string out;
+  for (const char letter : text) {
+    out += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  }
+  return out;
+}
+
 std::string zsh() {
   std::string list;
   std::string cases;
   for (const Command& command : kCommands) {
     const std::string name(command.name);
-    list += "    '" + name + ":" + std::string(command.about) + "'\n";
+    list += "    '" + name + ":" + quoted(command.about) + "'\n";
     if (command.name == "completion") continue;
-    cases += "    " + name + ") words=(" + std::string(command.options) + ")" +
+    cases += "    " + name + ") choices=(" + std::string(command.options) + ")" +
              (command.names.empty() ? ""
-                                    : "; words+=($(flytctl " + std::string(command.names) +
+                                    : "; choices+=($(flytctl " + std::string(command.names) +
                                           " 2>/dev/null | awk 'NR>1{print $1}'))") +
              " ;;\n";
   }
-  return "#compdef flytctl\n_flytctl() {\n  local -a commands words\n  commands=(\n" + list +
+  return "#compdef flytctl\n_flytctl() {\n  local -a commands choices\n  commands=(\n" + list +
          "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n" +
          "  case $words[2] in\n    completion) _values shell bash zsh fish; return ;;\n  esac\n" +
-         "  local command=$words[2]\n  words=()\n  case $command in\n" + cases +
-         "  esac\n  compadd -- $words " + std::string(kGlobal) + "\n}\ncompdef _flytctl flytctl\n";
+         "  local command=$words[2]\n  case $command in\n" + cases +
+         "  esac\n  compadd -- $choices " + std::string(kGlobal) +
+         "\n}\ncompdef _flytctl flytctl\n";
 }
 
 std::string fish() {

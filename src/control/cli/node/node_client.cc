@@ -4,6 +4,7 @@
 
 #include "control/grpc/call.h"
 #include "control/grpc/channel.h"
+#include "control/grpc/keepalive.h"
 #include "control/node.grpc.pb.h"
 
 namespace flyt::cli {
@@ -41,9 +42,7 @@ class Client final : public NodeClient {
     return ask<v1::ListLeasesResponse>(&v1::Node::Stub::Defragment, v1::DefragmentRequest(),
                                        kChangeTime);
   }
-  Result<v1::Lease> release(const std::string& name) override {
-    v1::ReleaseLeaseRequest request;
-    request.set_lease(name);
+  Result<v1::Lease> release(const v1::ReleaseLeaseRequest& request) override {
     return ask<v1::Lease>(&v1::Node::Stub::ReleaseLease, request, kChangeTime);
   }
   Result<v1::ListSessionsResponse> sessions(const std::string& lease) override {
@@ -61,6 +60,10 @@ class Client final : public NodeClient {
     v1::DrainRequest request;
     request.set_drain(on);
     return ask<v1::DrainResponse>(&v1::Node::Stub::Drain, request);
+  }
+  Result<v1::ForgetLeadersResponse> forget_leaders() override {
+    return ask<v1::ForgetLeadersResponse>(&v1::Node::Stub::ForgetLeaders,
+                                          v1::ForgetLeadersRequest());
   }
   Result<v1::HealthStatus> health() override {
     return ask<v1::HealthStatus>(&v1::Node::Stub::Health, v1::HealthRequest());
@@ -103,7 +106,10 @@ Result<std::unique_ptr<NodeClient>> NodeClient::connect(const NodeAddress& addre
                  "a node at HOST:PORT is asked with --cert, --key and --ca; on its own machine"
                  " --node unix:///run/flyt/node.sock needs none"};
   }
-  const auto channel = control::open_channel(address.node, files, grpc::ChannelArguments());
+  grpc::ChannelArguments arguments;
+  control::keep_alive(arguments);
+  const auto channel = control::open_channel(address.node, files, control::ServerRole::kNode,
+                                             arguments, address.revoked);
   if (!channel) return channel.error();
   return std::unique_ptr<NodeClient>(
       std::make_unique<Client>(address.node, v1::Node::NewStub(*channel)));

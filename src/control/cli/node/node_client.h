@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "control/node.pb.h"
+#include "control/pki/revocations.h"
 
 namespace flyt::cli {
 
@@ -15,6 +16,7 @@ struct NodeAddress {
   std::string cert;  // Files; TCP only.
   std::string key;
   std::string ca;
+  std::shared_ptr<pki::Revocations> revoked = nullptr;  // Nodes that are not asked; null: none.
 };
 
 // Errors say which node, and what it said: kInvalid: the request is bad; kLimit: there is no room;
@@ -31,10 +33,11 @@ class NodeClient {
   virtual Result<node::v1::Lease> create(const node::v1::CreateLeaseRequest& request) = 0;
   virtual Result<node::v1::Lease> resize(const node::v1::ResizeLeaseRequest& request) = 0;
   virtual Result<node::v1::ListLeasesResponse> defragment() = 0;
-  virtual Result<node::v1::Lease> release(const std::string& name) = 0;
+  virtual Result<node::v1::Lease> release(const node::v1::ReleaseLeaseRequest& request) = 0;
   virtual Result<node::v1::ListSessionsResponse> sessions(const std::string& lease) = 0;
   virtual Result<node::v1::Token> token(const std::string& lease, std::uint32_t seconds) = 0;
   virtual Result<node::v1::DrainResponse> drain(bool on) = 0;
+  virtual Result<node::v1::ForgetLeadersResponse> forget_leaders() = 0;
   virtual Result<node::v1::HealthStatus> health() = 0;
   // Until the end of what is kept or, with `follow`, until the node goes away or `take` is false.
   virtual Status events(std::uint64_t after, bool follow,

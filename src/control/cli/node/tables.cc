@@ -90,6 +90,10 @@ std::string table_of(const v1::NodeDescription& node) {
               size_text(gpu.memory_overhead_bytes()), or_dash(gpu.mps()), map_text(gpu, letters)});
   }
   out += gpus.text();
+  for (const v1::Gpu& gpu : node.gpus()) {
+    if (gpu.failed().empty()) continue;
+    out += "\nGPU " + std::to_string(gpu.index()) + " has failed: " + clean(gpu.failed()) + "\n";
+  }
   if (letters.empty()) return out;
   out += "\n";
   for (const auto& [lease, letter] : letters) out += std::string(1, letter) + "  " + lease + "\n";

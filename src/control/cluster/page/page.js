@@ -4,6 +4,7 @@
 
 const COLOURS = 12;
 const AGAIN_MS = 3000;
+const SEARCH_MS = 300;
 const shown = {cluster: {}, health: {}, nodes: [], vms: [], queue: [], leases: [], events: []};
 
 const byId = (id) => document.getElementById(id);
@@ -259,15 +260,56 @@ function eventRow(event, old) {
 }
 
 // What somebody looks for, in any text of the item.
+const sought = () => byId('filter').value.trim().toLowerCase();
 function wanted(items) {
-  const text = byId('filter').value.trim().toLowerCase();
+  const text = sought();
   return text ? items.filter((item) => JSON.stringify(item).toLowerCase().includes(text)) : items;
 }
 
-function cut(name, sent, all) {
-  byId(name + '-cut').hidden = !(all > sent);
-  byId(name + '-cut').textContent =
-      'The first ' + sent + ' of ' + all + '; flytctl ' + name + ' lists all.';
+// Of lists that are longer than what is sent of them: what the manager found in all of it.
+const totals = {nodes: 'nodes', vms: 'vms', queue: 'waiting'};
+const found = {};
+const searching = {};
+const isCut = (name) => shown.cluster[totals[name]] > shown[name].length;
+
+// What is to be shown of a list. Who looks for something in one that is cut asks for it, a moment
+// after the last letter or change; until then what is here is searched.
+function wantedOf(name, complete = (item) => item) {
+  const text = sought();
+  const here = wanted(shown[name].map(complete));
+  if (!text || !isCut(name)) {
+    delete found[name];
+    return here;
+  }
+  if (!searching[name]) searching[name] = setTimeout(search, SEARCH_MS, name);
+  const known = found[name];
+  return known && known.text === text ? known.items.map(complete) : here;
+}
+
+async function search(name) {
+  const text = sought();
+  let items = null;
+  try {
+    const answer = text ? await fetch('/api/v1/' + name + '?match=' + encodeURIComponent(text)) : null;
+    if (answer && answer.ok) items = (await answer.json())[name === 'nodes' ? 'nodes' : 'vms'];
+  } catch (error) {
+    // The line above says that the manager is away; what is here is shown.
+  }
+  const changed = items && JSON.stringify(found[name]) !== JSON.stringify({text, items});
+  if (changed) found[name] = {text, items};
+  // Until it is shown nobody asks again; what is shown as it was asks for nothing.
+  if (changed) showers[name]();
+  delete searching[name];
+  if (text !== sought()) showers[name]();
+}
+
+function cut(name, rows) {
+  const all = shown.cluster[totals[name]];
+  byId(name + '-cut').hidden = !isCut(name);
+  byId(name + '-cut').textContent = sought() ?
+      rows + ' found, of ' + all + '; at most ' + shown[name].length + ' are shown.' :
+      'The first ' + shown[name].length + ' of ' + all +
+          '. "Show only" looks in all of them; flytctl lists them.';
 }
 
 function showNodes() {
@@ -277,23 +319,32 @@ function showNodes() {
     of.get(lease.node).push(lease);
   }
   // When it last reported changes all the time, and says nothing while it does.
-  const items = wanted(shown.nodes.map((node) => (
-    {node: {...node, reported_at_ms: 0}, leases: of.get(node.name) || []})));
+  const items = wantedOf('nodes', (node) => (
+    {node: {...node, reported_at_ms: 0}, leases: of.get(node.name) || []}));
   sync(byId('node-list'), items, (item) => item.node.name, nodeArticle);
   byId('nodes-none').hidden = shown.nodes.length !== 0;
-  cut('nodes', shown.nodes.length, shown.cluster.nodes);
+  cut('nodes', items.length);
 }
 
 function showVms() {
-  sync(byId('vm-rows'), wanted(shown.vms), (vm) => vm.spec.name, vmRow);
+  const items = wantedOf('vms');
+  sync(byId('vm-rows'), items, (vm) => vm.spec.name, vmRow);
   byId('vms-none').hidden = shown.vms.length !== 0;
-  cut('vms', shown.vms.length, shown.cluster.vms);
+  cut('vms', items.length);
 }
 
 function showQueue() {
-  sync(byId('queue-rows'), wanted(shown.queue), (vm) => vm.spec.name, queueRow);
+  const items = wantedOf('queue');
+  sync(byId('queue-rows'), items, (vm) => vm.spec.name, queueRow);
   byId('queue-none').hidden = shown.queue.length !== 0;
-  cut('queue', shown.queue.length, shown.cluster.waiting);
+  cut('queue', items.length);
+}
+
+const showers = {nodes: showNodes, vms: showVms, queue: showQueue};
+
+// What is beyond the part that is sent changes without a word: it is looked for again.
+function refreshFound() {
+  for (const name of Object.keys(found)) showers[name]();
 }
 
 function showEvents() {
@@ -358,6 +409,7 @@ const views = {
   events: (list) => {
     shown.events = list.events;
     showEvents();
+    refreshFound();
   },
 };
 
@@ -377,7 +429,10 @@ function connect() {
       take(JSON.parse(event.data));
     });
   }
-  source.addEventListener('beat', () => setLive(true, 'live'));
+  source.addEventListener('beat', () => {
+    setLive(true, 'live');
+    refreshFound();
+  });
   source.onerror = () => {
     setLive(false, 'not connected since ' + new Date().toISOString().slice(11, 19) +
             ' UTC; what is shown is old');

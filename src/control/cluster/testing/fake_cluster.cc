@@ -56,6 +56,8 @@ v1::NodeReport FakeNode::report() const {
     gpu.set_index(index);
     gpu.set_name("Soft GPU");
     gpu.set_mode(node::v1::MODE_ISOLATED);
+    if (failed == index) gpu.set_failed("it is lost");
+    if (failed == index && failed_before) continue;
     gpu.set_sms(groups * kGroupSms);
     gpu.set_memory_bytes(memory);
     for (std::uint32_t i = 0; i < groups; ++i) gpu.add_groups()->set_sms(kGroupSms);
@@ -99,6 +101,16 @@ Result<FakeNode*> FakeNodes::reach(const std::string& address) {
   return &found->second;
 }
 
+Result<FakeNode*> FakeNodes::reach(const std::string& address, const node::v1::Leader& leader) {
+  const auto node = reach(address);
+  if (!node || leader.epoch() == 0) return node;
+  if (leader.epoch() < (*node)->epoch) {
+    return Error{ErrorCode::kUnsupported, "a newer manager has asked"};
+  }
+  (*node)->epoch = leader.epoch();
+  return node;
+}
+
 // The manager may die between what it asked for and the answer.
 template <class T>
 Result<T> FakeNodes::answer(const FakeNode& node, T value) const {
@@ -108,7 +120,7 @@ Result<T> FakeNodes::answer(const FakeNode& node, T value) const {
 
 Result<node::v1::Lease> FakeNodes::create(const std::string& address,
                                           const node::v1::CreateLeaseRequest& request) {
-  const auto node = reach(address);
+  const auto node = reach(address, request.leader());
   if (!node) return node.error();
   FakeNode& there = **node;
   if (on_create) on_create();
@@ -117,7 +129,7 @@ Result<node::v1::Lease> FakeNodes::create(const std::string& address,
   }
   const std::uint32_t sms = (request.sms() + kGroupSms - 1) / kGroupSms * kGroupSms;
   if (there.refuses || !there.fits(request.gpu(), sms, request.memory_bytes(), "")) {
-    return Error{ErrorCode::kLimit, "there is no room"};
+    return Error{ErrorCode::kLimit, there.refusal};
   }
   node::v1::Lease lease;
   lease.set_id("lease-" + std::to_string(++made_));
@@ -136,7 +148,7 @@ Result<node::v1::Lease> FakeNodes::create(const std::string& address,
 
 Result<node::v1::Lease> FakeNodes::resize(const std::string& address,
                                           const node::v1::ResizeLeaseRequest& request) {
-  const auto node = reach(address);
+  const auto node = reach(address, request.leader());
   if (!node) return node.error();
   FakeNode& there = **node;
   const auto found = there.leases.find(request.lease());
@@ -155,10 +167,11 @@ Result<node::v1::Lease> FakeNodes::resize(const std::string& address,
   return answer(there, lease);
 }
 
-Result<node::v1::Lease> FakeNodes::release(const std::string& address, const std::string& lease) {
-  const auto node = reach(address);
+Result<node::v1::Lease> FakeNodes::release(const std::string& address,
+                                           const node::v1::ReleaseLeaseRequest& request) {
+  const auto node = reach(address, request.leader());
   if (!node) return node.error();
-  const auto found = (*node)->leases.find(lease);
+  const auto found = (*node)->leases.find(request.lease());
   if (found == (*node)->leases.end()) {
     return Error{ErrorCode::kNotFound, "there is no such lease"};
   }

@@ -55,6 +55,8 @@ class MemoryStore final : public Store {
   Result<std::vector<StoreEntry>> list(std::string_view prefix) override;
   Result<std::uint64_t> commit(std::span<const StoreCondition> conditions,
                                std::span<const StoreChange> changes) override;
+  // So few that a manager may die between any two commits of what it places.
+  std::size_t changes_at_once() const override { return 12; }
 
  private:
   Entries& entries_;
@@ -67,11 +69,15 @@ struct FakeNode {
   std::uint32_t gpus = 1;
   std::uint32_t groups = 4;  // Of 8 multiprocessors, on each GPU.
   std::uint64_t memory = 4ull << 30;
-  bool up = true;                  // It can be reached.
-  bool answers = true;             // Otherwise it does what it is asked, and the answer is lost.
-  bool refuses = false;            // It has no room, whatever it reported.
-  std::uint64_t busy_percent = 0;  // Of each lease.
+  bool up = true;        // It can be reached.
+  bool answers = true;   // Otherwise it does what it is asked, and the answer is lost.
+  bool refuses = false;  // It has no room, whatever it reported.
+  std::string refusal = "there is no room";
+  std::uint64_t busy_percent = 0;                 // Of each lease.
+  std::optional<std::uint32_t> failed = {};       // A GPU,
+  bool failed_before = false;                     // and it had when the node began.
   std::map<std::string, node::v1::Lease> leases;  // By name.
+  std::uint64_t epoch = 0;                        // The newest that has asked.
 
   v1::NodeReport report() const;
   bool fits(std::uint32_t gpu, std::uint32_t sms, std::uint64_t bytes,
@@ -93,7 +99,8 @@ class FakeNodes final : public NodeCalls {
                                  const node::v1::CreateLeaseRequest& request) override;
   Result<node::v1::Lease> resize(const std::string& address,
                                  const node::v1::ResizeLeaseRequest& request) override;
-  Result<node::v1::Lease> release(const std::string& address, const std::string& lease) override;
+  Result<node::v1::Lease> release(const std::string& address,
+                                  const node::v1::ReleaseLeaseRequest& request) override;
   Result<node::v1::Lease> lease(const std::string& address, const std::string& lease) override;
   Result<node::v1::Token> token(const std::string& address, const std::string& lease,
                                 std::uint32_t seconds) override;
@@ -101,6 +108,8 @@ class FakeNodes final : public NodeCalls {
 
  private:
   Result<FakeNode*> reach(const std::string& address);
+  // What of it changes something: only for the newest manager, or one that says nothing of it.
+  Result<FakeNode*> reach(const std::string& address, const node::v1::Leader& leader);
   template <class T>
   Result<T> answer(const FakeNode& node, T value) const;
 

@@ -37,6 +37,19 @@ FlytAdminSession told(const UsageBoard::Row& row) {
   return session;
 }
 
+FlytAdminFault told(const Fault& fault) {
+  FlytAdminFault told{};
+  told.number = fault.number;
+  told.session = fault.session;
+  told.unix_ms = static_cast<std::uint64_t>(fault.unix_ms);
+  told.error = fault.error;
+  told.suspects = fault.suspects;
+  told.client_process = fault.client_process;
+  told.goes_on = fault.goes_on ? 1 : 0;
+  put_text(told.name, fault.name);
+  return told;
+}
+
 // A quota is of one GPU.
 bool has_one_gpu(const Request& request) { return request.parts().fleet.gpus.size() == 1; }
 
@@ -85,6 +98,31 @@ FlytAdminResult lease_use(Request& request, const commands::LeaseUse&,
   reply.queued_ns = total.counters.queued_ns;
   reply.launches = total.counters.launches;
   return FLYT_ADMIN_SUCCESS;
+}
+
+FlytAdminResult lease_totals(Request& request, const commands::LeaseTotals&,
+                             commands::LeaseTotals::Reply& reply) {
+  const UsageBoard::Total total = request.parts().board.total();
+  reply.posted = total.counters.posted;
+  reply.waited = total.counters.waited;
+  reply.received_bytes = total.counters.received_bytes;
+  reply.returns = total.returns;
+  return FLYT_ADMIN_SUCCESS;
+}
+
+void lease_faults(Request request, const commands::LeaseFaults& command) {
+  commands::LeaseFaults::Reply reply;
+  const UsageBoard& board = request.parts().board;
+  const FaultCounts counts = board.fault_counts();
+  reply.caused = counts.caused;
+  reply.suspected = counts.suspected;
+  reply.survived = counts.survived;
+  reply.lost = counts.lost;
+  std::vector<FlytAdminFault> faults;
+  for (const Fault& fault : board.faults(command.after)) faults.push_back(told(fault));
+  static_assert(UsageBoard::kFaultsKept <= commands::LeaseFaults::Reply::kFaultsCountMax);
+  reply.faults = wire::List<FlytAdminFault>(faults);
+  request.reply(FLYT_ADMIN_SUCCESS, reply);
 }
 
 void lease_sessions(Request request, const commands::LeaseSessions& command) {

@@ -1,0 +1,231 @@
+// mma and wmma, compared with sums made here over the layouts that the PTX ISA draws.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "softgpu/interpreter/testing/device.h"
+
+namespace flyt::ptx {
+namespace {
+
+constexpr unsigned kLanesPerWarp = 32;
+
+// An mma of integer factors, narrower than a register.
+struct Form {
+  const char* name;         // As gtest shows it.
+  const char* instruction;  // Without its operands.
+  unsigned m;
+  unsigned k;
+  unsigned bits;  // Of a factor.
+  bool a_signed;
+  bool b_signed;
+  char how;  // '*', '^' or '&'.
+
+  unsigned per_register() const { return 32 / bits; }
+  unsigned a_registers() const { return m / 8 * b_registers(); }
+  unsigned b_registers() const { return k / (4 * per_register()); }
+  unsigned c_registers() const { return m / 4; }
+};
+
+void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
+
+std::string registers(char name, unsigned count) {
+  std::string text = "{";
+  for (unsigned i = 0; i < count; ++i) {
+    text += (i == 0 ? "%" : ", %") + std::string(1, name) + std::to_string(i);
+  }
+  return text + "}";
+}
+
+// Each lane's registers stand in memory one behind the other.
+std::string kernel_of(const Form& form) {
+  std::string text = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry multiply(.param .u64 pa, .param .u64 pb, .param .u64 pc) {
+.reg .b32 %lane, %a<8>, %b<8>, %c<8>;
+.reg .b64 %pa, %pb, %pc, %offset;
+mov.u32 %lane, %tid.x;
+)";
+  const auto move = [&](char name, unsigned count, bool stores) {
+    for (unsigned i = 0; i < count; ++i) {
+      const std::string value = std::string("%") + name + std::to_string(i);
+      const std::string place = std::string("[%p") + name + "+" + std::to_string(i * 4) + "]";
+      text += stores ? "st.global.b32 " + place + ", " + value + ";\n"
+                     : "ld.global.b32 " + value + ", " + place + ";\n";
+    }
+  };
+  const auto find = [&](char name, unsigned count) {
+    const std::string pointer = std::string("%p") + name;
+    text += "ld.param.u64 " + pointer + ", [p" + name + "];\n";
+    text += "mul.wide.u32 %offset, %lane, " + std::to_string(count * 4) + ";\n";
+    text += "add.u64 " + pointer + ", " + pointer + ", %offset;\n";
+    move(name, count, false);
+  };
+  find('a', form.a_registers());
+  find('b', form.b_registers());
+  find('c', form.c_registers());
+  const std::string c = registers('c', form.c_registers());
+  text += std::string(form.instruction) + " " + c + ", " + registers('a', form.a_registers()) +
+          ", " + registers('b', form.b_registers()) + ", " + c + ";\n";
+  move('c', form.c_registers(), true);
+  return text + "ret;\n}\n";
+}
+
+int factor(std::uint32_t word, unsigned index, unsigned bits, bool is_signed) {
+  const int value = static_cast<int>(word >> index * bits & ((1u << bits) - 1));
+  return is_signed && value >> (bits - 1) != 0 ? value - (1 << bits) : value;
+}
+
+std::vector<std::uint32_t> some_words(std::size_t count, std::uint32_t seed) {
+  std::vector<std::uint32_t> words(count);
+  for (auto& word : words) word = seed = seed * 1664525 + 1013904223;
+  return words;
+}
+
+class MultiplyOfIntegers : public ::testing::TestWithParam<Form> {};
+
+TEST_P(MultiplyOfIntegers, SumsTheProductsOfRowsAndColumns) {
+  const Form form = GetParam();
+  TestDevice device(kernel_of(form));
+  ASSERT_EQ(device.error(), "");
+  const auto a = some_words(kLanesPerWarp * form.a_registers(), 1);
+  const auto b = some_words(kLanesPerWarp * form.b_registers(), 2);
+  std::vector<std::int32_t> c(kLanesPerWarp * form.c_registers());
+  for (std::size_t i = 0; i < c.size(); ++i) c[i] = static_cast<std::int32_t>(i) * 11 - 500;
+  const auto out = device.put(c);
+  device.launch.block = {kLanesPerWarp, 1, 1};
+  ASSERT_FALSE(device.run("multiply", device.put(a), device.put(b), out).has_value());
+  const auto d = device.get<std::int32_t>(out, c.size());
+
+  const unsigned per = form.per_register();
+  const auto a_at = [&](unsigned row, unsigned k) {
+    const unsigned lane = row % 8 * 4 + k / per % 4;
+    const unsigned reg = row / 8 + k / (4 * per) * (form.m / 8);
+    return factor(a[lane * form.a_registers() + reg], k % per, form.bits, form.a_signed);
+  };
+  const auto b_at = [&](unsigned k, unsigned column) {
+    const unsigned lane = column * 4 + k / per % 4;
+    return factor(b[lane * form.b_registers() + k / (4 * per)], k % per, form.bits, form.b_signed);
+  };
+  for (unsigned row = 0; row < form.m; ++row) {
+    for (unsigned column = 0; column < 8; ++column) {
+      const unsigned lane = row % 8 * 4 + column / 2;
+      const std::size_t place = lane * form.c_registers() + row / 8 * 2 + column % 2;
+      int sum = c[place];
+      for (unsigned k = 0; k < form.k; ++k) {
+        const int left = a_at(row, k);
+        const int right = b_at(k, column);
+        sum += form.how == '*' ? left * right : form.how == '^' ? left ^ right : left & right;
+      }
+      EXPECT_EQ(d[place], sum) << "row " << row << ", column " << column;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Narrow, MultiplyOfIntegers,
+    ::testing::Values(
+        Form{"s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", 16, 32, 8, true, false, '*'},
+        Form{"s4_small", "mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32", 8, 32, 4, true, true,
+             '*'},
+        Form{"s4", "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s4.u4.s32", 16, 32, 4, true,
+             false, '*'},
+        Form{"u4", "mma.sync.aligned.m16n8k64.row.col.s32.u4.u4.s32", 16, 64, 4, false, false, '*'},
+        Form{"b1_small", "mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc", 8, 128, 1,
+             false, false, '^'},
+        Form{"b1_and", "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc", 16, 128, 1,
+             false, false, '&'},
+        Form{"b1", "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc", 16, 256, 1, false,
+             false, '^'}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// wmma.load, wmma.mma and wmma.store of one product of 8 x 8.
+std::string fragments_kernel(const std::string& shape, const std::string& element,
+                             const std::string& sum, const std::string& reg,
+                             const std::string& multiply, int stride) {
+  const std::string width = sum == "f64" ? ".f64" : ".b32";
+  const std::string row = ".sync.aligned.row." + shape + ".global.";
+  return ".version 8.0\n.target sm_90\n.address_size 64\n"
+         ".visible .entry multiply(.param .u64 pa, .param .u64 pb, .param .u64 pd) {\n"
+         ".reg .b64 %p<3>;\n.reg .b32 %stride, %eight;\n.reg " +
+         width + " %a, %b, %c<2>;\n" +
+         "ld.param.u64 %p0, [pa];\nld.param.u64 %p1, [pb];\nld.param.u64 %p2, [pd];\n"
+         "mov.u32 %stride, " +
+         std::to_string(stride) + ";\nmov.u32 %eight, 8;\n" + "mov" + width + " %c0, " + reg +
+         ";\nmov" + width + " %c1, " + reg + ";\n" + "wmma.load.a" + row + element +
+         " {%a}, [%p0], %stride;\n" + "wmma.load.b.sync.aligned.col." + shape + ".global." +
+         element + " {%b}, [%p1], %stride;\n" + multiply +
+         " {%c0, %c1}, {%a}, {%b}, {%c0, %c1};\n" + "wmma.store.d" + row + sum +
+         " [%p2], {%c0, %c1}, %eight;\nret;\n}\n";
+}
+
+TEST(Fragments, OfDoublesNameTheirRounding) {
+  TestDevice device(fragments_kernel("m8n8k4", "f64", "f64", "0d3ff0000000000000",
+                                     "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rn", 4));
+  ASSERT_EQ(device.error(), "");
+  std::vector<double> a(32);
+  std::vector<double> b(32);
+  for (int i = 0; i < 32; ++i) {
+    a[i] = i * 0.25 - 3;
+    b[i] = 7 - i * 0.5;
+  }
+  const auto d = device.allocate(64 * sizeof(double));
+  device.launch.block = {kLanesPerWarp, 1, 1};
+  ASSERT_FALSE(device.run("multiply", device.put(a), device.put(b), d).has_value());
+  const auto values = device.get<double>(d, 64);
+  for (int i = 0; i < 8; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      double sum = 1;
+      for (int k = 0; k < 4; ++k) sum += a[i * 4 + k] * b[j * 4 + k];
+      EXPECT_EQ(values[i * 8 + j], sum);
+    }
+  }
+}
+
+// Rows of 128 bits, of which 32 factors or 128 are made.
+void expect_products(TestDevice& device, unsigned bits, bool is_signed, char how) {
+  ASSERT_EQ(device.error(), "");
+  const auto a = some_words(32, 5);
+  const auto b = some_words(32, 6);
+  const auto d = device.allocate(64 * 4);
+  device.launch.block = {kLanesPerWarp, 1, 1};
+  ASSERT_FALSE(device.run("multiply", device.put(a), device.put(b), d).has_value());
+  const auto values = device.get<std::int32_t>(d, 64);
+  const unsigned per = 32 / bits;
+  for (unsigned i = 0; i < 8; ++i) {
+    for (unsigned j = 0; j < 8; ++j) {
+      int sum = 3;
+      for (unsigned k = 0; k < 128 / bits; ++k) {
+        const int left = factor(a[i * 4 + k / per], k % per, bits, is_signed);
+        const int right = factor(b[j * 4 + k / per], k % per, bits, is_signed);
+        sum += how == '*' ? left * right : left & right;
+      }
+      EXPECT_EQ(values[i * 8 + j], sum);
+    }
+  }
+}
+
+TEST(Fragments, OfFourBitsAreTwoAByte) {
+  TestDevice device(fragments_kernel("m8n8k32", "s4", "s32", "3",
+                                     "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32", 32));
+  expect_products(device, 4, true, '*');
+}
+
+TEST(Fragments, OfSingleBitsCountThoseThatMeet) {
+  TestDevice device(
+      fragments_kernel("m8n8k128", "b1", "s32", "3",
+                       "wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32", 128));
+  expect_products(device, 1, false, '&');
+}
+
+TEST(Fragments, OfSingleBitsCannotBeSums) {
+  TestDevice device(fragments_kernel("m8n8k128", "b1", "b1", "3",
+                                     "wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.b1.b1.b1.b1",
+                                     128));
+  EXPECT_NE(device.error(), "");
+}
+
+}  // namespace
+}  // namespace flyt::ptx

@@ -1,0 +1,236 @@
+// Boxes of tensors: what lies outside, swizzles, stores and reductions, and maps that are none.
+#include "softgpu/interpreter/tensor_map.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "softgpu/interpreter/testing/device.h"
+
+namespace flyt::ptx {
+namespace {
+
+constexpr unsigned kWidth = 12;  // Of the tensor, in words; rows are 64 bytes apart.
+constexpr unsigned kHeight = 6;
+constexpr unsigned kRowWords = 16;
+constexpr unsigned kBoxWidth = 8;
+constexpr unsigned kBoxHeight = 4;
+constexpr unsigned kBoxWords = kBoxWidth * kBoxHeight;
+
+// A kernel k(map, out, x, y) of one warp: `load` announces and brings a box, `body` follows; then
+// each thread writes its word of the box to out.
+std::string kernel(const std::string& load, const std::string& body = "") {
+  return R"(.version 8.6
+.target sm_90
+.address_size 64
+.shared .align 1024 .b8 box[1024];
+.shared .align 8 .b64 bar;
+.visible .entry k(.param .u64 map, .param .u64 out, .param .u32 x, .param .u32 y) {
+.reg .b32 %i, %r, %box, %own, %x, %y;
+.reg .b64 %map, %out, %o;
+.reg .b16 %mask;
+.reg .pred %first, %done;
+ld.param.u64 %map, [map]; ld.param.u64 %out, [out];
+ld.param.u32 %x, [x]; ld.param.u32 %y, [y];
+mov.u32 %i, %tid.x; setp.eq.u32 %first, %i, 0; mov.u32 %box, box;
+shl.b32 %own, %i, 2; add.u32 %own, %own, %box;
+mov.u32 %r, 1000; add.u32 %r, %r, %i; st.shared.u32 [%own], %r; cvt.u16.u32 %mask, 1;
+@%first mbarrier.init.shared::cta.b64 [bar], 1;
+bar.sync 0;
+)" + load +
+         body + R"(
+ld.shared.u32 %r, [%own]; mul.wide.u32 %o, %i, 4;
+add.u64 %out, %out, %o; st.global.u32 [%out], %r;
+ret;
+}
+)";
+}
+
+const char* const kLoad = R"(
+@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+  [%box], [%map, {%x, %y}], [bar];
+wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [bar], 0;
+@!%done bra wait;
+)";
+
+class Tensors : public ::testing::Test {
+ protected:
+  TensorMap map_of(std::uint64_t address) const {
+    TensorMap map;
+    map.type = static_cast<std::uint8_t>(TensorType::kU32);
+    map.rank = 2;
+    map.address = address;
+    map.dimensions = {kWidth - 1, kHeight - 1};
+    map.strides = {kRowWords * 4};
+    map.box = {kBoxWidth, kBoxHeight};
+    map.element_strides = {1, 1};
+    return map;
+  }
+
+  // Runs with the map that `change` has made of the usual one; what each thread found.
+  template <class F>
+  std::vector<std::uint32_t> run(const std::string& text, int x, int y, F&& change) {
+    TestDevice device(text);
+    EXPECT_EQ(device.error(), "");
+    if (!device.error().empty()) return std::vector<std::uint32_t>(kBoxWords);
+    tensor_.resize(kRowWords * kHeight);
+    for (std::uint32_t i = 0; i < tensor_.size(); ++i) tensor_[i] = i;
+    const auto tensor = device.put(tensor_);
+    TensorMap map = map_of(tensor);
+    change(map);
+    const auto out = device.allocate(kBoxWords * 4);
+    device.launch.block = {32, 1, 1};
+    fault_ = device.run("k", device.put(std::vector<TensorMap>{map}), out, x, y);
+    tensor_ = device.get<std::uint32_t>(tensor, tensor_.size());
+    return device.get<std::uint32_t>(out, kBoxWords);
+  }
+  std::vector<std::uint32_t> run(const std::string& text, int x, int y) {
+    const auto found = run(text, x, y, [](TensorMap&) {});
+    EXPECT_FALSE(fault_.has_value()) << to_string(*fault_);
+    return found;
+  }
+
+  static bool inside(int x, int y) {
+    return x >= 0 && y >= 0 && x < static_cast<int>(kWidth) && y < static_cast<int>(kHeight);
+  }
+
+  std::vector<std::uint32_t> tensor_;  // What is there after the run.
+  std::optional<Fault> fault_;
+};
+
+TEST_F(Tensors, ABoxIsLoadedWithZerosForWhatLiesOutside) {
+  for (const auto& [left, top] : {std::pair{0, 0}, {2, 1}, {-3, -2}, {9, 4}, {100, 0}}) {
+    const auto found = run(kernel(kLoad), left, top);
+    for (unsigned i = 0; i < kBoxWords; ++i) {
+      const int x = left + static_cast<int>(i % kBoxWidth);
+      const int y = top + static_cast<int>(i / kBoxWidth);
+      const std::uint32_t wanted =
+          inside(x, y) ? static_cast<std::uint32_t>(y) * kRowWords + static_cast<std::uint32_t>(x)
+                       : 0;
+      ASSERT_EQ(found[i], wanted) << left << ", " << top << ": " << i;
+    }
+  }
+}
+
+TEST_F(Tensors, ElementsMayBePassedOver) {
+  const auto found = run(kernel(R"(
+@%first cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
+  [%box], [%map, {%x, %y}], [bar];
+)"),
+                         1, 0, [](TensorMap& map) {
+                           map.element_strides = {1, 2};
+                         });
+  ASSERT_FALSE(fault_.has_value());
+  for (unsigned i = 0; i < 2 * kBoxWidth; ++i) {
+    EXPECT_EQ(found[i], i / kBoxWidth * 2 * kRowWords + i % kBoxWidth + 1);
+  }
+  EXPECT_EQ(found[2 * kBoxWidth], 1000 + 2 * kBoxWidth);  // Was not touched.
+}
+
+TEST_F(Tensors, ChunksChangePlacesByTheirLine) {
+  const auto found = run(kernel(kLoad), 0, 0, [](TensorMap& map) {
+    map.swizzle = static_cast<std::uint8_t>(TensorSwizzle::k32);
+    map.box = {kBoxWidth, kBoxHeight};
+  });
+  ASSERT_FALSE(fault_.has_value());
+  // Four rows are one line of 128 bytes, the first: nothing moves.
+  EXPECT_EQ(found[5], 5u);
+  const auto wide = run(kernel(R"(
+@%first cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
+  [%box], [%map, {%x, %y}], [bar];
+bar.sync 0; add.u32 %own, %own, 128;
+)"),
+                        0, 0, [](TensorMap& map) {
+                          map.swizzle = static_cast<std::uint8_t>(TensorSwizzle::k128);
+                          map.dimensions = {31, 1};
+                          map.strides = {128};
+                          map.box = {32, 2};
+                        });
+  ASSERT_FALSE(fault_.has_value());
+  // The second line's chunks go in pairs.
+  for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(wide[i], 32 + (i ^ 4));
+}
+
+TEST_F(Tensors, ABoxIsStoredWhereTheTensorIs) {
+  run(kernel(R"(
+@%first cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map, {%x, %y}], [%box];
+cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;
+)"),
+      6, 3);
+  for (unsigned i = 0; i < tensor_.size(); ++i) {
+    const int x = static_cast<int>(i % kRowWords) - 6;
+    const int y = static_cast<int>(i / kRowWords) - 3;
+    const bool stored = x >= 0 && y >= 0 && i % kRowWords < kWidth;
+    ASSERT_EQ(tensor_[i],
+              stored ? 1000 + static_cast<unsigned>(y) * kBoxWidth + static_cast<unsigned>(x) : i);
+  }
+}
+
+TEST_F(Tensors, ABoxIsAdded) {
+  run(kernel("@%first cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group "
+             "[%map, {%x, %y}], [%box];"),
+      0, 0);
+  EXPECT_EQ(tensor_[3], 3 + 1003u);
+  EXPECT_EQ(tensor_[kRowWords], kRowWords + 1000 + kBoxWidth);
+  EXPECT_EQ(tensor_[kBoxWidth], kBoxWidth);
+}
+
+TEST_F(Tensors, AMulticastReachesTheBlocksOfItsMask) {
+  const auto found = run(kernel(R"(
+@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile)"
+                                R"(.mbarrier::complete_tx::bytes.multicast::cluster
+  [%box], [%map, {%x, %y}], [bar], %mask;
+wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [bar], 0;
+@!%done bra wait;
+)"),
+                         1, 1);
+  EXPECT_EQ(found[0], kRowWords + 1);
+}
+
+TEST_F(Tensors, WhatIsNoMapIsAFault) {
+  const auto expect_fault = [&](auto change) {
+    run(kernel(kLoad), 0, 0, change);
+    ASSERT_TRUE(fault_.has_value());
+    EXPECT_EQ(fault_->kind, FaultKind::kIllegalInstruction);
+  };
+  expect_fault([](TensorMap& map) { map.magic = 0; });
+  expect_fault([](TensorMap& map) { map.rank = 3; });
+  expect_fault([](TensorMap& map) { map.mode = TensorMap::Mode::kIm2col; });
+  expect_fault([](TensorMap& map) { map.type = 200; });
+  expect_fault([](TensorMap& map) { map.swizzle = 9; });
+  expect_fault([](TensorMap& map) { map.interleave = 1; });
+  expect_fault([](TensorMap& map) { map.box = {0, 1}; });
+  expect_fault([](TensorMap& map) { map.box = {0xffff, 0xffff}; });
+  expect_fault([](TensorMap& map) { map.element_strides = {1, 0}; });
+}
+
+TEST_F(Tensors, ATensorThatIsNowhereIsAFault) {
+  run(kernel(kLoad), 0, 0, [](TensorMap& map) { map.address = 0x10000; });
+  ASSERT_TRUE(fault_.has_value());
+  EXPECT_EQ(fault_->kind, FaultKind::kIllegalAddress);
+  run(kernel(kLoad), 0, 0, [](TensorMap& map) { map.strides = {1ull << 60}; });
+  ASSERT_TRUE(fault_.has_value());
+}
+
+TEST_F(Tensors, WhatIsNotSupportedIsRefused) {
+  for (const char* body : {
+           "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+           "[%box], [%map, {%x, %y, %x}], [bar], {%mask};",
+           "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+           "[%box], [%map, {%x, %y}], [bar];",
+           "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+           "[%box], [%map], [bar];",
+           "cp.reduce.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%x, %y}], [%box];",
+           "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%x, %y}];",
+       }) {
+    EXPECT_NE(TestDevice(kernel(body)).error(), "") << body;
+  }
+  EXPECT_EQ(TestDevice(kernel("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%map, {%x, %y}];"))
+                .error(),
+            "");
+}
+
+}  // namespace
+}  // namespace flyt::ptx

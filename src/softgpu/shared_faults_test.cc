@@ -1,0 +1,77 @@
+#include "softgpu/shared_faults.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "softgpu/stream.h"
+
+namespace flyt::softgpu {
+namespace {
+
+// Each open stands for a process: locks are of opens.
+class SharedFaultsTest : public ::testing::Test {
+ protected:
+  SharedFaultsTest() {
+    std::string pattern = ::testing::TempDir() + "flyt-faults-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~SharedFaultsTest() override { std::filesystem::remove_all(folder_); }
+  std::unique_ptr<SharedFaults> process(unsigned unit = 0) const {
+    auto made = SharedFaults::open(folder_, unit);
+    EXPECT_NE(nullptr, made);
+    return made;
+  }
+  std::string folder_;
+};
+
+TEST_F(SharedFaultsTest, AFaultIsEveryProcessesThatHasAContext) {
+  const auto one = process();
+  const auto two = process();
+  const auto none = process();
+  const auto elsewhere = process(1);
+  ASSERT_EQ(CUDA_SUCCESS, one->enter());
+  ASSERT_EQ(CUDA_SUCCESS, two->enter());
+  ASSERT_EQ(CUDA_SUCCESS, elsewhere->enter());
+  Fate own(one.get());
+  const Fate others(two.get());
+  EXPECT_EQ(CUDA_SUCCESS, others.error());
+  own.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, own.error());
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, others.error());
+  EXPECT_EQ(CUDA_SUCCESS, none->fault());
+  EXPECT_EQ(CUDA_SUCCESS, elsewhere->fault());
+}
+
+TEST_F(SharedFaultsTest, NobodyComesBeforeAllWhoWereThereHaveEnded) {
+  auto one = process();
+  auto two = process();
+  ASSERT_EQ(CUDA_SUCCESS, one->enter());
+  ASSERT_EQ(CUDA_SUCCESS, two->enter());
+  one->tell(CUDA_ERROR_ASSERT);
+  const auto next = process();
+  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, next->enter());
+  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, one->enter());
+  one.reset();
+  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, next->enter());
+  two.reset();
+  EXPECT_EQ(CUDA_SUCCESS, next->enter());
+  EXPECT_EQ(CUDA_SUCCESS, next->fault());
+}
+
+TEST_F(SharedFaultsTest, TheFirstFaultIsTold) {
+  const auto one = process();
+  ASSERT_EQ(CUDA_SUCCESS, one->enter());
+  one->tell(CUDA_ERROR_MISALIGNED_ADDRESS);
+  one->tell(CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(CUDA_ERROR_MISALIGNED_ADDRESS, one->fault());
+}
+
+TEST_F(SharedFaultsTest, WithoutAFolderFaultsAreNotShared) {
+  EXPECT_EQ(nullptr, SharedFaults::open(folder_ + "/none", 0));
+}
+
+}  // namespace
+}  // namespace flyt::softgpu
