@@ -116,7 +116,9 @@ class Managers(unittest.TestCase):
         for manager in (leader, follower):
             names = [vm['spec']['name'] for vm in council.list('vms', address=manager.address)]
             self.assertIn('x', names)
-            council.ctl('health', address=manager.address)
+            # What nodes reported may be as old as their pause between two reports.
+            council.wait_for(lambda manager=manager: council.try_ctl(
+                'health', address=manager.address), 60)
         entries = council.ask('audit', address=follower.address)['entries']
         self.assertTrue(any(entry['subject'] == 'x' and entry['caller'] == f'unix-{os.getuid()}'
                             for entry in entries), entries[-3:])

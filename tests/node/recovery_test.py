@@ -313,6 +313,26 @@ class Recovery(NodeTest):
             [self.node.program('flytctl'), '--node', self.node.address, 'health'],
             capture_output=True, check=False).returncode == 0)
 
+    def test_a_lease_that_ends_is_no_problem(self):
+        slow = self.node.create('slow')['server_pid']
+        for pid, leader in self.node.servers().items():
+            if leader == slow:
+                os.kill(pid, signal.SIGSTOP)
+        said = []
+        with subprocess.Popen([self.node.program('flytctl'), '--node', self.node.address,
+                               'release', 'slow'], stdout=subprocess.DEVNULL) as release:
+            while release.poll() is None:
+                lease = self.node.leases().get('slow')
+                health = subprocess.run(
+                    [self.node.program('flytctl'), '--node', self.node.address, 'health'],
+                    capture_output=True, text=True, check=False)
+                if lease and lease['state'] == 'ending':
+                    said.append(health.stdout)
+            self.assertEqual(release.wait(), 0)
+        self.assertTrue(said, 'it ended at once')
+        self.assertFalse([one for one in said if 'ending' in one], said)
+        self.assertEqual(self.node.leases(), {})
+
 
 class LostGpus(NodeTest):
     """GPUs that fail for good."""

@@ -198,6 +198,7 @@ Status Manager::end_lease(const std::string& id, std::string_view kind, std::str
   {
     const Lock lock(mutex_);
     Held& held = held_.at(id);
+    if (held.lease.state != LeaseState::kEnding) held.lease.state_reason.clear();
     held.lease.state = LeaseState::kEnding;
     process = std::exchange(held.process, std::nullopt);
     held.link.reset();
@@ -628,6 +629,8 @@ std::vector<std::string> Manager::problems() {
     const bool answers = held.link != nullptr && !held.link->lost();
     if (lease.state == LeaseState::kRunning && answers) continue;
     if (lease.state == LeaseState::kStarting) continue;
+    // With a reason it has not ended when it should have.
+    if (lease.state == LeaseState::kEnding && lease.state_reason.empty()) continue;
     problems.push_back("lease " + lease.name + ": " +
                        (lease.state == LeaseState::kRunning
                             ? std::string("its server does not answer")
