@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Tries the Debian packages on a machine with systemd: a container over this system, which sees
-nothing of what happens in it. Needs root and systemd-nspawn (apt-get install systemd-container).
+"""Tries the Debian packages or the bundle on a machine with systemd: a container over this system,
+which sees nothing of what happens in it. Needs root and systemd-nspawn (apt-get install
+systemd-container).
 
-trial.py [--nspawn PROGRAM]    what is in out/; ./dev package makes it"""
+trial.py             the packages in out/; ./dev package makes them
+trial.py --bundle    the bundle in out/; ./dev bundle makes it"""
 
 import argparse
 import contextlib
@@ -19,7 +21,7 @@ UNIT = """[Unit]
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/bin/bash -c '/bin/bash /opt/trial/trial.sh >/opt/trial/found 2>&1'
+ExecStart=/bin/bash -c '/bin/bash /opt/trial/trial.sh {kind} >/opt/trial/found 2>&1'
 ExecStopPost=/bin/systemctl poweroff
 """
 # Networks are the host's business.
@@ -50,7 +52,7 @@ def machine():
         os.rmdir(folder)
 
 
-def prepare(whole, packages):
+def prepare(whole, kind, archives):
     here = os.path.join(ROOT, 'packaging')
     trial, units = f'{whole}/opt/trial', f'{whole}/etc/systemd/system'
     os.makedirs(trial)
@@ -58,11 +60,11 @@ def prepare(whole, packages):
     shutil.copy(f'{here}/trial.sh', trial)
     shutil.copy(f'{here}/trial_program.py', f'{trial}/program.py')
     os.chmod(f'{trial}/program.py', 0o644)
-    os.makedirs(f'{trial}/packages')
-    for package in packages:
-        shutil.copy(package, f'{trial}/packages')
+    os.makedirs(f'{trial}/{kind}')
+    for archive in archives:
+        shutil.copy(archive, f'{trial}/{kind}')
     with open(f'{units}/flyt-trial.service', 'w', encoding='utf-8') as file:
-        file.write(UNIT)
+        file.write(UNIT.format(kind=kind))
     os.symlink('/etc/systemd/system/flyt-trial.service',
                f'{units}/multi-user.target.wants/flyt-trial.service')
     for name in MASKED:
@@ -74,14 +76,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--nspawn', default='systemd-nspawn', metavar='PROGRAM')
+    parser.add_argument('--bundle', action='store_true')
     options = parser.parse_args()
-    packages = glob.glob(f'{ROOT}/out/flyt-*.deb')
-    if not packages:
-        sys.exit('trial: no packages in out/: ./dev package')
+    kind, pattern = ('bundle', 'flyt-*.tar.gz') if options.bundle else ('packages', 'flyt-*.deb')
+    archives = glob.glob(f'{ROOT}/out/{pattern}')
+    if not archives:
+        sys.exit(f'trial: no {kind} in out/: ./dev {kind.removesuffix("s")}')
     if os.geteuid() != 0 or shutil.which(options.nspawn) is None:
         sys.exit('trial: needs root, and systemd-nspawn: apt-get install systemd-container')
     with machine() as whole:
-        prepare(whole, packages)
+        prepare(whole, kind, archives)
         environment = dict(os.environ)
         if not os.path.exists('/sys/fs/cgroup/cgroup.controllers'):
             environment['SYSTEMD_NSPAWN_UNIFIED_HIERARCHY'] = '0'

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Inside the machine of trial.py: installs the packages, runs all three managers as docs/operate.md
-# says, does its drills with a program running, and removes everything. A line for each finding.
+# Inside the machine of trial.py: installs the packages or the bundle, runs all three managers as
+# docs/operate.md says, does its drills with a program running, and removes everything. A line for
+# each finding.
 cd /opt/trial || exit 1
+KIND="$1" # packages | bundle
 
 ok() { # ok WHAT COMMAND ...
   local what="$1" said
@@ -35,10 +37,48 @@ drill() { # drill SERVICE
 }
 none_left() { ! pgrep -u flyt >/dev/null; }
 
+unpack() { # In the place of the one before, if there is one.
+  mkdir new && tar -xf bundle/*.tar.gz -C new || return
+  [[ ! -e /opt/flyt ]] || mv /opt/flyt old || return
+  mv new/* /opt/flyt && rmdir new
+}
+put_in() {
+  if [[ "$KIND" == packages ]]; then
+    dpkg -i packages/*.deb
+    return
+  fi
+  unpack && install -d -m 0755 /etc/flyt &&
+    useradd --system --user-group --no-create-home --home-dir /var/lib/flyt \
+      --shell /usr/sbin/nologin flyt
+}
+upgrade() {
+  if [[ "$KIND" == packages ]]; then
+    dpkg -i packages/*.deb
+    return
+  fi
+  unpack && for unit in cluster node client; do
+    systemctl restart "flyt-$unit-manager" || return
+  done
+}
+take_out() {
+  if [[ "$KIND" == packages ]]; then
+    dpkg --purge flyt-node flyt-cluster flyt-client flyt-cli
+    return
+  fi
+  flyt client restore && systemctl kill flyt-node-manager &&
+    systemctl stop flyt-{client,node,cluster}-manager &&
+    systemctl disable flyt-{client,node,cluster}-manager && rm -rf /opt/flyt old /var/lib/flyt
+}
+
+UNITS=""
+if [[ "$KIND" == bundle ]]; then
+  UNITS=/opt/flyt/systemd/
+  export PATH="/opt/flyt/bin:$PATH"
+fi
 useradd --create-home someone
-ok "packages install" dpkg -i /opt/trial/packages/*.deb
+ok "the $KIND can be installed" put_in
 for unit in cluster node client; do
-  ok "the unit of $unit is right" systemd-analyze verify "flyt-$unit-manager.service"
+  ok "the unit of $unit is right" systemd-analyze verify "${UNITS}flyt-$unit-manager.service"
 done
 
 flytctl ca init --dir ca >/dev/null
@@ -71,7 +111,7 @@ certificate() { # certificate NAME
 ok "the configuration is right" flytctl config check /etc/flyt/cluster.toml
 
 for unit in cluster node client; do
-  systemctl --quiet enable --now "flyt-$unit-manager"
+  systemctl --quiet enable --now "${UNITS}flyt-$unit-manager.service"
 done
 ok "the node is ready" eventually says ready flytctl nodes
 ok "a VM is known" flytctl vm set vm-7 --sms 8 --memory 256M
@@ -85,7 +125,7 @@ for unit in cluster node client; do drill "flyt-$unit-manager"; done
 ok "the lease is still there" eventually says ready flytctl leases
 ok "the server is replaced under the program" systemctl reload flyt-node-manager
 ok "that is told" eventually says server-upgraded flytctl --node unix:///run/flyt/node.sock events
-ok "packages are upgraded" dpkg -i /opt/trial/packages/*.deb
+ok "the $KIND can be upgraded" upgrade
 ok "the node is ready again" eventually says ready flytctl nodes
 ok "a second program has a GPU" as_user "timeout 60 python3 /opt/trial/program.py 3"
 touch /opt/trial/enough
@@ -93,7 +133,7 @@ wait "$program"
 ok "the program was right all the time" says right cat program.log
 ok "all is well" eventually flytctl health
 
-ok "packages go" dpkg --purge flyt-node flyt-cluster flyt-client flyt-cli
+ok "the $KIND can be removed" take_out
 ok "no process is left" eventually none_left
 ok "no state is left" test ! -e /var/lib/flyt
 echo "the end"
