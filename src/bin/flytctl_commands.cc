@@ -168,6 +168,7 @@ Status run_cluster(const std::string& command, const Options& options) {
   if (command == "audit") return cli::cluster_audit(cluster);
   if (command == "health") return cli::cluster_health(cluster);
   if (command == "enrol") return cli::enrol(options.enrol);
+  if (command == "renew") return cli::renew(options.enrol);
   if (command == "top") return cli::cluster_top(cluster, options.node.interval, options.node.pages);
   if (cluster.name.empty()) {
     return Error{ErrorCode::kInvalid, command + " takes the name of a node"};

@@ -52,6 +52,9 @@ constexpr std::array kExamples = {
     Examples{"enrol-token revoke", "flytctl enrol-token revoke 5f1c0a"},
     Examples{"enrol",
              "flytctl enrol gpu-2 --role node --at cluster.example.org:7702 --token-file -"},
+    Examples{"renew",
+             "flytctl renew gpu-2 --at cluster.example.org:7702 \\\n"
+             "    --then 'systemctl try-restart flyt-node-manager'"},
     Examples{"config", "flytctl config check /etc/flyt/cluster.toml"},
     Examples{"config check",
              "flytctl config check /etc/flyt/cluster.toml /etc/flyt/node.toml\n"

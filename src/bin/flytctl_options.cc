@@ -95,6 +95,13 @@ void add_machine(CLI::App& command, cli::EnrolOptions& options) {
       ->check(CLI::IsMember({"node", "vm"}));
 }
 
+void add_servers(CLI::App& command, cli::EnrolOptions& options) {
+  command.add_option("--at", options.servers, "A cluster manager's enrol.listen; repeatable")
+      ->required()
+      ->type_name("HOST:PORT")
+      ->take_all();
+}
+
 void add_enrolment(CLI::App& app, cli::EnrolOptions& options) {
   CLI::App* tokens =
       app.add_subcommand("enrol-token", "Tokens with which machines get their certificates");
@@ -111,10 +118,7 @@ void add_enrolment(CLI::App& app, cli::EnrolOptions& options) {
   CLI::App* enrol = add_named(app, options.name, "enrol",
                               "Get this machine's certificate, for a token", "NAME", true);
   add_machine(*enrol, options);
-  enrol->add_option("--at", options.servers, "A cluster manager's enrol.listen; repeatable")
-      ->required()
-      ->type_name("HOST:PORT")
-      ->take_all();
+  add_servers(*enrol, options);
   enrol
       ->add_option("--token-file", options.token_file,
                    "It has the token; - for the standard input. Or FLYT_ENROL_TOKEN")
@@ -122,6 +126,18 @@ void add_enrolment(CLI::App& app, cli::EnrolOptions& options) {
   enrol->add_option("--dir", options.folder, "Where NAME.key, NAME.crt and ca.crt go")
       ->capture_default_str()
       ->type_name("DIR");
+  CLI::App* renew = add_named(app, options.name, "renew",
+                              "Get this machine's next certificate, if it is time", "NAME", true);
+  add_servers(*renew, options);
+  renew->add_option("--dir", options.folder, "Where NAME.key, NAME.crt and ca.crt are")
+      ->capture_default_str()
+      ->type_name("DIR");
+  renew
+      ->add_option("--within", options.within,
+                   "It is time so long before the end: 30d. Otherwise in the last third")
+      ->type_name("TIME");
+  renew->add_option("--then", options.then, "What a shell does once there is a new one")
+      ->type_name("COMMAND");
 }
 
 void add_configs(CLI::App& app, cli::ConfigOptions& options) {

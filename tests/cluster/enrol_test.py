@@ -26,7 +26,7 @@ class Enrolment(unittest.TestCase):
     def setUpClass(cls):
         cls.authority = Authority(Base.build)
         for name, role in (('cluster', 'admin'), ('anna', 'admin'), ('oscar', 'operator'),
-                           ('mallory', 'vm')):
+                           ('mallory', 'vm'), ('trudy', 'vm')):
             cls.authority.issue(name, role, '127.0.0.1', 'localhost')
         cls.tcp = f'127.0.0.1:{free_port()}'
         cls.at = f'127.0.0.1:{free_port()}'
@@ -120,6 +120,96 @@ class Enrolment(unittest.TestCase):
             self.assertNotEqual(file.read(), old)
         said = self.speak(self.files('vm-a'), 'vm-a')
         self.assertEqual(said.returncode, 0, said.stderr)
+
+    def renew(self, name, *more, status=0, at=None):
+        done = subprocess.run(
+            [self.cluster.program('flytctl'), 'renew', name, '--at', at or self.at, '--dir',
+             self.folder, *more], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def read(self, name):
+        with open(f'{self.folder}/{name}', encoding='utf-8') as file:
+            return file.read()
+
+    def test_a_machine_renews_its_certificate_with_the_one_that_it_has(self):
+        token = self.token('n9', 'node', '--host', 'n9.example.org', '--host', 'fd00::9',
+                           '--host', '10.0.0.9')
+        self.enrol('n9', token, 'node')
+        os.chmod(f'{self.folder}/n9.key', 0o640)
+        old = self.read('n9.crt'), self.read('n9.key')
+        self.assertIn('is good until', self.renew('n9', '--then', 'false'))
+        self.assertEqual((self.read('n9.crt'), self.read('n9.key')), old)
+        done = f'{self.folder}/done'
+        said = self.renew('n9', '--within', '366d', '--then', f'touch {done}')
+        self.assertTrue(os.path.exists(done))
+        self.assertNotEqual(self.read('n9.crt'), old[0])
+        self.assertNotEqual(self.read('n9.key'), old[1])
+        self.assertEqual(stat.S_IMODE(os.stat(f'{self.folder}/n9.key').st_mode), 0o640)
+        text = subprocess.run(['openssl', 'x509', '-noout', '-text', '-in',
+                               f'{self.folder}/n9.crt'], capture_output=True, text=True,
+                              check=True).stdout
+        self.assertIn('DNS:n9.example.org, IP Address:FD00:0:0:0:0:0:0:9, IP Address:10.0.0.9',
+                      text)
+        self.assertRegex(text, r'OU ?= ?node, CN ?= ?n9')
+        serial = said.split('serial')[1].split()[0]
+        self.assertRegex(self.cluster.ctl('audit'), rf'n9 .*renew .*node n9 .*{serial} .*ok')
+        # The new one is as good as the old one was.
+        failed = self.renew('n9', '--within', '366d', '--then', 'exit 7', status=1)
+        self.assertIn('exit status 7', failed)
+        self.assertEqual(sorted(os.listdir(self.folder)), ['ca.crt', 'done', 'n9.crt', 'n9.key'])
+
+    def test_what_was_left_half_renewed_is_finished(self):
+        self.enrol('vm-a', self.token('vm-a'))
+        shutil.copytree(self.folder, f'{self.folder}/old')
+        self.renew('vm-a', '--within', '366d')
+        # As if it had ended between the two files.
+        os.rename(f'{self.folder}/vm-a.crt', f'{self.folder}/vm-a.crt.next')
+        shutil.copy(f'{self.folder}/old/vm-a.crt', self.folder)
+        wanted = self.read('vm-a.crt.next')
+        self.renew('vm-a')
+        self.assertEqual(self.read('vm-a.crt'), wanted)
+        # What belongs to nothing goes.
+        shutil.copy(f'{self.folder}/old/vm-a.crt', f'{self.folder}/vm-a.crt.next')
+        self.renew('vm-a')
+        self.assertEqual(self.read('vm-a.crt'), wanted)
+        self.assertFalse(os.path.exists(f'{self.folder}/vm-a.crt.next'))
+        shutil.copy(f'{self.folder}/old/vm-a.crt', self.folder)
+        self.assertIn('not that of its certificate', self.renew('vm-a', status=BAD))
+
+    def test_nothing_is_renewed_for_people_for_the_revoked_and_for_nobody(self):
+        shutil.copy(f'{self.authority.folder}/ca.crt', self.folder)
+        for name, status, why in (('anna', REFUSED, "not of the role 'admin'"), ('trudy', 0, '')):
+            for end in ('crt', 'key'):
+                shutil.copy(f'{self.authority.folder}/{name}.{end}', self.folder)
+            self.assertIn(why, self.renew(name, '--within', '366d', status=status))
+        self.authority.run('revoke', f'{self.folder}/trudy.crt')
+        self.cluster.stop()
+        self.addCleanup(self.cluster.configure, QUICK + self.api + self.enrol_section)
+        self.cluster.configure(QUICK + self.api + f'crl = "{self.authority.folder}/crl.pem"\n' +
+                               self.enrol_section)
+        self.cluster.start()
+        self.assertIn('was revoked', self.renew('trudy', '--within', '366d', status=REFUSED))
+        # A certificate of another authority does not even come through the handshake.
+        other = Authority(Base.build, self.folder)
+        other.issue('vm-a', 'vm')
+        for end in ('crt', 'key'):
+            shutil.copy(f'{other.folder}/vm-a.{end}', self.folder)
+        self.renew('vm-a', '--within', '366d', status=NO_ANSWER)
+        reply = subprocess.run(
+            [os.path.join(self.cluster.build, 'tests', 'cluster_vm'), self.at,
+             f'{self.authority.folder}/ca.crt', '-', '-', 'renew', '-'],
+            capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(reply.stdout, '7 a certificate is renewed for who shows it')
+
+    def test_who_renews_all_the_time_does_not_fill_the_audit_log(self):
+        self.enrol('vm-a', self.token('vm-a'))
+        said = [subprocess.run([self.cluster.program('flytctl'), 'renew', 'vm-a', '--at', self.at,
+                                '--dir', self.folder, '--within', '366d'], capture_output=True,
+                               text=True, check=False, timeout=60) for _ in range(12)]
+        self.assertEqual(said[0].returncode, 0, said[0].stderr)
+        self.assertEqual(said[-1].returncode, NO_ROOM, said[-1].stdout)
+        self.assertIn('vm vm-a was renewed too often', said[-1].stderr)
 
     def test_a_node_gets_names_that_the_operator_gave_it(self):
         token = self.token('n9', 'node', '--host', 'n9.example.org', '--host', '10.0.0.9')

@@ -2,14 +2,18 @@
 // JSON. "request": once; "release": once; "watch": until it is killed.
 // Or a machine that enrols, with the request for its certificate on the standard input:
 // cluster_vm ADDRESS CA TOKEN ROLE enrol NAME
+// Or one that wants another certificate and shows none: cluster_vm ADDRESS CA - - renew NAME
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
 
+#include "control/cluster.grpc.pb.h"
 #include "control/cluster_client/cluster_client.h"
 #include "control/cluster_client/enrol_client.h"
+#include "control/grpc/call.h"
+#include "control/grpc/channel.h"
 
 namespace {
 
@@ -63,11 +67,24 @@ int enrol(char** argv) {
   return 0;
 }
 
+int renew(char** argv) {
+  const auto stub = v1::Enrolment::NewStub(
+      flyt::control::open_nameless_channel(argv[1], all_of(std::ifstream(argv[2])), {}));
+  v1::EnrolReply reply;
+  const grpc::Status status =
+      flyt::control::call(*stub, &v1::Enrolment::Stub::Renew, v1::RenewRequest(),
+                          std::chrono::milliseconds(30'000), reply);
+  std::printf("%d %s%s", status.error_code(), status.error_message().c_str(),
+              reply.certificate().c_str());
+  return status.ok() ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 7) return 2;
   if (std::string(argv[5]) == "enrol") return enrol(argv);
+  if (std::string(argv[5]) == "renew") return renew(argv);
   const auto client = ClusterClient::connect({argv[1], argv[2], argv[3], argv[4]});
   if (!client) return fail(client.error());
   const std::string word = argv[5];

@@ -14,6 +14,7 @@
 #include "control/grpc/status.h"
 #include "control/pki/certificate.h"
 #include "control/pki/enrol_token.h"
+#include "control/pki/revocations.h"
 
 namespace flyt::cluster {
 namespace {
@@ -31,24 +32,17 @@ constexpr auto kShutdownTime = std::chrono::seconds(1);
 class Service final : public v1::Enrolment::Service {
  public:
   Service(const Config& config, Chair& chair, const Log& log, pki::KeyPair authority)
-      : config_(config), chair_(chair), log_(log), authority_(std::move(authority)) {}
+      : config_(config),
+        chair_(chair),
+        log_(log),
+        authority_(std::move(authority)),
+        revocations_(config.crl, config.ca) {}
 
   grpc::Status Enrol(grpc::ServerContext* context, const v1::EnrolRequest* request,
                      v1::EnrolReply* reply) override {
     const std::string from = origin_of(context->peer());
-    {
-      const std::lock_guard lock(mutex_);
-      if (!wrong_.may_try(from, system_clock().now())) {
-        return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-                "too many wrong tokens from " + from + "; try again in a minute"};
-      }
-    }
     const Answerer who = chair_.answerer();
-    if (!who.here) {
-      return {
-          grpc::StatusCode::UNAVAILABLE,
-          who.leader ? "cluster manager " + who.leader->name() + " decides: enrol there" : who.why};
-    }
+    if (grpc::Status status = admit(who, from); !status.ok()) return status;
     auto token = pki::parse_enrol_token(request->token());
     if (!token) return refuse(nullptr, from, {}, {ErrorCode::kNotFound, token.error().message});
     const EnrolClaim claim{std::move(token->id), std::move(token->secret), request->role(),
@@ -57,7 +51,85 @@ class Service final : public v1::Enrolment::Service {
     return done ? grpc::Status::OK : refuse(who.here.get(), from, claim, done.error());
   }
 
+  grpc::Status Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
+                     v1::EnrolReply* reply) override {
+    const std::string from = origin_of(context->peer());
+    const Answerer who = chair_.answerer();
+    if (grpc::Status status = admit(who, from); !status.ok()) return status;
+    const auto pem = context->auth_context()->FindPropertyValues("x509_pem_cert");
+    const auto shown = shown_by(pem.empty() ? "" : std::string(pem[0].data(), pem[0].size()));
+    const Status done =
+        shown ? renew(*who.here, *shown, from, request->signing_request(), *reply) : shown.error();
+    if (done) return grpc::Status::OK;
+    log_.warn("not renewed",
+              {{"from", from}, {"name", shown ? shown->name : ""}, {"why", done.error().message}});
+    if (shown) return control::status_of(done.error());
+    const std::lock_guard lock(mutex_);
+    wrong_.wrong(from, system_clock().now());
+    return {grpc::StatusCode::PERMISSION_DENIED, done.error().message};
+  }
+
  private:
+  grpc::Status admit(const Answerer& who, const std::string& from) {
+    const std::lock_guard lock(mutex_);
+    if (!wrong_.may_try(from, system_clock().now())) {
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "too many wrong tokens from " + from + "; try again in a minute"};
+    }
+    if (who.here) return grpc::Status::OK;
+    return {
+        grpc::StatusCode::UNAVAILABLE,
+        who.leader ? "cluster manager " + who.leader->name() + " decides: enrol there" : who.why};
+  }
+
+  // For what its certificate, which the handshake has found to be the authority's, was made. People
+  // ask an admin.
+  Result<pki::CertificateRequest> shown_by(const std::string& pem) {
+    const auto denied = [](std::string why) { return Error{ErrorCode::kDenied, std::move(why)}; };
+    if (pem.empty()) return denied("a certificate is renewed for who shows it");
+    const auto facts = pki::facts_of(pem);
+    if (!facts) return facts.error();
+    if (Status good = revocations_.admit(*facts); !good) return good.error();
+    if (facts->role != "node" && facts->role != "vm") {
+      return denied("certificates of nodes and VMs are renewed, not of the role '" + facts->role +
+                    "'");
+    }
+    auto request = pki::request_of(pem);
+    if (request) request->days = config_.enrol_days;
+    return request;
+  }
+
+  Status renew(Manager& manager, const pki::CertificateRequest& shown, const std::string& from,
+               const std::string& signing_request, v1::EnrolReply& reply) {
+    const std::string who = shown.role + " " + shown.name;
+    {
+      // Nor may one machine fill the audit log.
+      const std::lock_guard lock(mutex_);
+      const Instant now = system_clock().now();
+      if (!wrong_.may_try(who, now)) {
+        return Error{ErrorCode::kLimit, who + " was renewed too often; try again in a minute"};
+      }
+      wrong_.wrong(who, now);
+    }
+    auto certificate = pki::sign(authority_, signing_request, shown);
+    if (!certificate) return std::move(certificate).error();
+    const auto facts = pki::facts_of(*certificate);
+    if (!facts) return facts.error();
+    v1::AuditEntry entry;
+    entry.set_caller(shown.name);
+    if (const auto role = role_of(shown.role)) entry.set_role(message_of(*role));
+    entry.set_peer(from);
+    entry.set_action("renew");
+    entry.set_subject(who);
+    entry.set_details("certificate " + facts->serial);
+    entry.set_result("ok");
+    // What is not written down is not given: a stolen key would make certificates unseen.
+    if (Status written = manager.audit(std::move(entry)); !written) return written;
+    reply.set_certificate(std::move(*certificate));
+    reply.set_authority(authority_.certificate);
+    return {};
+  }
+
   Status enrol(Manager& manager, const EnrolClaim& claim, const std::string& from,
                const std::string& signing_request, v1::EnrolReply& reply) {
     const auto granted = manager.look_at(claim);
@@ -113,6 +185,7 @@ class Service final : public v1::Enrolment::Service {
   Chair& chair_;
   const Log log_;
   const pki::KeyPair authority_;
+  pki::Revocations revocations_;
   // gRPC's headers have annotations of the same names as ours. It guards what follows.
   std::mutex mutex_;
   WrongTries wrong_;

@@ -1,10 +1,11 @@
-// EnrolClient: how a machine without a certificate asks a cluster manager for one.
+// EnrolClient: how a machine asks a cluster manager for its first certificate, and the next ones.
 #pragma once
 
 #include <string>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "control/settings/tls_files.h"
 
 namespace flyt::cluster {
 
@@ -20,5 +21,10 @@ struct EnrolQuestion {
 // The certificate. kDenied: the token does not admit it; kLost: nobody answers there who is the
 // cluster's, and it has not been told the token.
 Result<std::string> ask_to_enrol(const EnrolQuestion& question, Duration patience);
+
+// Another one for who has one. `address`: HOST:PORT of enrol.listen. kDenied: it is not renewed;
+// kLost: nobody answers there who is the cluster's.
+Result<std::string> ask_to_renew(const std::string& address, const control::TlsFiles& files,
+                                 const std::string& signing_request, Duration patience);
 
 }  // namespace flyt::cluster

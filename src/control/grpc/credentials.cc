@@ -90,7 +90,8 @@ std::shared_ptr<grpc::ChannelCredentials> nameless_credentials(const std::string
 Result<std::shared_ptr<grpc::ServerCredentials>> open_server_credentials(const TlsFiles& files) {
   const auto contents = read(files);
   if (!contents) return contents.error();
-  grpc::SslServerCredentialsOptions options(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = contents->ca;
   options.pem_key_cert_pairs.push_back({contents->key, contents->cert + "\n" + contents->ca});
   return grpc::SslServerCredentials(options);
 }

@@ -32,7 +32,8 @@ Result<std::shared_ptr<grpc::ChannelCredentials>> client_credentials(const TlsFi
 // For who has no certificate yet. `ca` is the authority's certificate itself.
 std::shared_ptr<grpc::ChannelCredentials> nameless_credentials(const std::string& ca,
                                                                ServerRole server);
-// The other side of that: clients show no certificate, and are shown the authority's, too.
+// The other side of that: clients need no certificate, and are shown the authority's, too. If they
+// have one, the authority has signed it.
 Result<std::shared_ptr<grpc::ServerCredentials>> open_server_credentials(const TlsFiles& files);
 // Clients without a certificate that the authority signed are turned away.
 Result<std::shared_ptr<grpc::ServerCredentials>> server_credentials(const TlsFiles& files);

@@ -28,6 +28,7 @@ using Number = std::unique_ptr<BIGNUM, Deleter<BIGNUM, BN_free>>;
 using Asn1Number = std::unique_ptr<ASN1_INTEGER, Deleter<ASN1_INTEGER, ASN1_INTEGER_free>>;
 using Asn1Time = std::unique_ptr<ASN1_TIME, Deleter<ASN1_TIME, ASN1_TIME_free>>;
 using Revoked = std::unique_ptr<X509_REVOKED, Deleter<X509_REVOKED, X509_REVOKED_free>>;
+using Names = std::unique_ptr<GENERAL_NAMES, Deleter<GENERAL_NAMES, GENERAL_NAMES_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Deleter<X509_EXTENSION, X509_EXTENSION_free>>;
 struct BioFree {
   void operator()(BIO* bio) const { BIO_free(bio); }
@@ -85,6 +86,14 @@ std::string digits_of(const ASN1_INTEGER* number) {
   return digits;
 }
 
+// Since 1970; 0: it is no time.
+std::int64_t seconds_of(const ASN1_TIME* time) {
+  int days = 0;
+  int seconds = 0;
+  if (ASN1_TIME_diff(&days, &seconds, nullptr, time) != 1) return 0;
+  return unix_seconds() + days * kDay + seconds;
+}
+
 bool sign_fields(X509* certificate, X509_NAME* issuer, std::uint32_t days) {
   std::array<unsigned char, 16> bytes{};
   random_bytes(bytes.data(), bytes.size());
@@ -138,17 +147,20 @@ struct Authority {
   Key key;
 };
 
-Result<Authority> authority_of(const KeyPair& pair) {
+// `whose`: "the authority's ", for what is wrong.
+Result<Authority> pair_of(const KeyPair& pair, const std::string& whose) {
   Authority authority{
       certificate_of(pair.certificate),
       Key(PEM_read_bio_PrivateKey(reading(pair.key).get(), nullptr, no_password, nullptr))};
-  if (!authority.certificate) return failure("the authority's certificate cannot be read");
-  if (!authority.key) return failure("the authority's key cannot be read");
+  if (!authority.certificate) return failure(whose + "certificate cannot be read");
+  if (!authority.key) return failure(whose + "key cannot be read");
   if (X509_check_private_key(authority.certificate.get(), authority.key.get()) != 1) {
-    return failure("the authority's key is not that of its certificate");
+    return failure(whose + "key is not that of its certificate");
   }
   return authority;
 }
+
+Result<Authority> authority_of(const KeyPair& pair) { return pair_of(pair, "the authority's "); }
 
 bool is_name(const std::string& text) {
   return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) {
@@ -160,6 +172,17 @@ bool is_name(const std::string& text) {
 bool name_subject(X509_NAME* subject, const std::string& name, const std::string& role) {
   return add_name(subject, "O", "flyt") && add_name(subject, "OU", role) &&
          add_name(subject, "CN", name);
+}
+
+// A DNS name or address at which the holder serves.
+Result<std::string> host_of(GENERAL_NAME* name) {
+  const Bio out(BIO_new(BIO_s_mem()));
+  if (GENERAL_NAME_print(out.get(), name) != 1) return failure("cannot read a certificate's names");
+  const std::string text = written(out.get());
+  for (const std::string_view kind : {"DNS:", "IP Address:"}) {
+    if (text.starts_with(kind)) return text.substr(kind.size());
+  }
+  return Error{ErrorCode::kInvalid, "the certificate has names that are no hosts'"};
 }
 
 // As the extension for alternative names has them.
@@ -234,11 +257,8 @@ Result<CertificateFacts> facts_of(const std::string& certificate_pem) {
   facts.name = part_of(subject, NID_commonName);
   facts.role = part_of(subject, NID_organizationalUnitName);
   facts.serial = digits_of(X509_get0_serialNumber(certificate.get()));
-  int days = 0;
-  int seconds = 0;
-  if (ASN1_TIME_diff(&days, &seconds, nullptr, X509_get0_notAfter(certificate.get())) == 1) {
-    facts.expires_at = unix_seconds() + days * kDay + seconds;
-  }
+  facts.begins_at = seconds_of(X509_get0_notBefore(certificate.get()));
+  facts.expires_at = seconds_of(X509_get0_notAfter(certificate.get()));
   return facts;
 }
 
@@ -284,6 +304,11 @@ Status check_authority(const KeyPair& pair) {
   return authority ? Status() : Status(authority.error());
 }
 
+Status check_pair(const KeyPair& pair) {
+  const auto good = pair_of(pair, "the ");
+  return good ? Status() : Status(good.error());
+}
+
 Result<KeyPair> make_authority(const std::string& name, std::uint32_t days) {
   if (!is_name(name))
     return Error{ErrorCode::kInvalid, "an authority's name is letters and digits"};
@@ -311,6 +336,23 @@ Result<KeyPair> issue(const KeyPair& pair, const CertificateRequest& request) {
   const auto certificate = certify(*authority, key.get(), request);
   if (!certificate) return certificate.error();
   return texts_of(certificate->get(), key.get());
+}
+
+Result<CertificateRequest> request_of(const std::string& certificate_pem) {
+  const Certificate certificate = certificate_of(certificate_pem);
+  if (!certificate) return failure("the certificate cannot be read");
+  const X509_NAME* subject = X509_get_subject_name(certificate.get());
+  CertificateRequest request{.name = part_of(subject, NID_commonName),
+                             .role = part_of(subject, NID_organizationalUnitName),
+                             .hosts = {}};
+  const Names names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate.get(), NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    auto host = host_of(sk_GENERAL_NAME_value(names.get(), i));
+    if (!host) return std::move(host).error();
+    request.hosts.push_back(std::move(*host));
+  }
+  return request;
 }
 
 Result<SigningRequest> make_request(const std::string& name, const std::string& role) {

@@ -15,7 +15,8 @@ struct CertificateFacts {
   std::string name;
   std::string role;
   std::string serial;
-  std::int64_t expires_at = 0;  // Seconds since 1970.
+  std::int64_t begins_at = 0;  // Seconds since 1970, as what follows.
+  std::int64_t expires_at = 0;
 };
 Result<CertificateFacts> facts_of(const std::string& certificate_pem);
 // Whether its holder is to be found at this DNS name or address; also if it tells of none.
@@ -41,6 +42,7 @@ struct KeyPair {
 
 // kInvalid: the key is not that of the certificate.
 Status check_authority(const KeyPair& authority);
+Status check_pair(const KeyPair& pair);
 
 // A new authority, valid for so many days.
 Result<KeyPair> make_authority(const std::string& name, std::uint32_t days);
@@ -52,6 +54,8 @@ struct CertificateRequest {
   std::uint32_t days = 365;
 };
 Result<KeyPair> issue(const KeyPair& authority, const CertificateRequest& request);
+// What the certificate was made for, but for its days.
+Result<CertificateRequest> request_of(const std::string& certificate_pem);
 
 // Of a key that stays where it was made.
 struct SigningRequest {

@@ -1,4 +1,5 @@
-// Enrol: `flytctl enrol-token` and `flytctl enrol`: a machine's first certificate, for a token.
+// Enrol: `flytctl enrol-token`, `flytctl enrol` and `flytctl renew`: a machine's first certificate,
+// for a token, and the ones after it.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,12 @@ struct EnrolOptions {
   std::string role;
   std::vector<std::string> hosts;
   std::string lasts;
-  // Of `enrol`.
+  // Of `enrol` and `renew`.
   std::vector<std::string> servers;  // HOST:PORT
-  std::string token_file;            // "-": the standard input; empty: FLYT_ENROL_TOKEN.
   std::string folder = "/etc/flyt";
+  std::string token_file;  // "-": the standard input; empty: FLYT_ENROL_TOKEN.
+  std::string within;      // Renewed if it ends so soon; empty: in the last third of its life.
+  std::string then;        // Run by a shell once it is renewed.
 };
 
 Status enrol_token_create(const EnrolOptions& options);
@@ -29,5 +32,7 @@ Status enrol_token_revoke(const EnrolOptions& options);
 // Makes NAME.key, NAME.crt and ca.crt in the folder, which must not have them, but for the same
 // ca.crt. Nothing is written unless the certificate is there.
 Status enrol(const EnrolOptions& options);
+// Replaces NAME.key and NAME.crt if it is time; the files keep owner and mode.
+Status renew(const EnrolOptions& options);
 
 }  // namespace flyt::cli

@@ -46,6 +46,7 @@ constexpr std::array kCommands = {
     Command{"enrol-token", "tokens with which machines get certificates",
             "create list revoke --role --host --lasts"},
     Command{"enrol", "get this machine's certificate", "--role --at --token-file --dir"},
+    Command{"renew", "get this machine's next certificate", "--at --within --then --dir"},
     Command{"config", "check and import configurations", "check import --of --out --host --port"},
     Command{"list-vms", "VMs, as an earlier Flyt listed them", ""},
     Command{"list-servernodes", "GPUs, as an earlier Flyt listed them", ""},
