@@ -2,13 +2,15 @@
 include_guard()
 
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(FLYT_GRPC REQUIRED grpc++ protobuf)
 pkg_check_modules(FLYT_SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(FLYT_TOML REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(FLYT_HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 if(FLYT_MONGODB)
   pkg_check_modules(FLYT_MONGOC REQUIRED IMPORTED_TARGET libmongoc-1.0)
 endif()
+# Not by pkg-config, which reads some hundred files for them, seconds each time.
+find_path(FLYT_GRPC_HEADERS grpcpp/grpcpp.h REQUIRED)
+find_path(FLYT_PROTOBUF_HEADERS google/protobuf/message.h REQUIRED)
 find_program(FLYT_PROTOC protoc REQUIRED)
 find_program(FLYT_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 

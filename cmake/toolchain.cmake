@@ -4,8 +4,10 @@ if(FLYT_CCACHE)
   # What one checkout compiled is found again by another: neither its folder nor the folder it is
   # compiled in is part of the key (the prefix map below keeps both out of the objects). What a file
   # includes is known from its last compilation, so that nothing is preprocessed for the key alone.
+  # And precompiled headers, which are large, are read for it once, not for each file (INODECACHE).
   set(FLYT_CCACHE_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
-    CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${FLYT_CCACHE})
+    CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_INODECACHE=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${FLYT_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${FLYT_CCACHE_LAUNCHER})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${FLYT_CCACHE_LAUNCHER})
 endif()
@@ -20,6 +22,9 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 sees overlapping copies in std::string where there are none (its bug 105329).
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  # Precompiled headers are most of the compiler's memory, and live until its end: it looks for
+  # garbage later (in KiB).
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=262144>)
 endif()
 if(FLYT_SANITIZE)
   add_compile_options(-fsanitize=${FLYT_SANITIZE} -fno-omit-frame-pointer
