@@ -48,8 +48,6 @@ function(flyt_control_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
-  target_include_directories(${name} SYSTEM PRIVATE ${FLYT_CLI11})
-  target_compile_definitions(${name} PRIVATE FLYT_VERSION="${PROJECT_VERSION}")
   target_compile_options(${name} PRIVATE ${FLYT_UNHURRIED_OPTIONS})
   set_target_properties(${name} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN/../lib/control")

@@ -1,8 +1,8 @@
 // flyt: runs CUDA programs on a GPU that belongs to a server.
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
 
+#include "bin/command_line.h"
 #include "control/cli/completion.h"
 #include "control/cli/install.h"
 #include "control/cli/launcher.h"
@@ -62,35 +62,35 @@ int print(const flyt::Result<std::string>& text) {
 
 // "flyt client": the library of this machine, and its client manager.
 struct ClientCommands {
-  CLI::App* client = nullptr;
-  CLI::App* install = nullptr;
-  CLI::App* restore = nullptr;
-  CLI::App* status = nullptr;
+  flyt::Command client;
+  flyt::Command install;
+  flyt::Command restore;
+  flyt::Command status;
   flyt::cli::InstallOptions options;
 
-  explicit ClientCommands(CLI::App& app) {
-    client = app.add_subcommand("client", "The client library of this machine, and its manager");
-    client->require_subcommand(1);
-    install = client->add_subcommand("install", "Let every program find the client library");
-    restore = client->add_subcommand("restore", "Undo that, byte for byte");
-    status = client->add_subcommand("status", "What the client manager says, as one JSON object");
-    for (CLI::App* one : {install, restore}) {
-      one->add_option("--root", options.root, "Of a system that is not this one")->type_name("DIR");
+  explicit ClientCommands(const flyt::Command& app)
+      : client(app.add_command("client", "The client library of this machine, and its manager")),
+        install(client.add_command("install", "Let every program find the client library")),
+        restore(client.add_command("restore", "Undo that, byte for byte")),
+        status(client.add_command("status", "What the client manager says, as one JSON object")) {
+    client.require_command();
+    for (const flyt::Command& one : {install, restore}) {
+      one.add_option("--root", options.root, "Of a system that is not this one").type_name("DIR");
     }
     install
-        ->add_option("--library", options.library,
-                     "The folder of the libraries, as programs see it; beside this program if"
-                     " missing")
-        ->type_name("DIR");
+        .add_option("--library", options.library,
+                    "The folder of the libraries, as programs see it; beside this program if"
+                    " missing")
+        .type_name("DIR");
   }
 
   int run() {
-    if (*status) {
+    if (status.given()) {
       const auto json = flyt::control::client_manager_status();
       return print(json ? flyt::Result<std::string>(*json + "\n") : json);
     }
     while (options.root.ends_with('/')) options.root.pop_back();
-    if (*restore) return print(flyt::cli::restore_client(options));
+    if (restore.given()) return print(flyt::cli::restore_client(options));
     if (options.library.empty()) {
       const auto folder = flyt::cli::client_library_folder();
       if (!folder) return fail(folder.error(), EXIT_FAILURE);
@@ -109,55 +109,55 @@ int trace_program(const flyt::cli::TraceOptions& options) {
   return status ? *status : fail(status.error(), flyt::cli::kExitNotStarted);
 }
 
-void add_run_options(CLI::App& command, flyt::cli::RunOptions& options) {
+void add_run_options(const flyt::Command& command, flyt::cli::RunOptions& options) {
   command
       .add_option("--server", options.server,
                   "unix:///PATH, shm:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if"
                   " missing")
-      ->type_name("URL");
+      .type_name("URL");
   command
       .add_option(
           "--token-file", options.token_file,
           "A file with the token that the server wants; FLYT_TOKEN or FLYT_TOKEN_FILE of the"
           " environment if missing")
-      ->type_name("FILE");
+      .type_name("FILE");
   command
       .add_option("--wait", options.wait_seconds,
                   "Seconds to wait for this machine's virtual GPU, where no server is named")
-      ->check(CLI::Range(0u, 604800u))
-      ->capture_default_str()
-      ->type_name("N");
+      .range(0, 604800)
+      .show_default()
+      .type_name("N");
   command.add_flag("--verbose", options.verbose, "Say what happens on stderr");
 }
 
 // A command that asks a server and prints what it says.
-CLI::App* add_question(CLI::App& app, const char* name, const char* description, std::string& url,
-                       bool& json) {
-  CLI::App* question = app.add_subcommand(name, description);
-  question->add_option("--server", url, "unix:///PATH, shm:///PATH or tcp://HOST:PORT")
-      ->envname("FLYT_SERVER")
-      ->required()
-      ->type_name("URL");
-  question->add_flag("--json", json, "As one JSON object");
+flyt::Command add_question(const flyt::Command& app, const char* name, const char* description,
+                           std::string& url, bool& json) {
+  const flyt::Command question = app.add_command(name, description);
+  question.add_option("--server", url, "unix:///PATH, shm:///PATH or tcp://HOST:PORT")
+      .environment("FLYT_SERVER")
+      .required()
+      .type_name("URL");
+  question.add_flag("--json", json, "As one JSON object");
   return question;
 }
 
-CLI::App* add_trace(CLI::App& app, flyt::cli::TraceOptions& options) {
-  CLI::App* trace = app.add_subcommand("trace", "Run a program and tell what it called");
-  trace->footer(kTraceFooter);
-  add_run_options(*trace, options.run);
-  trace->add_flag("--json", options.json, "The report as one JSON object");
-  trace->add_option("--output", options.output, "Where the report goes")->type_name("FILE");
-  trace->add_option("--chrome", options.chrome, "Also a trace-event file, for Perfetto")
-      ->type_name("FILE");
-  trace->add_option("--events", options.events_max, "Calls that it holds of each process")
-      ->check(CLI::Range(std::uint64_t{1}, flyt::trace::kEventsMax))
-      ->capture_default_str();
-  trace->add_option("--read", options.recordings, "Report on a recording; runs nothing")
-      ->type_name("FILE");
-  trace->add_option("command", options.run.command, "The program and its arguments, after --")
-      ->type_name("PROGRAM ARGS");
-  trace->positionals_at_end();
+flyt::Command add_trace(const flyt::Command& app, flyt::cli::TraceOptions& options) {
+  const flyt::Command trace = app.add_command("trace", "Run a program and tell what it called");
+  trace.footer(kTraceFooter);
+  add_run_options(trace, options.run);
+  trace.add_flag("--json", options.json, "The report as one JSON object");
+  trace.add_option("--output", options.output, "Where the report goes").type_name("FILE");
+  trace.add_option("--chrome", options.chrome, "Also a trace-event file, for Perfetto")
+      .type_name("FILE");
+  trace.add_option("--events", options.events_max, "Calls that it holds of each process")
+      .range(1, flyt::trace::kEventsMax)
+      .show_default();
+  trace.add_option("--read", options.recordings, "Report on a recording; runs nothing")
+      .type_name("FILE");
+  trace.add_option("command", options.run.command, "The program and its arguments, after --")
+      .type_name("PROGRAM ARGS");
+  trace.positionals_at_end();
   return trace;
 }
 
@@ -169,41 +169,41 @@ int version(bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Runs CUDA programs on a GPU that belongs to a server.", "flyt");
+  flyt::CommandLine app("flyt", "Runs CUDA programs on a GPU that belongs to a server.");
   app.footer(kFooter);
-  app.set_version_flag("--version", FLYT_VERSION);
-  app.require_subcommand(1);
+  app.require_command();
   flyt::cli::RunOptions options;
   bool json = false;
   std::string url;
   std::string shell;
 
-  CLI::App* run = app.add_subcommand("run", "Run a program with the GPU of a server");
-  add_run_options(*run, options);
-  run->add_option("command", options.command, "The program and its arguments, after --")
-      ->required()
-      ->type_name("PROGRAM ARGS");
-  run->positionals_at_end();
+  const flyt::Command run = app.add_command("run", "Run a program with the GPU of a server");
+  add_run_options(run, options);
+  run.add_option("command", options.command, "The program and its arguments, after --")
+      .required()
+      .type_name("PROGRAM ARGS");
+  run.positionals_at_end();
 
   flyt::cli::TraceOptions traced;
-  CLI::App* trace = add_trace(app, traced);
-  CLI::App* info =
+  const flyt::Command trace = add_trace(app, traced);
+  const flyt::Command info =
       add_question(app, "server-info", "Show what a server says about itself", url, json);
-  CLI::App* gpus = add_question(
+  const flyt::Command gpus = add_question(
       app, "smi", "Show a server's GPUs, and which programs of this machine use them", url, json);
   ClientCommands client(app);
-  CLI::App* about = app.add_subcommand("version", "Show the version");
-  about->add_flag("--json", json, "As one JSON object");
-  CLI::App* complete = app.add_subcommand("completion", "Print a script for a shell to source");
-  complete->add_option("shell", shell)->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  CLI11_PARSE(app, argc, argv);
+  const flyt::Command about = app.add_command("version", "Show the version");
+  about.add_flag("--json", json, "As one JSON object");
+  const flyt::Command complete =
+      app.add_command("completion", "Print a script for a shell to source");
+  complete.add_option("shell", shell).required().one_of({"bash", "zsh", "fish"});
+  if (const auto done = app.parse(argc, argv)) return *done;
 
-  if (*run) return fail(flyt::cli::run(options), flyt::cli::kExitNotStarted);
-  if (*trace) return trace_program(traced);
-  if (*info) return server_info(url, json);
-  if (*gpus) return smi(url, json);
-  if (*client.client) return client.run();
-  if (*about) return version(json);
+  if (run.given()) return fail(flyt::cli::run(options), flyt::cli::kExitNotStarted);
+  if (trace.given()) return trace_program(traced);
+  if (info.given()) return server_info(url, json);
+  if (gpus.given()) return smi(url, json);
+  if (client.client.given()) return client.run();
+  if (about.given()) return version(json);
   std::cout << flyt::cli::completion_script(shell);
   return EXIT_SUCCESS;
 }

@@ -1,9 +1,9 @@
 // flyt-client-manager: serves a cluster's virtual GPU to the programs of this machine.
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
 
+#include "bin/command_line.h"
 #include "control/client/client_thread.h"
 #include "control/client/config.h"
 #include "control/daemon/stop_signals.h"
@@ -25,21 +25,20 @@ int fail(const flyt::Error& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Serves a cluster's virtual GPU to the programs of this machine.",
-               "flyt-client-manager");
+  flyt::CommandLine app("flyt-client-manager",
+                        "Serves a cluster's virtual GPU to the programs of this machine.");
   app.footer(kFooter);
-  app.set_version_flag("--version", FLYT_VERSION);
   std::string file = "/etc/flyt/client.toml";
   std::string socket;
   std::string state;
   bool check = false;
   app.add_option("--config", file, "The configuration; see docs/flyt-client-manager.md")
-      ->type_name("FILE")
-      ->capture_default_str();
+      .type_name("FILE")
+      .show_default();
   app.add_flag("--check-config", check, "Say whether the configuration is right, and end");
-  app.add_option("--socket", socket, "Instead of programs.socket")->type_name("PATH");
-  app.add_option("--state", state, "Instead of client.state")->type_name("DIR");
-  CLI11_PARSE(app, argc, argv);
+  app.add_option("--socket", socket, "Instead of programs.socket").type_name("PATH");
+  app.add_option("--state", state, "Instead of client.state").type_name("DIR");
+  if (const auto done = app.parse(argc, argv)) return *done;
 
   auto config = flyt::vm::read_config(file);
   if (!config) return fail(config.error());

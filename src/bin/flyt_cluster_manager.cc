@@ -1,11 +1,11 @@
 // flyt-cluster-manager: hands virtual GPUs of many nodes to VMs.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
+#include "bin/command_line.h"
 #include "control/cluster/cluster_threads.h"
 #include "control/cluster/config.h"
 #include "control/cluster/requirements/mongodb.h"
@@ -54,18 +54,17 @@ flyt::Result<flyt::cluster::Config> configure(const Options& options) {
 
 int main(int argc, char** argv) {
   flyt::cluster::requirements::forget_counters();
-  CLI::App app("Hands virtual GPUs of many nodes to VMs.", "flyt-cluster-manager");
+  flyt::CommandLine app("flyt-cluster-manager", "Hands virtual GPUs of many nodes to VMs.");
   app.footer(kFooter);
-  app.set_version_flag("--version", FLYT_VERSION);
   Options options;
   app.add_option("--config", options.config, "The configuration; see docs/flyt-cluster-manager.md")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_flag("--check-config", options.check, "Say whether the configuration is right, and end");
   app.add_option("--state", options.state, "The folder of the database; instead of cluster.state")
-      ->type_name("DIR");
+      .type_name("DIR");
   app.add_option("--run", options.run, "The folder of the socket; instead of cluster.run")
-      ->type_name("DIR");
-  CLI11_PARSE(app, argc, argv);
+      .type_name("DIR");
+  if (const auto done = app.parse(argc, argv)) return *done;
 
   const auto config = configure(options);
   if (!config) return fail(config.error());

@@ -1,11 +1,11 @@
 // flyt-node-manager: leases virtual GPUs of this machine, and runs a server for each lease.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
+#include "bin/command_line.h"
 #include "control/daemon/stop_signals.h"
 #include "control/node/config.h"
 #include "control/node/node_thread.h"
@@ -58,22 +58,21 @@ flyt::Result<flyt::node::Config> configure(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Leases virtual GPUs of this machine.", "flyt-node-manager");
+  flyt::CommandLine app("flyt-node-manager", "Leases virtual GPUs of this machine.");
   app.footer(kFooter);
-  app.set_version_flag("--version", FLYT_VERSION);
   Options options;
   app.add_option("--config", options.config, "The configuration; see docs/flyt-node-manager.md")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_flag("--check-config", options.check, "Say whether the configuration is right, and end");
   app.add_option("--soft", options.soft, "Serve so many software GPUs instead of real ones")
-      ->check(CLI::Range(1u, flyt::node::kSoftGpusMax))
-      ->type_name("N");
+      .range(1, flyt::node::kSoftGpusMax)
+      .type_name("N");
   app.add_option("--state", options.state, "The folder of the database; instead of node.state")
-      ->type_name("DIR");
+      .type_name("DIR");
   app.add_option("--run", options.run, "The folder of sockets; instead of node.run")
-      ->type_name("DIR");
+      .type_name("DIR");
   app.add_flag("--end-leases", options.end_leases, "End the leases' servers when stopped");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto done = app.parse(argc, argv)) return *done;
 
   const auto config = configure(options);
   if (!config) return fail(config.error());

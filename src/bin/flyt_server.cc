@@ -1,8 +1,8 @@
 // flyt-server: gives the GPUs of this machine to clients elsewhere.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
 
+#include "bin/command_line.h"
 #include "server/supervisor.h"
 
 namespace {
@@ -29,92 +29,90 @@ std::string soft_path() {
   return (self.parent_path().parent_path() / "lib" / "libflyt-softgpu.so").string();
 }
 
-void add_lease_options(CLI::App& app, flyt::server::SupervisorOptions& options) {
+void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions& options) {
   flyt::server::LeaseOptions& lease = options.session.lease;
   app.add_option("--lease", lease.id, "What this server's sessions are called together, for logs")
-      ->type_name("ID");
+      .type_name("ID");
   app.add_option("--gpu", lease.gpu, "The only GPU that clients see: its number or UUID; else all")
-      ->type_name("N|UUID");
+      .type_name("N|UUID");
   app.add_option("--memory", lease.memory_bytes,
                  "Memory of the GPU that all sessions have together; 0: no limit of their own")
-      ->transform(CLI::AsSizeValue(false))
-      ->type_name("BYTES[K|M|G]");
+      .size()
+      .type_name("BYTES[K|M|G]");
   app.add_option("--sms", lease.sms,
                  "Multiprocessors of the GPU for all sessions, rounded up to groups; 0: all")
-      ->check(CLI::Range(0, 65535));
+      .range(0, 65535);
   app.add_option("--sm-groups", lease.sm_groups,
                  "The groups that they are, by number; else the first ones that suffice")
-      ->delimiter(',')
-      ->type_name("N,N,...");
+      .delimiter(',')
+      .type_name("N,N,...");
   app.add_option("--fault-board", options.session.fault_board,
                  "A file that all servers of a GPU under MPS are given: what one session's kernel"
                  " breaks there the others survive, with --recover")
-      ->type_name("PATH");
+      .type_name("PATH");
   app.add_option("--token-key", lease.token_key,
                  "A file of 32 bytes: clients need a token signed with it, for this --lease")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--control", options.control,
                  "Where this user and root control the server: unix:///PATH")
-      ->type_name("URL");
+      .type_name("URL");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(kDescription, "flyt-server");
+  flyt::CommandLine app("flyt-server", kDescription);
   app.footer(kFooter);
-  app.set_version_flag("--version", FLYT_VERSION);
-  app.option_defaults()->always_capture_default();
+  app.show_defaults();
   flyt::server::SupervisorOptions options;
   options.session.driver = "auto";
   options.session.soft_path = soft_path();
   std::string level = "info";
   app.add_option("--listen", options.urls,
                  "Where clients connect: unix:///PATH or tcp://HOST:PORT; repeatable")
-      ->required()
-      ->type_name("URL")
-      ->take_all();
+      .required()
+      .type_name("URL")
+      .take_all();
   app.add_option("--driver", options.session.driver,
                  "auto (NVIDIA's if it works here, else soft), soft, or the path of a libcuda.so")
-      ->type_name("auto|soft|PATH");
+      .type_name("auto|soft|PATH");
   app.add_option("--warm", options.warm,
                  "Processes kept ready with the driver started, so that clients start faster")
-      ->check(CLI::Range(0, 64));
+      .range(0, 64);
   app.add_option("--warm-pause", options.warm_pause_ms,
                  "Milliseconds that a session is left alone before another process is made warm")
-      ->check(CLI::Range(0, 600000));
-  app.add_option("--max-sessions", options.sessions_max, "Clients served at once")
-      ->check(CLI::Range(1, 100000));
+      .range(0, 600000);
+  app.add_option("--max-sessions", options.sessions_max, "Clients served at once").range(1, 100000);
   std::string store = "auto";
   app.add_option("--module-cache", store,
                  "Where code that clients sent is kept: auto (the user's cache folder), off, or a"
                  " folder")
-      ->type_name("auto|off|DIR");
+      .type_name("auto|off|DIR");
   app.add_option("--module-cache-bytes", options.session.code_store.bytes_max,
                  "How much of it, for each user or address that clients come from")
-      ->transform(CLI::AsSizeValue(false))
-      ->type_name("BYTES[K|M|G]");
+      .size()
+      .type_name("BYTES[K|M|G]");
   app.add_option("--recover", options.recover_seconds,
                  "Seconds for which the memory of a session whose process was killed is kept, so"
                  " that the client can go on in another one; 0: not at all")
-      ->check(CLI::Range(0, 3600));
+      .range(0, 3600);
   app.add_option("--keeper", options.keeper,
                  "A socket's path, with --recover: if this server is killed, sessions go on in the"
                  " next one that is started with the same path")
-      ->type_name("PATH");
+      .type_name("PATH");
   app.add_option("--handover-seconds", options.handover_seconds,
                  "How long SIGUSR1 waits for sessions to come to a moment without work")
-      ->check(CLI::Range(0, 3600));
+      .range(0, 3600);
   app.add_option("--drain-seconds", options.drain_seconds,
                  "How long sessions may go on after SIGTERM")
-      ->check(CLI::Range(0, 86400));
+      .range(0, 86400);
   app.add_option("--log-level", level, "What is logged to stderr")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}));
+      .one_of({"debug", "info", "warn", "error", "off"});
   app.add_option("--ready-fd", options.ready_fd,
                  "A descriptor that gets \"ready\" once clients can connect")
-      ->type_name("FD");
+      .type_name("FD");
   add_lease_options(app, options);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto done = app.parse(argc, argv)) return *done;
   if (!options.session.lease.id.empty() &&
       !flyt::server::valid_lease_id(options.session.lease.id)) {
     std::cerr << "flyt-server: --lease takes at most 64 letters, digits, '.', '_' and '-'\n";

@@ -1,5 +1,4 @@
 // flytctl: asks a cluster manager, or a node manager, for virtual GPUs.
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
 
@@ -26,32 +25,26 @@ constexpr char kFooter[] =
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Virtual GPUs of a cluster with flyt-cluster-manager, or of one machine.",
-               "flytctl");
+  flyt::CommandLine app("flytctl",
+                        "Virtual GPUs of a cluster with flyt-cluster-manager, or of one machine.");
   app.footer(kFooter);
-  app.set_version_flag("--version", FLYT_VERSION);
-  app.require_subcommand(1);
+  app.require_command();
   app.fallthrough();
   flyt::ctl::Options options;
   flyt::ctl::add_global(app, options);
   flyt::ctl::add_cluster_commands(app, options);
   flyt::ctl::add_node_commands(app, options);
   flyt::ctl::add_flyt_commands(app, options);
-  CLI::App* completion = app.add_subcommand("completion", "Print a script for a shell to source");
-  completion->add_option("shell", options.shell)
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  const flyt::Command completion =
+      app.add_command("completion", "Print a script for a shell to source");
+  completion.add_option("shell", options.shell).required().one_of({"bash", "zsh", "fish"});
   flyt::ctl::add_examples(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EXIT_SUCCESS : flyt::cli::kExitUsage;
-  }
-  if (*completion) {
+  if (const auto done = app.parse(argc, argv, flyt::cli::kExitUsage)) return *done;
+  if (completion.given()) {
     std::cout << flyt::cli::ctl_completion_script(options.shell);
     return EXIT_SUCCESS;
   }
-  const flyt::Status status = flyt::ctl::run(*app.get_subcommands().front(), options);
+  const flyt::Status status = flyt::ctl::run(app.given_commands().front(), options);
   if (status) return EXIT_SUCCESS;
   std::cerr << "flytctl: " << status.error().message << "\n";
   return flyt::cli::exit_status_of(status.error().code);

@@ -180,11 +180,11 @@ Status run_cluster(const std::string& command, const Options& options) {
 
 }  // namespace
 
-Result<bool> settle(const CLI::App& command, Options& options) {
+Result<bool> settle(const Command& command, Options& options) {
   share(options);
   auto settings = read_settings_of(options);
   if (!settings) return std::move(settings).error();
-  const std::string name = command.get_name();
+  const std::string name = command.name();
   if (!options.cluster_flag.empty() && !options.node_flag.empty()) {
     return Error{ErrorCode::kInvalid, "--cluster and --node exclude each other"};
   }
@@ -208,12 +208,12 @@ Result<bool> settle(const CLI::App& command, Options& options) {
   return cluster;
 }
 
-Status run(const CLI::App& command, Options& options) {
+Status run(const Command& command, Options& options) {
   const auto cluster = settle(command, options);
   if (!cluster) return cluster.error();
-  const std::string name = command.get_name();
-  const auto nested = command.get_subcommands();
-  if (!nested.empty()) return run_nested(name, nested.front()->get_name(), options);
+  const std::string name = command.name();
+  const auto nested = command.given_commands();
+  if (!nested.empty()) return run_nested(name, nested.front().name(), options);
   if (name.starts_with("list-") || name == "change-config" || name.starts_with("migrate")) {
     return run_flyt(name, options.cluster);
   }

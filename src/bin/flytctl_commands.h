@@ -1,9 +1,9 @@
 // The command line of flytctl: what there is, and what is done for it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "bin/command_line.h"
 #include "control/cli/cluster/authority.h"
 #include "control/cli/cluster/commands.h"
 #include "control/cli/cluster/enrol.h"
@@ -28,18 +28,18 @@ struct Options {
   std::string shell;
 };
 
-void add_global(CLI::App& app, Options& options);
+void add_global(const Command& app, Options& options);
 // What a cluster and a node both have, or a node alone.
-void add_node_commands(CLI::App& app, Options& options);
-void add_cluster_commands(CLI::App& app, Options& options);
-void add_flyt_commands(CLI::App& app, Options& options);
+void add_node_commands(const Command& app, Options& options);
+void add_cluster_commands(const Command& app, Options& options);
+void add_flyt_commands(const Command& app, Options& options);
 // To the help of each command that there is by then; `front` is what stands before its name.
-void add_examples(CLI::App& app, const std::string& front = {});
+void add_examples(const Command& app, const std::string& front = {});
 
 // Sets the address: of the flags, the environment, the file of settings, the default; true: it is a
 // cluster's.
-Result<bool> settle(const CLI::App& command, Options& options);
+Result<bool> settle(const Command& command, Options& options);
 
-Status run(const CLI::App& command, Options& options);
+Status run(const Command& command, Options& options);
 
 }  // namespace flyt::ctl

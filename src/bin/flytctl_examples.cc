@@ -114,11 +114,11 @@ std::string footer_of(const std::string& command) {
 
 }  // namespace
 
-void add_examples(CLI::App& app, const std::string& front) {
-  for (CLI::App* command : app.get_subcommands({})) {
-    const std::string name = front + command->get_name();
-    command->footer(footer_of(name));
-    add_examples(*command, name + " ");
+void add_examples(const Command& app, const std::string& front) {
+  for (const Command& command : app.commands()) {
+    const std::string name = front + command.name();
+    command.footer(footer_of(name));
+    add_examples(command, name + " ");
   }
 }
 

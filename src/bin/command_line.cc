@@ -1,0 +1,144 @@
+#include "bin/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+namespace flyt {
+
+CommandOption& CommandOption::type_name(const std::string& name) {
+  option_->type_name(name);
+  return *this;
+}
+
+CommandOption& CommandOption::required(bool is) {
+  option_->required(is);
+  return *this;
+}
+
+CommandOption& CommandOption::range(std::uint64_t least, std::uint64_t most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+CommandOption& CommandOption::one_of(const std::vector<std::string>& values) {
+  option_->check(CLI::IsMember(values));
+  return *this;
+}
+
+CommandOption& CommandOption::size() {
+  option_->transform(CLI::AsSizeValue(false));
+  return *this;
+}
+
+CommandOption& CommandOption::take_all() {
+  option_->take_all();
+  return *this;
+}
+
+CommandOption& CommandOption::delimiter(char between) {
+  option_->delimiter(between);
+  return *this;
+}
+
+CommandOption& CommandOption::environment(const std::string& name) {
+  option_->envname(name);
+  return *this;
+}
+
+CommandOption& CommandOption::show_default() {
+  option_->capture_default_str();
+  return *this;
+}
+
+CommandOption& CommandOption::show_default(const std::string& text) {
+  option_->default_str(text);
+  return *this;
+}
+
+Command Command::add_command(const std::string& name, const std::string& about) const {
+  return Command(app_->add_subcommand(name, about));
+}
+
+template <class Value>
+CommandOption Command::add_option(const std::string& names, Value& value,
+                                  const std::string& about) const {
+  return CommandOption(app_->add_option(names, value, about));
+}
+
+template CommandOption Command::add_option(const std::string&, std::string&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::int32_t&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::uint16_t&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::uint32_t&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::uint64_t&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::optional<std::string>&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::optional<std::int32_t>&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::optional<std::uint32_t>&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::vector<std::string>&,
+                                           const std::string&) const;
+template CommandOption Command::add_option(const std::string&, std::vector<std::uint32_t>&,
+                                           const std::string&) const;
+
+template <class Value>
+CommandOption Command::add_flag(const std::string& names, Value& value,
+                                const std::string& about) const {
+  return CommandOption(app_->add_flag(names, value, about));
+}
+
+template CommandOption Command::add_flag(const std::string&, bool&, const std::string&) const;
+template CommandOption Command::add_flag(const std::string&, std::optional<bool>&,
+                                         const std::string&) const;
+
+void Command::footer(const std::string& text) const { app_->footer(text); }
+
+void Command::require_command() const { app_->require_subcommand(1); }
+
+void Command::fallthrough() const { app_->fallthrough(); }
+
+void Command::allow_anything() const { app_->fallthrough(false)->allow_extras(); }
+
+void Command::positionals_at_end() const { app_->positionals_at_end(); }
+
+void Command::show_defaults() const { app_->option_defaults()->always_capture_default(); }
+
+std::string Command::name() const { return app_->get_name(); }
+
+std::vector<Command> Command::commands() const {
+  std::vector<Command> all;
+  for (CLI::App* one : app_->get_subcommands({})) all.emplace_back(one);
+  return all;
+}
+
+bool Command::given() const { return app_->parsed(); }
+
+std::vector<Command> Command::given_commands() const {
+  std::vector<Command> all;
+  for (CLI::App* one : app_->get_subcommands()) all.emplace_back(one);
+  return all;
+}
+
+CommandLine::CommandLine(const std::string& program, const std::string& about)
+    : Command(nullptr), owned_(std::make_unique<CLI::App>(about, program)) {
+  app_ = owned_.get();
+  app_->set_version_flag("--version", FLYT_VERSION);
+}
+
+CommandLine::~CommandLine() = default;
+
+std::optional<int> CommandLine::parse(int argc, char** argv, std::optional<int> wrong) {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = app_->exit(error);
+    return status == 0 ? 0 : wrong.value_or(status);
+  }
+  return {};
+}
+
+}  // namespace flyt
