@@ -5,6 +5,13 @@
 
 namespace flyt::client {
 
+CodeState::CodeState()
+    : modules(wire::HandleKind::kModule),
+      libraries(wire::HandleKind::kLibrary),
+      functions(wire::HandleKind::kFunction),
+      kernels(wire::HandleKind::kKernel),
+      links(wire::HandleKind::kLink) {}
+
 void CodeState::forget_module(std::uint64_t handle) {
   ModuleState* module = modules.find(handle);
   if (module == nullptr) return;

@@ -219,11 +219,13 @@ class Lookups {
 
 // Safe from any thread.
 struct CodeState {
-  HandleTable<ModuleState> modules{wire::HandleKind::kModule};
-  HandleTable<LibraryState> libraries{wire::HandleKind::kLibrary};
-  HandleTable<FunctionState> functions{wire::HandleKind::kFunction};
-  HandleTable<KernelState> kernels{wire::HandleKind::kKernel};
-  HandleTable<LinkState> links{wire::HandleKind::kLink};
+  CodeState();
+
+  HandleTable<ModuleState> modules;
+  HandleTable<LibraryState> libraries;
+  HandleTable<FunctionState> functions;
+  HandleTable<KernelState> kernels;
+  HandleTable<LinkState> links;
   AnswerCache<std::uint64_t> occupancy;
   AnswerCache<TensorMapBytes> tensor_maps;
   // Handles of uploads are used once and never looked up.

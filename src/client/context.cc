@@ -2,6 +2,13 @@
 
 namespace flyt::client {
 
+ResourceDescriptions::ResourceDescriptions() : table(wire::HandleKind::kResourceDescription) {}
+
+Contexts::Contexts(std::size_t devices)
+    : greens(wire::HandleKind::kGreenContext),
+      table_(wire::HandleKind::kContext),
+      primaries_(std::make_unique<PrimaryContext[]>(devices)) {}
+
 ContextState* Contexts::make(CUdevice device, bool primary, ContextState* home,
                              std::uint64_t green) {
   const auto made = table_.make();

@@ -117,6 +117,8 @@ struct GreenState {
 // CUdevResourceDesc: never given back, so equal ones are the same. Safe from any thread.
 class ResourceDescriptions {
  public:
+  ResourceDescriptions();
+
   // The server's numbers of the resources, and how many multiprocessors these are.
   struct Description {
     std::vector<std::uint64_t> resources;
@@ -129,7 +131,7 @@ class ResourceDescriptions {
   std::uint64_t find(const std::vector<std::uint64_t>& resources) const EXCLUDES(mutex_);
   void add(std::uint64_t handle, const std::vector<std::uint64_t>& resources) EXCLUDES(mutex_);
 
-  HandleTable<Description> table{wire::HandleKind::kResourceDescription};
+  HandleTable<Description> table;
 
  private:
   mutable Mutex mutex_;
@@ -139,15 +141,14 @@ class ResourceDescriptions {
 // All contexts of a session. Safe from any thread.
 class Contexts {
  public:
-  explicit Contexts(std::size_t devices)
-      : primaries_(std::make_unique<PrimaryContext[]>(devices)) {}
+  explicit Contexts(std::size_t devices);
 
   // Null for anything that never was a context.
   ContextState* find(CUcontext context) const { return table_.find(address_of(context)); }
   HandleTable<ContextState>& table() { return table_; }
   // device < number of devices.
   PrimaryContext& primary(CUdevice device) { return primaries_[static_cast<std::size_t>(device)]; }
-  HandleTable<GreenState> greens{wire::HandleKind::kGreenContext};
+  HandleTable<GreenState> greens;
   ResourceDescriptions descriptions;
 
   // A context that is not alive yet; null when there are no handles left. `home` and `green`: of a
@@ -158,7 +159,7 @@ class Contexts {
   std::vector<ContextState*> greens_of(const ContextState& primary) const;
 
  private:
-  HandleTable<ContextState> table_{wire::HandleKind::kContext};
+  HandleTable<ContextState> table_;
   std::unique_ptr<PrimaryContext[]> primaries_;
   std::atomic<std::uint64_t> next_id_{1};
 };

@@ -11,6 +11,11 @@ namespace flyt::client {
 
 LentMemory::~LentMemory() { mirror_.give_back(loan_); }
 
+Graphs::Graphs(Session& session)
+    : execs(wire::HandleKind::kGraphExec),
+      user_objects(wire::HandleKind::kUserObject),
+      session_(session) {}
+
 std::uint64_t Graphs::root(std::uint64_t graph) const {
   for (auto found = around_.find(graph); found != around_.end(); found = around_.find(graph)) {
     graph = found->second;

@@ -71,7 +71,7 @@ struct ToldFrontier {
 // Safe from any thread.
 class Graphs {
  public:
-  explicit Graphs(Session& session) : session_(session) {}
+  explicit Graphs(Session& session);
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
 
@@ -98,8 +98,8 @@ class Graphs {
   // where something of the program's lies there.
   CUresult add_memory(std::uint64_t address, std::uint64_t bytes, CUdevice device) EXCLUDES(mutex_);
 
-  HandleTable<ExecState> execs{wire::HandleKind::kGraphExec};
-  HandleTable<UserObjectState> user_objects{wire::HandleKind::kUserObject};
+  HandleTable<ExecState> execs;
+  HandleTable<UserObjectState> user_objects;
 
  private:
   struct Graph {

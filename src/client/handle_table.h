@@ -16,7 +16,9 @@ namespace flyt::client {
 // Gives out handle values and keeps one State for each. Safe from any thread. find() takes no lock
 // and a few nanoseconds. A State stays at its address until its slot is used again, so a program
 // that uses a handle while it destroys it reads a stale State, never freed memory. State must be
-// default-constructible and have `void reset()`, which readies it for the next user.
+// default-constructible and have `void reset()`, which readies it for the next user. Whoever has
+// tables names their kinds in its constructor, in a .cc: beside the member, making and ending one
+// would be compiled in every file.
 template <class State>
 class HandleTable {
  public:

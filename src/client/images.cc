@@ -5,6 +5,12 @@
 
 namespace flyt::client {
 
+Images::Images()
+    : arrays(wire::HandleKind::kArray),
+      mipmapped_arrays(wire::HandleKind::kMipmappedArray),
+      texture_references(wire::HandleKind::kTextureReference),
+      surface_references(wire::HandleKind::kSurfaceReference) {}
+
 void Images::on_context_destroyed(const ContextState& context) {
   const auto drop_all = [&](auto& table) {
     table.for_each([&](std::uint64_t handle, const auto& state) {

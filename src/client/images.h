@@ -77,10 +77,12 @@ using ArrayTable = HandleTable<ArrayState>;
 
 // Safe from any thread.
 struct Images {
-  ArrayTable arrays{wire::HandleKind::kArray};
-  HandleTable<MipmappedArrayState> mipmapped_arrays{wire::HandleKind::kMipmappedArray};
-  HandleTable<TextureReferenceState> texture_references{wire::HandleKind::kTextureReference};
-  HandleTable<SurfaceReferenceState> surface_references{wire::HandleKind::kSurfaceReference};
+  Images();
+
+  ArrayTable arrays;
+  HandleTable<MipmappedArrayState> mipmapped_arrays;
+  HandleTable<TextureReferenceState> texture_references;
+  HandleTable<SurfaceReferenceState> surface_references;
   Mutex mutex;  // Guards the rest.
   std::map<std::uint64_t, TextureState> textures;
   std::map<std::uint64_t, SurfaceState> surfaces;

@@ -11,7 +11,11 @@
 namespace flyt::client {
 
 MemoryState::MemoryState(Session& session, Duration fence_patience)
-    : session_(session),
+    : streams(wire::HandleKind::kStream),
+      events(wire::HandleKind::kEvent),
+      pools(wire::HandleKind::kPool),
+      allocations(wire::HandleKind::kMemAllocation),
+      session_(session),
       pinned_window_(reserve_pinned_window()),
       pinned_(pinned_window_, session.channel().shared_file()),
       mirror_(session, map_, pinned_.space(), pinned_window_),

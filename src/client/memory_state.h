@@ -183,10 +183,10 @@ class MemoryState {
   // The reservation that holds the whole range; 0 bytes if there is none.
   Reservation reservation_around(std::uint64_t base, std::uint64_t bytes) const EXCLUDES(mutex_);
 
-  HandleTable<StreamState> streams{wire::HandleKind::kStream};
-  HandleTable<EventState> events{wire::HandleKind::kEvent};
-  HandleTable<PoolState> pools{wire::HandleKind::kPool};
-  HandleTable<AllocationState> allocations{wire::HandleKind::kMemAllocation};
+  HandleTable<StreamState> streams;
+  HandleTable<EventState> events;
+  HandleTable<PoolState> pools;
+  HandleTable<AllocationState> allocations;
   Images images;
 
  private:

@@ -129,7 +129,10 @@ class Session::Pushes final : public rpc::PushHandler {
 };
 
 Session::Session(const SessionOptions& options)
-    : log_("flyt", options.log_level), pushes_(std::make_unique<Pushes>(log_)) {}
+    : log_("flyt", options.log_level),
+      pushes_(std::make_unique<Pushes>(log_)),
+      compile_cache_(cuda::compile_cache_options()),
+      captures_(*this) {}
 
 Session::~Session() {
   recovery_thread_.reset();

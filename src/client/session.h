@@ -247,12 +247,12 @@ class Session {
   std::unique_ptr<rpc::Channel> channel_;
   DeviceCache devices_;
   cuda::ContextStorage storage_;
-  cuda::CompileCache compile_cache_{cuda::compile_cache_options()};
+  cuda::CompileCache compile_cache_;
   Refusals refusals_;
   std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<CodeState> code_;
   std::unique_ptr<MemoryState> memory_;
-  Captures captures_{*this};
+  Captures captures_;
   std::unique_ptr<Graphs> graphs_;
   HostMirror* mirror_ = nullptr;  // memory_'s.
   std::unique_ptr<Recovery> recovery_;

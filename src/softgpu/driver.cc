@@ -55,7 +55,27 @@ std::vector<unsigned> visible_units(const Settings& settings) {
   return units;
 }
 
-Driver::Driver(const Settings& settings) : settings_(settings) {
+Driver::Driver(const Settings& settings)
+    : settings_(settings),
+      compile_cache_(cuda::compile_cache_options()),
+      contexts_(HandleKind::kContext),
+      green_contexts_(HandleKind::kGreenContext),
+      resource_descriptions_(HandleKind::kResourceDescription),
+      streams_(HandleKind::kStream),
+      events_(HandleKind::kEvent),
+      modules_(HandleKind::kModule),
+      functions_(HandleKind::kFunction),
+      libraries_(HandleKind::kLibrary),
+      kernels_(HandleKind::kKernel),
+      linkers_(HandleKind::kLink),
+      pools_(HandleKind::kPool),
+      allocations_(HandleKind::kAllocation),
+      arrays_(HandleKind::kArray),
+      mipmapped_arrays_(HandleKind::kMipmappedArray),
+      textures_(HandleKind::kTexture),
+      surfaces_(HandleKind::kSurface),
+      texture_references_(HandleKind::kTextureReference),
+      surface_references_(HandleKind::kSurfaceReference) {
   std::vector<ptx::MemoryMap*> maps;
   for (const unsigned unit : visible_units(settings)) {
     const auto number = static_cast<int>(devices_.size());

@@ -143,31 +143,31 @@ class Driver {
   std::unique_ptr<Regions> regions_;
   Output output_;
   cuda::ContextStorage storage_;
-  cuda::CompileCache compile_cache_{cuda::compile_cache_options()};
+  cuda::CompileCache compile_cache_;
   cuda::CoreDumpSettings core_dumps_;
   cuda::DriverLog driver_log_;
   cuda::AsyncCallbacks async_callbacks_;
 
-  HandleTable<Context> contexts_{HandleKind::kContext};
-  HandleTable<Partition> green_contexts_{HandleKind::kGreenContext};
-  HandleTable<ResourceDescription> resource_descriptions_{HandleKind::kResourceDescription};
-  HandleTable<Stream> streams_{HandleKind::kStream};
-  HandleTable<Event> events_{HandleKind::kEvent};
-  HandleTable<Module> modules_{HandleKind::kModule};
-  HandleTable<Function> functions_{HandleKind::kFunction};
-  HandleTable<Library> libraries_{HandleKind::kLibrary};
-  HandleTable<Kernel> kernels_{HandleKind::kKernel};
-  HandleTable<Linker> linkers_{HandleKind::kLink};
-  HandleTable<Pool> pools_{HandleKind::kPool};
-  HandleTable<Allocation> allocations_{HandleKind::kAllocation};
+  HandleTable<Context> contexts_;
+  HandleTable<Partition> green_contexts_;
+  HandleTable<ResourceDescription> resource_descriptions_;
+  HandleTable<Stream> streams_;
+  HandleTable<Event> events_;
+  HandleTable<Module> modules_;
+  HandleTable<Function> functions_;
+  HandleTable<Library> libraries_;
+  HandleTable<Kernel> kernels_;
+  HandleTable<Linker> linkers_;
+  HandleTable<Pool> pools_;
+  HandleTable<Allocation> allocations_;
   GraphStore graphs_;
   std::vector<std::unique_ptr<GraphMemory>> graph_memory_;  // By device.
-  HandleTable<Array> arrays_{HandleKind::kArray};
-  HandleTable<MipmappedArray> mipmapped_arrays_{HandleKind::kMipmappedArray};
-  HandleTable<TextureObject> textures_{HandleKind::kTexture};
-  HandleTable<SurfaceObject> surfaces_{HandleKind::kSurface};
-  HandleTable<TextureReference> texture_references_{HandleKind::kTextureReference};
-  HandleTable<SurfaceReference> surface_references_{HandleKind::kSurfaceReference};
+  HandleTable<Array> arrays_;
+  HandleTable<MipmappedArray> mipmapped_arrays_;
+  HandleTable<TextureObject> textures_;
+  HandleTable<SurfaceObject> surfaces_;
+  HandleTable<TextureReference> texture_references_;
+  HandleTable<SurfaceReference> surface_references_;
 
   Mutex vmm_mutex_;
   std::map<std::uint64_t, std::uint64_t> reservations_ GUARDED_BY(vmm_mutex_);  // Size by base.

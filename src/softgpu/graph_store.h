@@ -21,6 +21,8 @@ struct GraphNode;
 // one keeps careless programs harmless; nothing waits and no code of the program runs under it.
 class GraphStore {
  public:
+  GraphStore();
+
   Mutex& mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
 
   HandleTable<Graph>& graphs() { return graphs_; }
@@ -37,10 +39,7 @@ class GraphStore {
     captures_.push_back(std::move(capture));
     capturing_.store(captures_.size(), std::memory_order_release);
   }
-  void remove(const Capture* capture) REQUIRES(mutex_) {
-    std::erase_if(captures_, [capture](const auto& each) { return each.get() == capture; });
-    capturing_.store(captures_.size(), std::memory_order_release);
-  }
+  void remove(const Capture* capture) REQUIRES(mutex_);
   std::uint64_t next_capture() REQUIRES(mutex_) { return ++last_capture_; }
   // Inside with_graph(), where clang does not see that the mutex is held.
   std::uint64_t next_conditional_inside() NO_THREAD_SAFETY_ANALYSIS { return next_conditional(); }
@@ -48,10 +47,10 @@ class GraphStore {
 
  private:
   Mutex mutex_;
-  HandleTable<Graph> graphs_{HandleKind::kGraph};
-  HandleTable<GraphNode> nodes_{HandleKind::kGraphNode};
-  HandleTable<GraphExec> execs_{HandleKind::kGraphExec};
-  HandleTable<UserObject> objects_{HandleKind::kUserObject};
+  HandleTable<Graph> graphs_;
+  HandleTable<GraphNode> nodes_;
+  HandleTable<GraphExec> execs_;
+  HandleTable<UserObject> objects_;
   std::vector<std::shared_ptr<Capture>> captures_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> capturing_{0};
   std::uint64_t last_capture_ GUARDED_BY(mutex_) = 0;

@@ -51,7 +51,8 @@ std::uint64_t from_handle(H handle) {
   return address_of(handle);
 }
 
-// Values are never used again. Safe from any thread.
+// Values are never used again. Safe from any thread. Whoever has tables names their kinds in its
+// constructor, in a .cc: beside the member, making and ending one would be compiled in every file.
 template <class T>
 class HandleTable {
  public:

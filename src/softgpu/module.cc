@@ -99,6 +99,18 @@ bool Module::place(std::size_t index, ManagedVariables* shared) {
   return true;
 }
 
+std::optional<FunctionSettings> Kernel::settings(int device) const {
+  const Lock lock(mutex_);
+  const auto found = settings_.find(device);
+  if (found == settings_.end()) return std::nullopt;
+  return found->second;
+}
+
+void Kernel::set_settings(int device, const FunctionSettings& settings) {
+  const Lock lock(mutex_);
+  settings_[device] = settings;
+}
+
 Module::~Module() {
   const auto& variables = program_.module().variables();
   for (std::size_t i = 0; i < addresses_.size(); ++i) {

@@ -178,16 +178,8 @@ class Kernel {
   }
 
   // What was set for one device.
-  std::optional<FunctionSettings> settings(int device) const {
-    const Lock lock(mutex_);
-    const auto found = settings_.find(device);
-    if (found == settings_.end()) return std::nullopt;
-    return found->second;
-  }
-  void set_settings(int device, const FunctionSettings& settings) {
-    const Lock lock(mutex_);
-    settings_[device] = settings;
-  }
+  std::optional<FunctionSettings> settings(int device) const EXCLUDES(mutex_);
+  void set_settings(int device, const FunctionSettings& settings) EXCLUDES(mutex_);
 
  private:
   const std::shared_ptr<Library> library_;

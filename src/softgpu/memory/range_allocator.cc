@@ -6,6 +6,10 @@
 
 namespace flyt::softgpu {
 
+RangeAllocator::RangeAllocator(std::uint64_t base, std::uint64_t size) {
+  free_.emplace(base, size);
+}
+
 std::optional<std::uint64_t> RangeAllocator::allocate(std::uint64_t size, std::uint64_t align) {
   for (auto at = free_.begin(); at != free_.end(); ++at) {
     const auto [base, free_bytes] = *at;

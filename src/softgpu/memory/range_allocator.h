@@ -10,7 +10,7 @@ namespace flyt::softgpu {
 // First fit by address; neighbours that are free become one. Not thread-safe.
 class RangeAllocator {
  public:
-  RangeAllocator(std::uint64_t base, std::uint64_t size) { free_.emplace(base, size); }
+  RangeAllocator(std::uint64_t base, std::uint64_t size);
 
   // `size` > 0; `align` a power of two.
   std::optional<std::uint64_t> allocate(std::uint64_t size, std::uint64_t align);
