@@ -1,5 +1,6 @@
 #include "softgpu/interpreter/grid.h"
 
+#include "base/wall_clock.h"
 #include "gtest/gtest.h"
 #include "softgpu/interpreter/testing/device.h"
 
@@ -47,6 +48,16 @@ TEST(Grid, RunsEveryThreadOfEveryBlock) {
   const Ran run = run_threads(kernel("mad.lo.u32 %r, %i, 3, 1;"), 7, 45);
   ASSERT_FALSE(run.fault.has_value());
   for (std::uint32_t i = 0; i < run.out.size(); ++i) ASSERT_EQ(run.out[i], 3 * i + 1);
+}
+
+TEST(Grid, TheGlobalTimerIsTheTimeOfDay) {
+  const std::int64_t before = unix_seconds() - 1;
+  const Ran run = run_threads(
+      kernel("mov.u64 %t1, %globaltimer; div.u64 %t1, %t1, 1000000000; cvt.u32.u64 %r, %t1;"), 1,
+      1);
+  ASSERT_FALSE(run.fault.has_value());
+  EXPECT_GE(run.out[0], before);
+  EXPECT_LE(run.out[0], unix_seconds() + 1);
 }
 
 TEST(Grid, LanesOfAWarpGoTheirOwnWaysAndMeetAgain) {

@@ -1,5 +1,6 @@
 // Special registers: PTX ISA, "Special Registers".
 #include "base/clock.h"
+#include "base/wall_clock.h"
 #include "softgpu/interpreter/block.h"
 #include "softgpu/interpreter/lanes.h"
 #include "softgpu/interpreter/select.h"
@@ -8,6 +9,13 @@ namespace flyt::ptx {
 namespace {
 
 std::uint64_t now_ns() { return static_cast<std::uint64_t>(system_clock().now().ns); }
+
+// Nanoseconds since 1970, which programs take for the time of day. It does not jump.
+std::uint64_t global_timer_ns() {
+  static const std::uint64_t start =
+      static_cast<std::uint64_t>(unix_milliseconds()) * 1'000'000 - now_ns();
+  return start + now_ns();
+}
 
 std::uint32_t product(const std::array<std::uint32_t, 3>& of) { return of[0] * of[1] * of[2]; }
 
@@ -83,11 +91,11 @@ std::uint64_t of_grid(const Block& block, std::uint32_t name) {
     case "%reserved_smem_offset_cap"_n:
       return kReservedSharedBytes;
     case "%globaltimer"_n:
-      return now_ns();
+      return global_timer_ns();
     case "%globaltimer_lo"_n:
-      return now_ns() & 0xffffffff;
+      return global_timer_ns() & 0xffffffff;
     case "%globaltimer_hi"_n:
-      return now_ns() >> 32;
+      return global_timer_ns() >> 32;
     // Cycles of a clock of 1 GHz.
     case "%clock"_n:
     case "%clock64"_n:
