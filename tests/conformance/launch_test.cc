@@ -249,21 +249,29 @@ TEST_F(LaunchTest, TheExFormLaunchesAndReadsItsAttributes) {
         cu().cuLaunchKernelEx(&config, function("store_value"), parameters, nullptr));
 }
 
-TEST_F(LaunchTest, ACompletionEventOfAnExLaunchIsRecorded) {
+TEST_F(LaunchTest, EventsThatAnExLaunchNamesAreRecorded) {
   const Stream stream;
-  const Event event;
-  CUlaunchAttribute attributes[1] = {};
-  attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  attributes[0].value.programmaticStreamSerializationAllowed = 0;
-  CUlaunchConfig config{};
-  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-  config.hStream = stream;
-  config.attrs = attributes;
-  config.numAttrs = 1;
-  CU_OK(cu().cuLaunchKernelEx(&config, function("empty"), nullptr, nullptr));
-  CU_OK(cu().cuEventRecord(event, stream));
-  CU_OK(cu().cuEventSynchronize(event));
+  for (const CUlaunchAttributeID id :
+       {CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT}) {
+    const Event event(CU_EVENT_DISABLE_TIMING);
+    CUlaunchAttribute attribute{};
+    attribute.id = id;
+    if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+      attribute.value.programmaticEvent.event = event;
+    } else {
+      attribute.value.launchCompletionEvent.event = event;
+    }
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    CU_OK(cu().cuLaunchKernelEx(&config, function("empty"), nullptr, nullptr));
+    CU_OK(cu().cuEventSynchronize(event));
+    CU_OK(cu().cuEventQuery(event));
+  }
+  CU_OK(cu().cuStreamSynchronize(stream));
 }
 
 TEST_F(LaunchTest, ClustersShareTheirRanks) {

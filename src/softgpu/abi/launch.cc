@@ -1,5 +1,6 @@
 // Kernel launches.
 #include <cstring>
+#include <vector>
 
 #include "softgpu/abi/enter.h"
 #include "softgpu/launch.h"
@@ -68,6 +69,26 @@ CUresult launch_old(CUfunction handle, int width, int height, CUstream stream) {
   return launch(handle, std::move(request), stream, nullptr, nullptr, true);
 }
 
+// The event that an attribute has the launch record; null for other attributes.
+const CUevent* event_of(const CUlaunchAttribute& attribute) {
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+    return &attribute.value.programmaticEvent.event;
+  }
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+    return &attribute.value.launchCompletionEvent.event;
+  }
+  return nullptr;
+}
+
+// Such events have no times and are of one process.
+CUresult check_launch_event(CUevent handle) {
+  return with_context([handle](Driver& driver, Context&) -> CUresult {
+    std::shared_ptr<Event> event;
+    if (const CUresult bad = find_event(driver, handle, event); bad != CUDA_SUCCESS) return bad;
+    return event->timed() || event->shared() != nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  });
+}
+
 bool is_default_stream(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
@@ -100,12 +121,23 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   request.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
   request.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
   request.shared_bytes = config->sharedMemBytes;
+  std::vector<CUevent> events;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (const CUevent* const event = event_of(config->attrs[i])) {
+      if (const CUresult bad = check_launch_event(*event); bad != CUDA_SUCCESS) return bad;
+      events.push_back(*event);
+      continue;
+    }
     const CUresult bad = apply_attribute(config->attrs[i], request);
     if (bad != CUDA_SUCCESS) return with_context([bad](Driver&, Context&) { return bad; });
     request.attributes.push_back(config->attrs[i]);
   }
-  return launch(f, std::move(request), config->hStream, kernelParams, extra);
+  CUresult result = launch(f, std::move(request), config->hStream, kernelParams, extra);
+  // Behind the kernel: later than it has to be, never too early.
+  for (const CUevent event : events) {
+    if (result == CUDA_SUCCESS) result = cuEventRecord(event, config->hStream);
+  }
+  return result;
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
