@@ -71,4 +71,15 @@ CUresult refused(const char* name, const char* reason) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+void tell_refused_code(std::string_view reason) {
+  constexpr std::size_t kReasonBytesMax = 1024;
+  reason = reason.substr(0, std::min(reason.size(), kReasonBytesMax));
+  while (reason.ends_with('\n')) reason.remove_suffix(1);
+  Session& ours = session();
+  ours.code().driver_log.write(CU_LOG_LEVEL_ERROR, reason);
+  if (ours.refusals().first(std::string(reason))) {
+    ours.log().warn("code refused", {{"reason", reason}});
+  }
+}
+
 }  // namespace flyt::client

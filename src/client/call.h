@@ -164,4 +164,7 @@ CUresult cached(const Command& command, typename Command::Reply& reply) {
 // What a refused call does: CUDA_ERROR_NOT_SUPPORTED, named in the log once a name.
 CUresult refused(const char* name, const char* reason);
 
+// Tells why code is not run, once a reason.
+void tell_refused_code(std::string_view reason);
+
 }  // namespace flyt::client

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/fd.h"
 #include "base/sha256.h"
@@ -35,7 +36,9 @@ cuda::ComputeCapability capability_of(CUdevice device) {
 // Ends a link whatever becomes of it.
 class LinkScope {
  public:
-  LinkScope() : result_(hooks::cuLinkCreate_v2(0, nullptr, nullptr, &link_)) {}
+  LinkScope()
+      : result_(hooks::cuLinkCreate_v2(static_cast<unsigned>(options_.size()), options_.data(),
+                                       values_.data(), &link_)) {}
   ~LinkScope() {
     if (result_ == CUDA_SUCCESS) static_cast<void>(hooks::cuLinkDestroy(link_));
   }
@@ -43,13 +46,22 @@ class LinkScope {
   LinkScope& operator=(const LinkScope&) = delete;
   CUresult result() const { return result_; }
   CUlinkState link() const { return link_; }
+  // Tells why it failed.
+  CUresult failed(CUresult why) const {
+    if (errors_[0] != '\0') tell_refused_code(errors_.data());
+    return why;
+  }
 
  private:
+  std::array<char, 1 * kKiB> errors_{};
+  std::array<CUjit_option, 2> options_ = {CU_JIT_ERROR_LOG_BUFFER,
+                                          CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  std::array<void*, 2> values_ = {errors_.data(), pointer_at(errors_.size())};
   CUlinkState link_ = nullptr;
   const CUresult result_;
 };
 
-// Relocatable device code that was not linked for this device: links the parts that it consists
+// Relocatable device code that was not linked for this driver: links the parts that it consists
 // of. One without anything for the device is missed only if its symbols are.
 CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload& out) {
   const LinkScope scope;
@@ -65,14 +77,17 @@ CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload&
                                 reduced.size(), "part", 0, nullptr, nullptr);
     // The driver has the last word about what fits: machine code alone does not everywhere.
     if (added == CUDA_ERROR_NO_BINARY_FOR_GPU) continue;
-    if (added != CUDA_SUCCESS) return added;
+    if (added != CUDA_SUCCESS) return scope.failed(added);
     any = true;
   }
-  if (!any) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (!any) {
+    tell_refused_code("no part of the fat binary has anything for this device");
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
   void* cubin = nullptr;
   std::size_t size = 0;
   const CUresult linked = hooks::cuLinkComplete(scope.link(), &cubin, &size);
-  if (linked != CUDA_SUCCESS) return linked;
+  if (linked != CUDA_SUCCESS) return scope.failed(linked);
   const Bytes made = bytes_at(cubin, size);
   out.kept.assign(made.begin(), made.end());
   return upload(out.kept, out);
@@ -126,6 +141,8 @@ CUresult send_code(const Upload& upload, bool packed_wished) {
 
 }  // namespace
 
+bool interprets_code() { return session().channel().welcome().driver == "soft"; }
+
 bool sent_elsewhere(const Upload& upload) { return upload.times != times_recovered(); }
 
 CUresult send_again(Upload& upload) {
@@ -169,10 +186,17 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
     session().log().info("fat binary not understood", {{"why", fatbin.error().message}});
     return CUDA_ERROR_INVALID_IMAGE;
   }
-  out.kept = cuda::reduced_fatbin(*fatbin, capability_of(device));
+  const cuda::ComputeCapability capability = capability_of(device);
+  // What nvcc linked is machine code, and fits a GPU of just this kind.
+  const bool machine_code_only = cuda::candidates(*fatbin, capability).ptx.empty();
+  if (!found->linked.empty() && machine_code_only && interprets_code()) {
+    return upload_linked(found->linked, device, out);
+  }
+  out.kept = cuda::reduced_fatbin(*fatbin, capability);
   if (!out.kept.empty()) return upload(out.kept, out);
-  return found->linked.empty() ? CUDA_ERROR_NO_BINARY_FOR_GPU
-                               : upload_linked(found->linked, device, out);
+  if (!found->linked.empty()) return upload_linked(found->linked, device, out);
+  tell_refused_code("the fat binary has nothing for this device");
+  return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 void keep_code(std::uint64_t handle, const Upload& upload, const JitOptions& jit) {

@@ -66,6 +66,10 @@ CUresult ask_with(Upload& upload, const Command& command, typename Command::Repl
 // CUDA_ERROR_INVALID_IMAGE, or CUDA_ERROR_NO_BINARY_FOR_GPU where a fat binary has nothing for it.
 CUresult upload_image(const void* image, CUdevice device, Upload& out);
 
+// The software GPU: it runs PTX alone, and finds out when code is loaded what it cannot run. Other
+// drivers may keep a log's address until they compile, so they get none that nobody asked for.
+bool interprets_code();
+
 // Code that was loaded under a handle, for a session that goes on elsewhere.
 void keep_code(std::uint64_t handle, const Upload& upload, const JitOptions& jit);
 

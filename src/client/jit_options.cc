@@ -12,6 +12,7 @@ namespace {
 constexpr unsigned int kOptionsMax = 64;
 // What the server keeps of a log.
 constexpr std::uint64_t kLogBytesMax = 64 * kKiB;
+constexpr std::uint64_t kAskedLogBytes = 1 * kKiB;
 
 // An option's value lies in the low bytes of its slot.
 std::uint64_t plain(void* slot) { return address_of(slot); }
@@ -77,6 +78,12 @@ CUresult JitOptions::take(unsigned int count, const CUjit_option* options, void*
     add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, std::min(error_.bytes, kLogBytesMax));
   }
   return CUDA_SUCCESS;
+}
+
+bool JitOptions::ask_for_errors() {
+  if (error_.text != nullptr) return false;
+  add(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, kAskedLogBytes);
+  return true;
 }
 
 void JitOptions::fill(const LogBuffer& log, std::string_view text) {

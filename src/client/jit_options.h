@@ -20,6 +20,9 @@ class JitOptions {
   // CUDA_ERROR_NOT_SUPPORTED for options that hand over pointers other than logs.
   CUresult take(unsigned int count, const CUjit_option* options, void** values);
 
+  // Has the errors told where the program does not ask for them; false where it does.
+  bool ask_for_errors();
+
   const std::vector<std::int32_t>& options() const { return options_; }
   const std::vector<std::uint64_t>& values() const { return values_; }
 

@@ -1,6 +1,7 @@
 // Refusals: which refused things the log has named already.
 #pragma once
 
+#include <cstddef>
 #include <set>
 #include <string>
 
@@ -12,10 +13,10 @@ namespace flyt::client {
 // Safe from any thread.
 class Refusals {
  public:
-  // Whether this is the first time that it is asked about a name.
+  // Whether this is the first time that it is asked about a name; never where it knows too many.
   bool first(const std::string& name) {
     const Lock lock(mutex_);
-    return named_.insert(name).second;
+    return named_.size() < kNamesMax && named_.insert(name).second;
   }
 
   // Logs a refused call, once a name.
@@ -25,6 +26,8 @@ class Refusals {
   }
 
  private:
+  static constexpr std::size_t kNamesMax = 4096;
+
   Mutex mutex_;
   std::set<std::string> named_ GUARDED_BY(mutex_);
 };

@@ -127,7 +127,6 @@ CUresult parse_image(const cuda::Image& image, cuda::ComputeCapability capabilit
                      std::vector<std::shared_ptr<const ptx::Module>>& out) {
   switch (image.kind) {
     case cuda::ImageKind::kCubin:
-      log.error(0, "machine code for a GPU cannot run on the software GPU; PTX can");
       return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case cuda::ImageKind::kPtx:
       return parse_text(text_of(image.bytes), capability, log, out);
@@ -155,7 +154,10 @@ CUresult make_program(std::span<const std::shared_ptr<const ptx::Module>> module
     whole = std::move(linked).value();
   }
   auto code = ptx::translate(std::move(whole), &log);
-  if (!code) return CUDA_ERROR_INVALID_PTX;
+  if (!code) {
+    return code.error().code == ErrorCode::kNotFound ? CUDA_ERROR_CDP_NOT_SUPPORTED
+                                                     : CUDA_ERROR_INVALID_PTX;
+  }
   out.code = std::move(code).value();
   return CUDA_SUCCESS;
 }
@@ -166,6 +168,11 @@ CUresult load_program(const void* image, cuda::ComputeCapability capability, ptx
   if (!found) return CUDA_ERROR_INVALID_IMAGE;
   std::vector<std::shared_ptr<const ptx::Module>> modules;
   if (const CUresult bad = parse_image(*found, capability, log, modules); bad != CUDA_SUCCESS) {
+    if (bad == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+      log.error(0,
+                "no PTX for this GPU or an older one, and machine code does not run on the "
+                "software GPU");
+    }
     return bad;
   }
   return make_program(modules, log, out);

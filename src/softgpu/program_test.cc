@@ -64,6 +64,17 @@ TEST(Program, NamesAnUnknownInstructionAndItsLineInTheLog) {
   EXPECT_EQ(address_of(values[1]), text.size());
 }
 
+TEST(Program, KernelsThatLaunchKernelsAreRefusedByName) {
+  const std::string text =
+      ".version 7.0\n.target sm_75\n.address_size 64\n.extern .func __cudaCDP2LaunchDeviceV2();\n"
+      ".visible .entry k() { call __cudaCDP2LaunchDeviceV2; ret; }\n";
+  ptx::JitLog log;
+  Program program;
+  EXPECT_EQ(load_program(text.c_str(), kHopper, log, program), CUDA_ERROR_CDP_NOT_SUPPORTED);
+  EXPECT_NE(log.errors().find("__cudaCDP2LaunchDeviceV2"), std::string::npos) << log.errors();
+  EXPECT_NE(log.errors().find("dynamic parallelism"), std::string::npos) << log.errors();
+}
+
 TEST(Program, ALinkedImageIsLoadedLikeAnyOther) {
   const std::array<std::string, 2> texts = {
       ".version 7.0\n.target sm_75\n.address_size 64\n.extern .func helper();\n"

@@ -48,10 +48,10 @@ std::vector<std::byte> fat_binary(const char* text) {
   return writer.finish();
 }
 
-// Loads what a program has that was compiled in parts, and linked for no GPU of this kind; the
-// first two parts are the caller and the callee.
-void expect_parts_run(const void* const* parts) {
-  const auto whole = fat_binary(nullptr);
+// Loads what a program has that was compiled in parts, and linked for no GPU of this kind unless
+// `whole` says otherwise; the first two parts are the caller and the callee.
+void expect_parts_run(const void* const* parts,
+                      const std::vector<std::byte>& whole = fat_binary(nullptr)) {
   const struct {
     std::uint32_t magic;
     std::uint32_t version;
@@ -87,6 +87,18 @@ TEST_F(LinkTest, APartThatHasNothingForTheDriverIsLeftOut) {
   const auto runtime = writer.finish();
   const void* parts[] = {caller.data(), callee.data(), runtime.data(), nullptr};
   expect_parts_run(parts);
+}
+
+// The software GPU runs PTX alone, whatever nvcc has linked for a GPU of its kind.
+TEST_F(LinkTest, PartsAreLinkedWhereTheWholeIsMachineCode) {
+  const auto caller = fat_binary(kLinkCallerPtx);
+  const auto callee = fat_binary(kLinkCalleePtx);
+  const std::string code = "no machine code";
+  cuda::FatbinWriter writer;
+  writer.add(cuda::FatbinFileKind::kElf, 90, cuda::kFatbinFlag64Bit | cuda::kFatbinFlagLinux,
+             bytes_of(code));
+  const void* parts[] = {caller.data(), callee.data(), nullptr};
+  expect_parts_run(parts, writer.finish());
 }
 
 TEST_F(LinkTest, AMissingSymbolFailsTheLink) {

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
 
 namespace flyt::conformance {
 namespace {
@@ -55,6 +57,17 @@ TEST_F(LogsTest, ACallbackIsRegisteredOnceAndUnregisteredOnce) {
   CU_OK(logs().cuLogsRegisterCallback(ignore, nullptr, &handle));
   EXPECT_NE(nullptr, handle);
   CU_OK(logs().cuLogsUnregisterCallback(handle));
+}
+
+TEST_F(LogsTest, CodeThatIsRefusedIsNamed) {
+  CUlogIterator end = 0;
+  CU_OK(logs().cuLogsCurrent(&end, 0));
+  CUmodule module = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_PTX, cu().cuModuleLoadData(&module, kUnknownInstructionPtx));
+  char text[1024] = "";
+  std::size_t size = sizeof text;
+  CU_OK(logs().cuLogsDumpToMemory(&end, text, &size, 0));
+  EXPECT_NE(std::string::npos, std::string(text, size).find("frobnicate")) << text;
 }
 
 TEST_F(LogsTest, AFileIsWritten) {

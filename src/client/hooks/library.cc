@@ -30,6 +30,7 @@ CUresult check_library_options(unsigned int count, const CUlibraryOption* option
 CUresult load(CUlibrary* out, const void* image, JitOptions& jit) {
   CodeState& code = session().code();
   Upload upload;
+  const bool told = interprets_code() && jit.ask_for_errors();
   if (const CUresult no = upload_image(image, code_device(), upload); no != CUDA_SUCCESS) {
     return no;
   }
@@ -50,6 +51,7 @@ CUresult load(CUlibrary* out, const void* image, JitOptions& jit) {
     return CUDA_SUCCESS;
   });
   jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
+  if (told && !reply.error_log.empty()) tell_refused_code(reply.error_log);
   if (result != CUDA_SUCCESS) {
     code.libraries.discard(made.handle);
     return result;

@@ -21,6 +21,7 @@ namespace {
 CUresult load(CUmodule* out, const void* image, JitOptions& jit) {
   CodeState& code = session().code();
   Upload upload;
+  const bool told = interprets_code() && jit.ask_for_errors();
   if (const CUresult no = upload_image(image, context().device, upload); no != CUDA_SUCCESS) {
     return no;
   }
@@ -42,6 +43,7 @@ CUresult load(CUmodule* out, const void* image, JitOptions& jit) {
     return CUDA_SUCCESS;
   });
   jit.deliver(reply.info_log, reply.error_log, reply.wall_time);
+  if (told && !reply.error_log.empty()) tell_refused_code(reply.error_log);
   if (result != CUDA_SUCCESS) {
     code.modules.discard(made.handle);
     return result;

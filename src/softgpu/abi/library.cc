@@ -16,6 +16,9 @@ CUresult load(CUlibrary* out, const void* code, CUjit_option* names, void** valu
     Program program;
     const CUresult result = load_program(code, driver.settings().capability, log, program);
     jit.write(log);
+    if (!log.errors().empty()) {
+      driver.driver_log().write(CU_LOG_LEVEL_ERROR, "cuLibraryLoadData: " + log.errors());
+    }
     *out = to_handle<CUlibrary>(
         driver.libraries().add(std::make_shared<Library>(std::move(program), result)));
     return CUDA_SUCCESS;

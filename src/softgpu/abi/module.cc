@@ -22,6 +22,9 @@ CUresult load(CUmodule* out, const void* image, unsigned options, CUjit_option* 
     const CUresult result =
         load_program(image, context.device().settings().capability, log, program);
     jit.write(log);
+    if (!log.errors().empty()) {
+      driver.driver_log().write(CU_LOG_LEVEL_ERROR, "cuModuleLoadData: " + log.errors());
+    }
     if (result != CUDA_SUCCESS) return result;
     const auto module = Module::load(std::move(program), context, driver.regions(), nullptr);
     if (module == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -43,7 +43,8 @@ struct KernelInfo {
 };
 
 // Fails with kUnsupported, and tells `log` the instruction and its line, where a function uses
-// what the interpreter lacks. `module` must be complete: parsed alone, or linked.
+// what the interpreter lacks; with kNotFound where it is a function of CUDA's device runtime, by
+// which kernels launch kernels. `module` must be complete: parsed alone, or linked.
 Result<std::shared_ptr<const Program>> translate(std::shared_ptr<const Module> module, JitLog* log);
 const Module& module_of(const Program& program);
 // For the kernel at Module::kernels()[index].

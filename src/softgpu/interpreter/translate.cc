@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::uint64_t kReachWorkMax = 1ull << 28;  // Function visits over all kernels.
 
+// What kernels call that launch kernels themselves; no other function may have such a name.
+bool of_device_runtime(std::string_view name) {
+  return name.starts_with("__cuda") || name.starts_with("cuda");
+}
+
 class Translation {
  public:
   Translation(std::shared_ptr<const Module> module, JitLog* log)
@@ -39,7 +44,7 @@ class Translation {
       }
     }
     for (const std::uint32_t kernel : module.kernels()) {
-      if (!add_kernel(kernel)) return Error{ErrorCode::kInvalid, error_};
+      if (!add_kernel(kernel)) return Error{error_code_, error_};
     }
     return std::shared_ptr<const Program>(program_);
   }
@@ -49,6 +54,16 @@ class Translation {
     if (log_ != nullptr) log_->error(line, message);
     error_ = "PTX line " + std::to_string(line) + ": " + message;
     return false;
+  }
+
+  bool refuse_undefined(const Function& function) {
+    if (!of_device_runtime(function.name)) {
+      return refuse(function.line, "Undefined reference to '" + function.name + "'");
+    }
+    error_code_ = ErrorCode::kNotFound;
+    return refuse(function.line, "'" + function.name +
+                                     "' is of CUDA's device runtime: dynamic parallelism is not "
+                                     "supported");
   }
 
   // Which functions name which variables and call whom, straight from the operands. A first look
@@ -226,7 +241,7 @@ class Translation {
     for (const std::uint32_t function : reached) {
       const Function& each = module.functions()[function];
       if (!each.defined && program_->functions[function].system == SystemCall::kNone) {
-        return refuse(each.line, "Undefined reference to '" + each.name + "'");
+        return refuse_undefined(each);
       }
       info.uses_printf |= program_->functions[function].system == SystemCall::kPrint;
       const FunctionCode& code = program_->functions[function];
@@ -257,6 +272,7 @@ class Translation {
   ConstantPool constants_;
   JitLog* log_;
   std::string error_;
+  ErrorCode error_code_ = ErrorCode::kInvalid;
   std::vector<References> references_;
   std::vector<std::uint32_t> addressed_;
   std::vector<std::uint32_t> static_shared_;
