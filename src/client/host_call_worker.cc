@@ -98,6 +98,10 @@ void HostCallWorker::on_lost() {
 
 void HostCallWorker::run() {
   const SessionScope scope(&session_);
+  // While the server puts commands off for a host function or late copy, these are what it waits
+  // for.
+  const rpc::KeptCredits credits;
+  const rpc::AsThread as(wire::kHostCallThread);
   for (;;) {
     Ready ready;
     Call call;

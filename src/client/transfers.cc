@@ -332,8 +332,9 @@ CUresult Transfers::capture(const BoxCopy& copy, CUstream stream) {
 }
 
 bool Transfers::may_use_lanes(std::uint64_t bytes) {
-  // While anything is captured, each post into a stream is heard, and would be no quicker.
-  return bytes >= kLaneCopyBytesMin && !session_.captures().any() &&
+  // A lane may be full of blocks whose commands the server has put off. While anything is captured,
+  // each post into a stream is heard, and would be no quicker.
+  return bytes >= kLaneCopyBytesMin && !rpc::KeptCredits::used() && !session_.captures().any() &&
          session_.channel().open_lanes();
 }
 

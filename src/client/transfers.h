@@ -53,6 +53,8 @@ class Transfers {
   void await_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
   // Whoever has code loaded or unloaded holds this meanwhile.
   CodeTurns::Turn code_turn() { return code_turns_.load(); }
+  // Before a context ends, which waits for its streams: the copies for which they stand are made.
+  void await_late_copies() { static_cast<void>(code_turns_.load()); }
   // Whether anything that the GPU has still to reach can write host memory.
   bool host_writes_pending() const EXCLUDES(mutex_);
 

@@ -237,6 +237,22 @@ class AsThread {
   const std::uint32_t before_;
 };
 
+// While it lives the calling thread may use the eighth of the session's credits that is kept from
+// all others, who may have used up theirs: for what the server waits for before it takes anything
+// else.
+class KeptCredits {
+ public:
+  KeptCredits();
+  ~KeptCredits();
+  // Whether the calling thread has one.
+  static bool used();
+  KeptCredits(const KeptCredits&) = delete;
+  KeptCredits& operator=(const KeptCredits&) = delete;
+
+ private:
+  const bool before_;
+};
+
 // Safe from any thread, except open() and the destructor. Budget: begin + commit <= 200 ns beside
 // the encoding; a waiting call costs a raw ping-pong + about 1 us.
 class Channel {

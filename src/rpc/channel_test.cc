@@ -269,6 +269,46 @@ TEST_P(ChannelOver, HoldsPostersBackWhileTheServerIsBehindAndGoesOnAfterwards) {
   EXPECT_EQ(session.server.notes.size(), static_cast<std::size_t>(kPosts));
 }
 
+bool post(Channel& channel, std::uint16_t op, std::size_t bytes = 0) {
+  Post post = channel.begin(op, bytes, 0);
+  if (!post) return false;
+  for (std::size_t i = 0; i < bytes; ++i) post.writer().write(std::uint8_t{7});
+  post.commit();
+  return true;
+}
+
+TEST_P(ChannelOver, KeepsCreditsForWhatTheServerMayBeWaitingFor) {
+  constexpr int kPosts = 40'000;  // More than the credits allow.
+  std::thread poster([&] {
+    for (int i = 0; i < kPosts; ++i) ASSERT_TRUE(post(*session.channel, kOpWithhold, 3));
+  });
+  while (session.channel->counters().credit_waits == 0) std::this_thread::yield();
+  {
+    // What is not withheld is acknowledged.
+    const KeptCredits kept;
+    for (int i = 0; i < kPosts; ++i) ASSERT_TRUE(post_note(*session.channel, "kept"));
+    ASSERT_TRUE(post(*session.channel, kOpRelease));
+  }
+  poster.join();
+  ASSERT_TRUE(session.channel->close(soon()).ok());
+  session.server.stop();
+  EXPECT_TRUE(session.server.in_order) << session.server.ended_with;
+  EXPECT_EQ(session.server.notes.size(), static_cast<std::size_t>(kPosts));
+}
+
+// Of a server that acknowledges all at once there comes no other.
+TEST(Channel, MissesNoAcknowledgementThatComesJustBeforeItWaits) {
+  constexpr std::uint64_t kBatch = 7;
+  Session session(make_pair(PairKind::kUnix), {}, {.commands_in_flight = kBatch + 1});
+  ASSERT_NE(session.channel, nullptr) << session.open_error;
+  session.server.withheld_max.store(kBatch);
+  session.channel->expect_pushes(1);
+  for (std::uint64_t i = 0; i < 30'000 * kBatch; ++i) {
+    ASSERT_TRUE(post(*session.channel, kOpWithhold));
+  }
+  session.channel->expect_pushes(-1);
+}
+
 TEST_P(ChannelOver, EndsAPostedCopyOfNoBytesToo) {
   const std::uint64_t id = session.channel->expect_detached(Destination::flat(nullptr, 0));
   Post post = session.channel->begin(kOpCopyOutPosted, 16, 0);

@@ -266,20 +266,26 @@ void Endpoint::dispatch(CommandHandler& handler, const Command& command) {
   }
 }
 
-void Endpoint::hold_acknowledgements(bool held) {
-  acknowledgements_held_ = held;
-  if (!held && !closed()) acknowledge();
+void Endpoint::withhold(std::uint64_t payload_bytes) {
+  ++withheld_commands_;
+  withheld_bytes_ += wire::kHeaderBytes + payload_bytes;
+}
+
+void Endpoint::release(std::uint64_t commands, std::uint64_t payload_bytes) {
+  withheld_commands_ -= commands;
+  withheld_bytes_ -= commands * wire::kHeaderBytes + payload_bytes;
+  if (!closed()) acknowledge();
 }
 
 void Endpoint::acknowledge() {
-  if (acknowledgements_held_) return;
-  const std::uint64_t sequence = next_sequence_ - 1;
+  const std::uint64_t sequence = next_sequence_ - 1 - withheld_commands_;
+  const std::uint64_t bytes = received_bytes_ - withheld_bytes_;
   if (sequence - acked_sequence_ < limits_.commands_in_flight / 8 &&
-      received_bytes_ - acked_bytes_ < limits_.bytes_in_flight / 8) {
+      bytes - acked_bytes_ < limits_.bytes_in_flight / 8) {
     return;
   }
   acked_sequence_ = sequence;
-  acked_bytes_ = received_bytes_;
+  acked_bytes_ = bytes;
   send({.kind = static_cast<std::uint16_t>(wire::FrameKind::kAck),
         .sequence = acked_sequence_,
         .argument = acked_bytes_},

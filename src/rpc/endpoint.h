@@ -124,9 +124,12 @@ class Endpoint {
   // At most wire::kMemoryChangesBytesMax bytes.
   void push_memory(Bytes changes);
 
-  // While held, nothing is acknowledged: commands are kept that are not executed yet, and the
-  // client must not send more than its credits. Main thread.
-  void hold_acknowledgements(bool held);
+  // The command that is being handled, of that payload, is kept for later. Until it is released it
+  // is not acknowledged, so that the client sends no more than its credits; all others are. Main
+  // thread.
+  void withhold(std::uint64_t payload_bytes);
+  // So many of them, of that payload altogether.
+  void release(std::uint64_t commands, std::uint64_t payload_bytes);
 
   // Ends the session with a reason that the client is told. Idempotent; the first reason stays.
   void end(wire::EndedCode code, std::string_view reason);
@@ -194,7 +197,8 @@ class Endpoint {
   std::uint64_t next_sequence_ = 1;
   std::uint64_t received_bytes_ = 0;  // Frame bytes of all commands handed to the handler.
   std::uint64_t acked_sequence_ = 0;
-  bool acknowledgements_held_ = false;
+  std::uint64_t withheld_commands_ = 0;
+  std::uint64_t withheld_bytes_ = 0;
   std::uint64_t acked_bytes_ = 0;
 
   std::atomic<std::uint64_t> last_sequence_{0};

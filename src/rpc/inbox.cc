@@ -45,17 +45,33 @@ bool Inbox::enroll(Waiter& waiter, bool reads_at_once) {
   const Lock lock(mutex_);
   // release_all() runs under this lock after the loss was declared, so nobody is left behind.
   if (loss_.lost()) return false;
+  add(waiter);
+  if (reads_at_once) take_role(waiter);
+  return true;
+}
+
+void Inbox::add(Waiter& waiter) {
   waiter.enrolled = true;
   waiter.next = first_;
   if (first_ != nullptr) first_->previous = &waiter;
   first_ = &waiter;
-  if (waiter.reply != nullptr) {
-    Waiter*& bucket = buckets_[waiter.sequence % kBuckets];
-    waiter.next_in_bucket = bucket;
-    bucket = &waiter;
+  if (waiter.reply == nullptr) return;
+  Waiter*& bucket = buckets_[waiter.sequence % kBuckets];
+  waiter.next_in_bucket = bucket;
+  bucket = &waiter;
+}
+
+bool Inbox::wait_for_credits(std::uint64_t sequence, std::uint64_t frame_bytes, bool kept) {
+  Waiter waiter;
+  {
+    const Lock lock(mutex_);
+    if (loss_.lost()) return false;
+    // An acknowledgement is counted before those who wait are woken: one that came before this lock
+    // is seen here, and there may not be another.
+    if (ledger_.covers(sequence, frame_bytes, kept)) return true;
+    add(waiter);
   }
-  if (reads_at_once) take_role(waiter);
-  return true;
+  return wait(waiter);
 }
 
 void Inbox::take_role(Waiter& waiter) {

@@ -51,6 +51,9 @@ class Inbox {
   // wait() without waiting for anything else.
   bool enroll(Waiter& waiter, bool reads_at_once);
 
+  // Waits until the ledger covers the command, or may do so: true. False if the session is lost.
+  bool wait_for_credits(std::uint64_t sequence, std::uint64_t frame_bytes, bool kept);
+
   // True once the waiter's answer or credits are there, false if the session is lost. It is then
   // no longer enrolled.
   bool wait(Waiter& waiter);
@@ -74,6 +77,7 @@ class Inbox {
   static constexpr std::size_t kBufferBytes = 16 * kKiB;
   static constexpr std::size_t kBuckets = 64;
 
+  void add(Waiter& waiter) REQUIRES(mutex_);
   void take_role(Waiter& waiter) REQUIRES(mutex_);
   void leave_role();
   void read_for(Waiter& waiter);

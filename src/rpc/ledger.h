@@ -11,14 +11,20 @@ namespace flyt::rpc {
 // Posted counts are written under the post lock, acknowledged ones by the reader; both are read by
 // anybody. Separate cache lines: posting must not wait for the reader's.
 struct Ledger {
+  // What only users of KeptCredits may use of the limits.
+  static constexpr unsigned kKeptPart = 8;
+
   explicit Ledger(const wire::Limits& both) : limits(both) {}
 
-  // One more command of `frame_bytes` may be sent.
-  bool covers(std::uint64_t sequence, std::uint64_t frame_bytes) const {
-    return sequence - acked_sequence.load(std::memory_order_acquire) <= limits.commands_in_flight &&
+  // One more command of `frame_bytes` may be sent; `kept`: with the kept credits, too.
+  bool covers(std::uint64_t sequence, std::uint64_t frame_bytes, bool kept) const {
+    const std::uint64_t commands = limits.commands_in_flight;
+    const std::uint64_t bytes = limits.bytes_in_flight;
+    return sequence - acked_sequence.load(std::memory_order_acquire) <=
+               commands - (kept ? 0 : commands / kKeptPart) &&
            posted_bytes.load(std::memory_order_relaxed) + frame_bytes -
                    acked_bytes.load(std::memory_order_acquire) <=
-               limits.bytes_in_flight;
+               bytes - (kept ? 0 : bytes / kKeptPart);
   }
 
   const wire::Limits limits;

@@ -21,6 +21,8 @@ constexpr Duration kReasonPatience = std::chrono::milliseconds(20);
 
 // lint: allow(globals): an AsThread's, which gives back what it found
 constinit thread_local std::uint32_t stands_for = 0;
+// lint: allow(globals): a KeptCredits', which gives back what it found
+constinit thread_local bool uses_kept_credits = false;
 
 // The number by which the server tells this client's threads apart.
 std::uint32_t thread_number() {
@@ -40,6 +42,10 @@ void drop_front(std::span<Bytes>& pieces, std::size_t size) {
 
 AsThread::AsThread(std::uint32_t thread) : before_(stands_for) { stands_for = thread; }
 AsThread::~AsThread() { stands_for = before_; }
+
+KeptCredits::KeptCredits() : before_(uses_kept_credits) { uses_kept_credits = true; }
+KeptCredits::~KeptCredits() { uses_kept_credits = before_; }
+bool KeptCredits::used() { return uses_kept_credits; }
 
 Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, Loss& loss,
                const Clock& clock, Duration spin, const ChannelOptions& options,
@@ -79,8 +85,8 @@ bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
   FLYT_ASSERT(payload_bytes <= wire::kPostPayloadBytesMax);
   const std::size_t frame_bytes = wire::kHeaderBytes + payload_bytes;
   post_role_.take();
-  const bool credits = ledger_.covers(next_sequence_, frame_bytes) || wait_for_credits(frame_bytes);
-  if (!credits || !(has_space(frame_bytes) || wait_for_space(frame_bytes)) || loss_.lost()) {
+  if (!have_credits(frame_bytes) || !(has_space(frame_bytes) || wait_for_space(frame_bytes)) ||
+      loss_.lost()) {
     post_role_.give();
     return false;
   }
@@ -117,12 +123,16 @@ bool Outbox::wait_for_space(std::size_t frame_bytes) {
 }
 
 bool Outbox::wait_for_credits(std::uint64_t frame_bytes) {
+  const bool kept = uses_kept_credits;
+  if (kept && ledger_.covers(next_sequence_, frame_bytes, kept)) return true;
   credit_waits_.fetch_add(1, std::memory_order_relaxed);
-  while (!ledger_.covers(next_sequence_, frame_bytes)) {
-    Waiter waiter;
-    if (!inbox_.enroll(waiter, false)) return false;
+  while (!ledger_.covers(next_sequence_, frame_bytes, kept)) {
+    const std::uint64_t sequence = next_sequence_;
+    post_role_.give();
     wake_sender();
-    if (!inbox_.wait(waiter)) return false;
+    const bool waited = inbox_.wait_for_credits(sequence, frame_bytes, kept);
+    post_role_.take();
+    if (!waited) return false;
   }
   return true;
 }
@@ -278,9 +288,7 @@ bool Outbox::send_bulk(const CommandKey& key, Bytes fields, std::span<const Byte
 
   if (loss_.lost()) return false;
   post_role_.take();
-  const bool ready =
-      (ledger_.covers(next_sequence_, frame_bytes) || wait_for_credits(frame_bytes)) &&
-      !loss_.lost();
+  const bool ready = have_credits(frame_bytes) && !loss_.lost();
   sequence = next_sequence_;
   if (waiter != nullptr) waiter->sequence = sequence;
   if (!ready || (waiter != nullptr && !inbox_.enroll(*waiter, false))) {

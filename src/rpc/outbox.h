@@ -82,6 +82,10 @@ class Outbox {
   enum class Drained : std::uint8_t { kAll, kFull, kLost };
 
   std::uint64_t lap_bytes() const { return ring_bytes_ + kSlack; }
+  bool have_credits(std::uint64_t frame_bytes) REQUIRES(post_role_) {
+    return ledger_.covers(next_sequence_, frame_bytes, false) || wait_for_credits(frame_bytes);
+  }
+  // Gives the role back while it waits: those with kept credits go on.
   bool wait_for_credits(std::uint64_t frame_bytes) REQUIRES(post_role_);
   bool wait_for_space(std::size_t frame_bytes) REQUIRES(post_role_);
   bool has_space(std::size_t frame_bytes) REQUIRES(post_role_);

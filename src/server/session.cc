@@ -82,6 +82,11 @@ bool compiles(std::uint16_t op) {
          op == commands::DestroyLink::kOp;
 }
 
+// How long what shuts the driver waits for copies to the host, whose streams may stand for a reason
+// of the program's own, and how often it looks.
+constexpr Duration kDeliveriesPatience = std::chrono::seconds(10);
+constexpr Duration kDeliveriesPause = std::chrono::microseconds(100);
+
 // A session whose server is to be replaced is ready when it has heard nothing for so long: of a
 // client that waits for an answer, which is held back, and of one that does not. How often it
 // looks.
@@ -292,8 +297,9 @@ void Session::take(Request request, const HandlerRow& row) {
   }
   if (parts_.faults != nullptr) parts_.faults->before(request.sequence());
   if (parts_.marks != nullptr) parts_.marks->begin(request.sequence(), request.op());
-  if (!is_of_host_calls(request.op()) && (must_put_off() || !fetch_block(request))) {
-    endpoint().hold_acknowledgements(true);
+  if (!is_of_host_calls(request.op()) && !goes_ahead(request) &&
+      (must_put_off() || !fetch_block(request))) {
+    endpoint().withhold(request.payload().size());
     put_off_.emplace_back(&row, std::move(request));
     return;
   }
@@ -310,7 +316,7 @@ bool Session::hold(const rpc::Command& command, const HandlerRow& row) {
   // The process is killed, or is given back.
   while (!usage.busy_again()) clock().sleep_for(kReadyLook);
   if (row.waits && put_off_.empty()) {
-    endpoint().hold_acknowledgements(true);
+    endpoint().withhold(command.payload.size());
     held_.emplace_back(&row, Request(*this, command));
     return true;
   }
@@ -320,12 +326,13 @@ bool Session::hold(const rpc::Command& command, const HandlerRow& row) {
 }
 
 void Session::release_held() {
-  if (held_.empty()) return;
-  if (put_off_.empty()) endpoint().hold_acknowledgements(false);
   while (!held_.empty()) {
     auto [row, request] = std::move(held_.front());
     held_.pop_front();
+    const std::uint64_t bytes = request.payload().size();
     take(std::move(request), *row);
+    // Behind that: it may be put off.
+    endpoint().release(1, bytes);
   }
 }
 
@@ -365,8 +372,24 @@ bool Session::must_put_off() {
          (memory_->depths.full() && memory_->host_calls.any());
 }
 
+bool Session::goes_ahead(const Request& request) const {
+  return request.thread() == wire::kHostCallThread && !driver_may_be_shut() &&
+         request.op() != commands::CopyBlockToDevice::kOp &&
+         std::none_of(put_off_.begin(), put_off_.end(), [](const auto& item) {
+           return item.second.thread() == wire::kHostCallThread;
+         });
+}
+
 bool Session::driver_may_be_shut() const {
   return shutters_.load(std::memory_order_acquire) != 0 && memory_->host_calls.any();
+}
+
+void Session::await_deliveries() const {
+  const Instant until = clock().now() + kDeliveriesPatience;
+  while (memory_->host_calls.any() && memory_->deliveries.pending() != 0 &&
+         !parts_.endpoint.closed() && clock().now() < until) {
+    clock().sleep_for(kDeliveriesPause);
+  }
 }
 
 bool Session::fetch_block(Request& request) {
@@ -387,9 +410,10 @@ void Session::catch_up() {
     if (!fetch_block(put_off_.front().second)) return;
     auto [row, request] = std::move(put_off_.front());
     put_off_.pop_front();
+    const std::uint64_t bytes = request.payload().size();
     begin(std::move(request), *row);
+    endpoint().release(1, bytes);
   }
-  endpoint().hold_acknowledgements(false);
 }
 
 void Session::run_slow_command(Request request, void (*run)(Request)) {
@@ -399,6 +423,7 @@ void Session::run_slow_command(Request request, void (*run)(Request)) {
   auto shared = std::make_shared<Request>(std::move(request));
   if (shuts) shutters_.fetch_add(1, std::memory_order_release);
   workers.run([this, shared, run, ends, shuts] {
+    if (shuts) await_deliveries();
     {
       // Who ends objects has endings() instead.
       const auto using_objects = ends ? std::shared_lock<std::shared_mutex>() : use();

@@ -169,7 +169,13 @@ class Session final : public rpc::CommandHandler {
   // The same while one works on a worker that may wait for the GPU and lets nobody else into the
   // driver meanwhile: loading code does both, on NVIDIA's.
   bool must_put_off();
+  // The thread of the client's host functions makes copies for which streams stand: they are what
+  // the others wait for.
+  bool goes_ahead(const Request& request) const;
   bool driver_may_be_shut() const;
+  // On the worker that may shut it, before it does: a host function is told to the client behind
+  // what has been copied to the host, and that is looked for in the driver.
+  void await_deliveries() const;
   // A command that names a block of a lane is put off, too, until the block has come. False: it has
   // not yet.
   bool fetch_block(Request& request);

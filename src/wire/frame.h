@@ -22,6 +22,10 @@ enum CommandFlags : std::uint16_t {
 };
 inline constexpr std::uint16_t kCommandFlagsKnown = kWantsReply;
 
+// The number of the client's thread that runs host functions. What it sends may overtake what other
+// threads have sent.
+inline constexpr std::uint32_t kHostCallThread = 0xffffffff;
+
 struct CommandHeader {
   std::uint32_t payload_bytes = 0;
   std::uint16_t op = 0;

@@ -263,6 +263,32 @@ TEST_F(ThreadsTest, ThreeHundredThreadsMayEachCall) {
   EXPECT_EQ(300u, memory->read<std::uint32_t>()[0]);
 }
 
+// Such a copy may be made only when its stream has come to it, and all that stands behind it waits.
+TEST_F(ThreadsTest, ACopyBehindAHostFunctionIsMadeHoweverMuchStandsBehindIt) {
+  // More than a server lets a stream hold that waits for the client; fewer than a driver takes.
+  constexpr std::uint32_t kLaunches = 700;
+  const Stream stream;
+  const PinnedMemory word(sizeof(std::uint32_t));
+  struct Turnstile {
+    std::atomic<bool> open{false};
+    std::uint32_t* word = nullptr;
+  } turnstile;
+  turnstile.word = word.as<std::uint32_t>();
+  CU_OK(cu().cuLaunchHostFunc(
+      stream,
+      [](void* data) {
+        auto& at = *static_cast<Turnstile*>(data);
+        while (!at.open) std::this_thread::yield();
+        *at.word = 7;
+      },
+      &turnstile));
+  CU_OK(cu().cuMemcpyHtoDAsync_v2(*memory, word.data(), sizeof(std::uint32_t), stream));
+  for (std::uint32_t i = 0; i < kLaunches; ++i) CU_OK(add_one(stream));
+  turnstile.open = true;
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(7 + kLaunches, memory->read<std::uint32_t>()[0]);
+}
+
 // Drivers may wait for all work while they load code, and let nobody else in. That work may be a
 // function of the program's own, which is not to wait for any of them.
 class LoadWaitsTest : public ThreadsTest {
@@ -311,6 +337,98 @@ TEST_F(LoadWaitsTest, AHostFunctionThatRunsMeanwhileEnds) {
   }
   CU_OK(cu().cuStreamSynchronize(other));
   EXPECT_EQ(count, memory->read<std::uint32_t>()[0]);
+}
+
+// A host function that comes behind copies to the host finds them made.
+TEST_F(LoadWaitsTest, CopiesToTheHostMayBeUnderWayMeanwhile) {
+  const Stream stream;
+  const PinnedMemory word(sizeof(std::uint32_t));
+  const PinnedMemory copied(sizeof(std::uint32_t));
+  struct Seen {
+    const std::uint32_t* copied = nullptr;
+    std::uint32_t value = 0;
+  } seen;
+  seen.copied = copied.as<std::uint32_t>();
+  std::uint32_t count = 0;
+  for (std::uint32_t round = 1; round <= 5; ++round) {
+    Meeting meeting;
+    meeting.word = word.as<std::uint32_t>();
+    CU_OK(cu().cuLaunchHostFunc(stream, meet, &meeting));
+    CU_OK(add_one(stream));
+    ++count;
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(copied.data(), *memory, sizeof(std::uint32_t), stream));
+    CU_OK(cu().cuLaunchHostFunc(
+        stream,
+        [](void* data) {
+          auto& at = *static_cast<Seen*>(data);
+          at.value = *at.copied;
+        },
+        &seen));
+    CUmodule code = nullptr;
+    meeting.loading = true;
+    CU_OK(cu().cuModuleLoadData(&code, kBasicPtx));
+    CU_OK(cu().cuModuleUnload(code));
+    CU_OK(cu().cuStreamSynchronize(stream));
+    EXPECT_EQ(count, seen.value);
+  }
+}
+
+// Other threads may post as much as they like meanwhile.
+TEST_F(LoadWaitsTest, AHostFunctionEndsAlthoughNobodyElseMaySendAnything) {
+  constexpr int kLaunches = 17'000;  // More than may be under way without an acknowledgement.
+  constexpr int kMostOfThem = 14'000;
+  const Stream stream;
+  const Stream other;
+  struct Burst {
+    std::atomic<bool> loading{false};
+    std::atomic<int> launched{0};
+  } burst;
+  CU_OK(cu().cuLaunchHostFunc(
+      stream,
+      [](void* data) {
+        auto& at = *static_cast<Burst*>(data);
+        // A driver that lets nobody in takes no launches meanwhile.
+        const Instant until = system_clock().now() + std::chrono::seconds(5);
+        while ((!at.loading || at.launched < kMostOfThem) && system_clock().now() < until) {
+          std::this_thread::yield();
+        }
+        // lint: allow(sleep): nobody can tell when the others may send no more.
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      },
+      &burst));
+  CUresult loaded = CUDA_ERROR_UNKNOWN;
+  std::thread loader([&] {
+    adopt_context();
+    CUmodule code = nullptr;
+    burst.loading = true;
+    loaded = cu().cuModuleLoadData(&code, kBasicPtx);
+    if (loaded == CUDA_SUCCESS) loaded = cu().cuModuleUnload(code);
+  });
+  for (int i = 0; i < kLaunches; ++i, ++burst.launched) CU_OK(add_one(other));
+  loader.join();
+  CU_IS(CUDA_SUCCESS, loaded);
+  CU_OK(cu().cuStreamSynchronize(stream));
+  CU_OK(cu().cuStreamSynchronize(other));
+  EXPECT_EQ(static_cast<std::uint32_t>(kLaunches), memory->read<std::uint32_t>()[0]);
+}
+
+TEST_F(LoadWaitsTest, ALateCopyIsNotLostWithItsContext) {
+  const PinnedMemory word(sizeof(std::uint32_t));
+  CUcontext another = nullptr;
+  CU_OK(cu().cuCtxCreate_v2(&another, 0, 0));
+  CUstream stream = nullptr;
+  CUdeviceptr there = 0;
+  CU_OK(cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU_OK(cu().cuMemAlloc_v2(&there, sizeof(std::uint32_t)));
+  Meeting meeting;
+  meeting.word = word.as<std::uint32_t>();
+  CU_OK(cu().cuLaunchHostFunc(stream, meet, &meeting));
+  CU_OK(cu().cuMemcpyHtoDAsync_v2(there, word.data(), sizeof(std::uint32_t), stream));
+  meeting.loading = true;
+  CU_OK(cu().cuCtxDestroy_v2(another));
+  adopt_context();
+  CU_OK(add_one(nullptr));
+  CU_OK(cu().cuCtxSynchronize());
 }
 
 // Copies from page-locked memory that stand behind a host function may be made only when their

@@ -32,6 +32,7 @@ void heed_schedule(unsigned int flags) {
 // Before the server is told: nothing of the context may be used any more. How many green contexts
 // die with it.
 std::uint32_t die(ContextState& context) {
+  session().memory().transfers().await_late_copies();
   const std::vector<ContextState*> greens = session().contexts().greens_of(context);
   for (ContextState* green : greens) end_green(*green);
   session().storage().end(handle_of(&context));

@@ -211,6 +211,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
   if (thread_state().current_state == context) pop_current();
   // With its primary context everything else has gone already.
   if (found != CUDA_SUCCESS) return found;
+  session().memory().transfers().await_late_copies();
   end_green(*context);
   const CUresult result = ask(commands::DestroyGreenContext{.green = hCtx});
   const CUresult released = cuDevicePrimaryCtxRelease_v2(context->device);

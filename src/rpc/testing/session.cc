@@ -1,6 +1,7 @@
 #include "rpc/testing/session.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/shm.h"
 
@@ -15,7 +16,7 @@ void TestServer::run() {
   }
   const Status said = send_welcome(*connection_, wire::Welcome{.name = "test"}, soon());
   greeted = said.ok();
-  endpoint_ = std::make_unique<Endpoint>(std::move(connection_), wire::Limits{}, pool_);
+  endpoint_ = std::make_unique<Endpoint>(std::move(connection_), hello->limits, pool_);
   open_.store(true);
   while (true) {
     while (stalled.load()) std::this_thread::yield();
@@ -70,9 +71,22 @@ Status TestServer::on_command(const Command& command) {
       held_.push_back(command.header.sequence);
       return {};
     }
+    case kOpRelease:
+      withheld_max.store(1);
+      [[fallthrough]];
+    case kOpWithhold:
+      withhold(command);
+      return {};
     default:
       return Error{ErrorCode::kInvalid, "no such op"};
   }
+}
+
+void TestServer::withhold(const Command& command) {
+  endpoint_->withhold(command.payload.size());
+  withheld_bytes_ += command.payload.size();
+  if (++withheld_ < withheld_max.load()) return;
+  endpoint_->release(std::exchange(withheld_, 0), std::exchange(withheld_bytes_, 0));
 }
 
 void TestServer::release_held() {
@@ -84,11 +98,13 @@ void TestServer::release_held() {
   for (const std::uint64_t sequence : held) endpoint_->reply(sequence, 0);
 }
 
-Session::Session(transport::ConnectionPair pair, const ChannelOptions& options)
+Session::Session(transport::ConnectionPair pair, const ChannelOptions& options,
+                 const wire::Limits& limits)
     : server(std::move(pair.second)) {
   server.start();
-  Result<std::unique_ptr<Channel>> opened = Channel::open(
-      std::move(pair.first), wire::ClientHello{.name = "client"}, soon(), pushes, options);
+  Result<std::unique_ptr<Channel>> opened =
+      Channel::open(std::move(pair.first), wire::ClientHello{.name = "client", .limits = limits},
+                    soon(), pushes, options);
   if (opened) {
     channel = std::move(*opened);
   } else {

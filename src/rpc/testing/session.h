@@ -26,6 +26,10 @@ inline constexpr std::uint16_t kOpRefuse = 21;   // The handler refuses it.
 inline constexpr std::uint16_t kOpCopyOutPosted = 22;  // Posted: the same as kOpCopyOut.
 inline constexpr std::uint16_t kOpHostCall = 23;       // Posted: u64 token: a host call comes back.
 inline constexpr std::uint16_t kOpHold = 24;           // Waits: answered by release_held().
+inline constexpr std::uint16_t kOpWithhold =
+    25;  // Posted: acknowledged with others, see withheld_max.
+inline constexpr std::uint16_t kOpRelease =
+    26;  // Posted: releases them, and sets withheld_max to 1.
 
 // The byte at `offset` of the test pattern.
 inline std::byte pattern(std::uint64_t offset) {
@@ -71,7 +75,8 @@ class TestServer final : public CommandHandler {
   std::vector<std::uint32_t> note_threads;
   std::vector<std::byte> bulk;
   std::atomic<std::uint64_t> commands{0};
-  std::atomic<bool> stalled{false};  // While set, the server reads nothing.
+  std::atomic<bool> stalled{false};                     // While set, the server reads nothing.
+  std::atomic<std::uint64_t> withheld_max{UINT64_MAX};  // They are released when there are so many.
   std::string ended_with;
   bool in_order = false;
   bool greeted = false;
@@ -79,11 +84,14 @@ class TestServer final : public CommandHandler {
  private:
   void run();
   Status copy_out(const Command& command, bool waits);
+  void withhold(const Command& command);
 
   std::unique_ptr<transport::Connection> connection_;
   HeapBufferPool pool_;
   std::unique_ptr<Endpoint> endpoint_;
   std::atomic<bool> open_{false};
+  std::uint64_t withheld_ = 0;
+  std::uint64_t withheld_bytes_ = 0;
   std::mutex held_mutex_;
   std::vector<std::uint64_t> held_;
   std::thread thread_;
@@ -127,7 +135,8 @@ inline Instant soon(int seconds = 20) {
 
 // A connected client and server.
 struct Session {
-  explicit Session(transport::ConnectionPair pair, const ChannelOptions& options = {});
+  explicit Session(transport::ConnectionPair pair, const ChannelOptions& options = {},
+                   const wire::Limits& limits = {});
   ~Session();
 
   TestPushes pushes;
