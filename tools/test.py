@@ -10,6 +10,7 @@
 import argparse
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,13 @@ ENTRY = re.compile(r'^\d+/\d+ Testing: (\S+)$', re.M)
 # Of an entry that failed; the whole of it is in ctest's log.
 LINES_OF_A_CASE = 120
 LINES_OF_THE_END = 100
+# With ThreadSanitizer: where threads of the client library, the server and the software GPU meet.
+PARTS = {'tsan': (
+    ['flyt_rpc_test', 'flyt_transport_test', 'client_test', 'server_test', 'flyt_conformance',
+     'flyt_libcuda', 'flyt_libsoftgpu', 'flyt-server', 'flyt_recovery_tests', 'flyt_kill'],
+    '^(flyt_rpc_test|flyt_transport_test|client_test|server_test|conformance_.*|flyt_recovery'
+    '|flyt_kill)$')}
+RACE = re.compile(r'^SUMMARY: ThreadSanitizer: (.*)$', re.M)
 CTEST_LINE = re.compile(r'^\s*\d+/\d+ Test\s+#\d+: (\S+) \.*\s*(\*\*\*)?(\w+)')
 
 
@@ -117,10 +125,36 @@ class Aside:
 def build(preset, totals):
     started = time.monotonic()
     say(f'== {preset}: building')
-    built = run(['tools/build.sh', preset]) == 0
+    built = run(['tools/build.sh', preset, *PARTS.get(preset, ([], ''))[0]]) == 0
     totals.add(f'{preset}: build', built)
     say(f'== {preset}: {"built" if built else "NOT BUILT"} in {time.monotonic() - started:.0f} s')
     return built
+
+
+class Races:
+    """What ThreadSanitizer reports, in whatever process: of a server a test sees neither the exit
+    status nor what it prints."""
+
+    def __init__(self, folder, environment):
+        self.folder = os.path.join(folder, 'races')
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder)
+        environment.setdefault('TSAN_OPTIONS', ':'.join((
+            f'suppressions={ROOT}/tests/tsan.supp', f'log_path={self.folder}/of', 'exitcode=0',
+            'history_size=4', 'die_after_fork=0')))
+
+    def tell(self, totals):
+        """Each kind of report once: where it is, by its summary, and one file that has it whole."""
+        seen = {}
+        for name in sorted(os.listdir(self.folder)):
+            path = os.path.join(self.folder, name)
+            with open(path, encoding='utf-8', errors='replace') as file:
+                text = file.read()
+            for summary in RACE.findall(text) or ([text[:200]] if text.strip() else []):
+                seen.setdefault(summary, []).append(path)
+        for summary, paths in seen.items():
+            totals.failures.append(f'tsan: {summary} ({len(paths)} times, as in {paths[0]})')
+        say(f'== tsan: {len(seen)} kinds of races')
 
 
 class BuildAhead:
@@ -153,6 +187,7 @@ def ctest(preset, name_filter, totals):
     folder = os.path.join(ROOT, 'build', preset)
     jobs = JOBS_A_CORE.get(preset, 2) * (os.cpu_count() or 2)
     command = ['ctest', '--test-dir', folder, '-j', str(jobs), '--no-tests=ignore']
+    name_filter = name_filter or PARTS.get(preset, ([], ''))[1]
     if name_filter:
         command += ['-R', name_filter]
     started = time.monotonic()
@@ -160,8 +195,7 @@ def ctest(preset, name_filter, totals):
     skipped = set()
     environment = dict(os.environ, GTEST_COLOR='no')
     environment.pop('CTEST_OUTPUT_ON_FAILURE', None)
-    if preset == 'tsan':
-        environment.setdefault('TSAN_OPTIONS', f'suppressions={ROOT}/tests/tsan.supp')
+    races = Races(folder, environment) if preset == 'tsan' else None
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env=environment, errors='replace') as process:
         for line in process.stdout:
@@ -180,6 +214,8 @@ def ctest(preset, name_filter, totals):
         totals.add_log(preset, log, failed, skipped)
         tell_failures(preset, log, failed)
         ran = len(ENTRY.findall(log))
+    if races:
+        races.tell(totals)
     if process.returncode != 0 and not failed:
         totals.failures.append(f'{preset}: ctest ended with {process.returncode}')
     say(f'== {preset}: {ran} test programs in {time.monotonic() - started:.0f} s, '

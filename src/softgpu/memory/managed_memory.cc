@@ -11,8 +11,14 @@
 namespace flyt::softgpu {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+// It allows no memory where it is otherwise.
+constexpr std::uint64_t kBase = 0x1000000000;
+constexpr std::uint64_t kEnd = kBase + 64 * kGiB;
+#else
 constexpr std::uint64_t kBase = 0x3c0000000000;
 constexpr std::uint64_t kEnd = kBase + 1024 * kGiB;
+#endif
 constexpr std::uint64_t kStep = 2 * kMiB;
 
 std::uint64_t pages(std::uint64_t bytes) {
