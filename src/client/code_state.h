@@ -187,15 +187,28 @@ struct LibraryState {
   }
 };
 
+// What was added to a link, for adding it again.
+struct LinkInput {
+  CUjitInputType type{};
+  std::string name;
+  std::vector<std::byte> data;
+  std::vector<std::int32_t> options;
+  std::vector<std::uint64_t> values;
+};
+
 struct LinkState {
+  ContextState* context = nullptr;
   std::unique_ptr<JitOptions> options;  // With the program's log buffers; live until destroyed.
+  std::vector<LinkInput> inputs;        // Until the cubin is here; none where nobody needs them.
   std::vector<std::byte> cubin;         // The finished one, which the program may read.
   bool complete = false;
+  bool fetched = false;  // Nothing is left for the server to do.
 
   void reset() {
     options.reset();
+    inputs.clear();
     cubin.clear();
-    complete = false;
+    complete = fetched = false;
   }
 };
 

@@ -150,10 +150,10 @@ void HostCallWorker::finish(const Ready& ready, Call call) {
 // of what ran.
 void HostCallWorker::tell_done(std::uint64_t token, unsigned times) {
   const commands::HostCallDone command{.token = token};
-  // What the function wrote. Not under the lock: it may meet the loss, and wait for the recovery.
-  session_.memory().mirror().before(commands::HostCallDone::kOp);
   const auto steady = session_.steady();
   if (times != this->times()) return;
+  // What the function wrote.
+  session_.memory().mirror().before(commands::HostCallDone::kOp);
   static_cast<void>(send(session_.channel(), Session::context_index(), command));
 }
 

@@ -33,8 +33,21 @@ std::uint64_t pages(std::uint64_t bytes) {
   return (bytes + Pages::kPageBytes - 1) / Pages::kPageBytes * Pages::kPageBytes;
 }
 
+std::uint32_t map_flags(const Memory& memory) {
+  return (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) |
+         (memory.kind == MemoryKind::kManaged ? wire::kMapManaged : 0);
+}
+
+}  // namespace
+
+HostMirror::HostMirror(Session& session, MemoryMap& map, AddressSpace& spare,
+                       const wire::Window& window)
+    : session_(session), map_(map), spare_(spare), window_(window) {}
+
+HostMirror::~HostMirror() = default;
+
 // Commands whose work uses no host memory but what was sent for them, or uses none at all.
-bool names_its_memory(std::uint16_t op) {
+bool HostMirror::names_its_memory(std::uint16_t op) {
   switch (op) {
     case commands::MapHost::kOp:
     case commands::MapManaged::kOp:
@@ -79,14 +92,6 @@ bool names_its_memory(std::uint16_t op) {
   }
 }
 
-}  // namespace
-
-HostMirror::HostMirror(Session& session, MemoryMap& map, AddressSpace& spare,
-                       const wire::Window& window)
-    : session_(session), map_(map), spare_(spare), window_(window) {}
-
-HostMirror::~HostMirror() = default;
-
 CUresult HostMirror::begin(std::uint64_t base) {
   const Lock lock(beginning_);
   const auto present = map_.find(base);
@@ -127,21 +132,23 @@ CUresult HostMirror::begin(std::uint64_t base) {
 CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory, bool borrowed) {
   // Known here before the server is asked: it may write as soon as it knows the range.
   if (!add(device_base, memory, borrowed)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto note = [&] {
+    set_mapped(device_base, true);
+    return CUDA_SUCCESS;
+  };
   if (memory.kind == MemoryKind::kManagedVariable) {
     commands::MapManaged::Reply reply;
     rpc::Reply answer;
-    const CUresult result = session_.ask(
-        commands::MapManaged{.address = device_base, .bytes = memory.bytes}, reply, answer);
+    const CUresult result = session_.ask_and_note(
+        commands::MapManaged{.address = device_base, .bytes = memory.bytes}, reply, answer, note);
     if (result != CUDA_SUCCESS) remove(device_base);
     return result;
   }
-  const std::uint32_t flags = (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) |
-                              (memory.kind == MemoryKind::kManaged ? wire::kMapManaged : 0);
   commands::MapHost::Reply reply;
   rpc::Reply answer;
-  const CUresult result =
-      session_.ask(commands::MapHost{.address = device_base, .bytes = memory.bytes, .flags = flags},
-                   reply, answer);
+  const CUresult result = session_.ask_and_note(
+      commands::MapHost{.address = device_base, .bytes = memory.bytes, .flags = map_flags(memory)},
+      reply, answer, note);
   if (result != CUDA_SUCCESS) remove(device_base);
   return result;
 }
@@ -152,12 +159,21 @@ bool HostMirror::add(std::uint64_t device_base, const Memory& memory, bool borro
   range.bytes = memory.bytes;
   range.read_only = (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   range.borrowed = borrowed;
+  range.variable = memory.kind == MemoryKind::kManagedVariable;
+  range.context = thread_state().current_state;
+  range.flags = map_flags(memory);
   range.shadow = Pages::make(memory.bytes);
   if (!range.shadow) return false;
   const Lock lock(mutex_);
   const bool added = ranges_.emplace(device_base, std::move(range)).second;
   active_.store(true, std::memory_order_relaxed);
   return added;
+}
+
+void HostMirror::set_mapped(std::uint64_t device_base, bool mapped) {
+  const Lock lock(mutex_);
+  const auto found = ranges_.find(device_base);
+  if (found != ranges_.end()) found->second.mapped = mapped;
 }
 
 void HostMirror::remove(std::uint64_t device_base) {
@@ -171,7 +187,11 @@ CUresult HostMirror::end(const Memory& memory) {
   {
     commands::UnmapHost::Reply reply;
     rpc::Reply answer;
-    result = session_.ask(commands::UnmapHost{.address = memory.device_base}, reply, answer);
+    result = session_.ask_and_note(commands::UnmapHost{.address = memory.device_base}, reply,
+                                   answer, [&] {
+                                     set_mapped(memory.device_base, false);
+                                     return CUDA_SUCCESS;
+                                   });
   }
   const Lock lock(sending_);
   remove(memory.device_base);
@@ -219,23 +239,29 @@ void HostMirror::look_for_pointers(Bytes data) {
   }
 }
 
-void HostMirror::send_unless_named(std::uint16_t op) {
-  if (names_its_memory(op)) return;
+void HostMirror::send_all() {
   const Lock lock(sending_);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> all;
   {
     const Lock ranges(mutex_);
     for (const auto& [base, range] : ranges_) all.emplace_back(base, range.bytes);
   }
-  for (const auto& [base, bytes] : all) send_range(base, bytes);
+  for (const auto& [base, bytes] : all) {
+    // The command that comes next meets the loss, too.
+    if (!send_range(base, bytes)) return;
+  }
 }
 
 void HostMirror::send(std::uint64_t device_address, std::uint64_t bytes) {
-  const Lock lock(sending_);
-  send_range(device_address, bytes);
+  do {
+    // Whoever makes the range again elsewhere does that before or after, and not meanwhile.
+    const auto steady = session_.steady();
+    const Lock lock(sending_);
+    if (send_range(device_address, bytes)) return;
+  } while (session_.health() == CUDA_SUCCESS);
 }
 
-void HostMirror::send_range(std::uint64_t device_address, std::uint64_t bytes) {
+bool HostMirror::send_range(std::uint64_t device_address, std::uint64_t bytes) {
   wire::MemoryChanges changes;
   const std::uint64_t end = device_address + bytes;
   while (device_address < end) {
@@ -249,10 +275,76 @@ void HostMirror::send_range(std::uint64_t device_address, std::uint64_t bytes) {
       device_address += compare(changes, device_address, found->second, offset, size);
     }
     if (changes.empty()) continue;
-    // The lost session is told by the command that comes next.
-    static_cast<void>(session_.post(commands::WriteHost{.changes = changes.bytes()}));
+    if (!session_.post_once(commands::WriteHost{.changes = changes.bytes()})) {
+      take_back(changes.bytes());
+      return false;
+    }
     changes.clear();
   }
+  return true;
+}
+
+// Shadows that differ from what was taken for sent: it will be found again.
+void HostMirror::take_back(Bytes changes) {
+  wire::MemoryChangesReader reader(changes);
+  wire::MemoryChange change;
+  const Lock lock(mutex_);
+  while (reader.next(change)) {
+    const auto found = around(change.address);
+    if (found == ranges_.end()) continue;
+    std::vector<std::byte> other(change.data.begin(), change.data.end());
+    for (std::byte& byte : other) byte = ~byte;
+    change.data = other;
+    change.apply(found->second.shadow.data() + (change.address - found->first));
+  }
+}
+
+Status HostMirror::restore(const Another& another) {
+  const Lock lock(sending_);
+  std::vector<std::uint64_t> all;
+  {
+    const Lock ranges(mutex_);
+    for (const auto& [base, range] : ranges_) {
+      if (!range.mapped) continue;
+      if (range.borrowed || range.variable) {
+        return Error{ErrorCode::kUnsupported, "kernels reach host memory of a graph or variable"};
+      }
+      all.push_back(base);
+    }
+  }
+  for (const std::uint64_t base : all) {
+    if (Status restored = restore_range(another, base); !restored) return restored;
+  }
+  return {};
+}
+
+Status HostMirror::restore_range(const Another& another, std::uint64_t device_base) {
+  const ContextState* context = nullptr;
+  commands::MapHost map{.address = device_base};
+  {
+    const Lock lock(mutex_);
+    Range& range = ranges_.at(device_base);
+    context = range.context;
+    map.bytes = range.bytes;
+    map.flags = range.flags;
+    range.shadow = Pages::make(range.bytes);
+    if (!range.shadow) return Error{ErrorCode::kLimit, "no memory for what kernels reach"};
+  }
+  // It went with its context, and nobody has noticed yet.
+  if (context == nullptr || context->live.load() == 0) return {};
+  if (Status mapped = another.map(*context, map); !mapped) return mapped;
+  wire::MemoryChanges changes;
+  for (std::uint64_t offset = 0; offset < map.bytes;) {
+    {
+      const Lock lock(mutex_);
+      offset += compare(changes, device_base + offset, ranges_.at(device_base), offset,
+                        std::min(kTurnBytes, map.bytes - offset));
+    }
+    if (changes.empty()) continue;
+    if (Status written = another.write(*context, changes.bytes()); !written) return written;
+    changes.clear();
+  }
+  return {};
 }
 
 bool HostMirror::on_changes(Bytes bytes) {
@@ -266,6 +358,7 @@ bool HostMirror::on_changes(Bytes bytes) {
     if (change.bytes > found->second.bytes - offset) return false;
     apply(change, found->second, offset);
   }
+  pushes_.fetch_add(1);
   return reader.ok();
 }
 

@@ -10,14 +10,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "base/annotations.h"
 #include "base/bytes.h"
 #include "base/pages.h"
+#include "base/result.h"
 #include "client/careful_copy.h"
 #include "client/memory_map.h"
+#include "commands/pinned.h"
 #include "cuda/types.h"
 #include "wire/hello.h"
 #include "wire/memory_changes.h"
@@ -26,6 +29,7 @@ namespace flyt::client {
 
 class AddressSpace;
 class Session;
+struct ContextState;
 
 // Safe from any thread.
 class HostMirror {
@@ -64,17 +68,30 @@ class HostMirror {
 
   // One load while kernels reach no host memory.
   bool active() const { return active_.load(std::memory_order_relaxed); }
-  // Before a command: sends what the program has written if the command's work could read it. Which
-  // commands name the memory they use, and send() themselves, it knows by their numbers.
+  // Whether before() has something to do for a command: its work could read what the program has
+  // written. Which commands name the memory they use, and send() themselves, it knows by their
+  // numbers.
+  bool concerns(std::uint16_t op) const { return active() && !names_its_memory(op); }
+  // Before such a command, over the connection over which it is sent: the caller holds
+  // Session::steady().
   void before(std::uint16_t op) {
-    if (active()) send_unless_named(op);
+    if (concerns(op)) send_all();
   }
-  // The same for a part of one range, named as kernels name it.
+  // The same for a part of one range, named as kernels name it; without steady().
   void send(std::uint64_t device_address, std::uint64_t bytes) EXCLUDES(sending_, mutex_);
 
   // From the thread that reads the socket: what the GPU wrote. False if it is malformed or writes
   // what it may not.
   bool on_changes(Bytes changes) EXCLUDES(mutex_);
+  // How many of those have come over the connection that there was; from now on it is another one.
+  std::uint64_t take_pushes() { return pushes_.exchange(0); }
+  // The session goes on over another connection, to which these send: all that kernels reach is
+  // mapped there again, and holds what it holds here. The caller holds Session::steady() alone.
+  struct Another {
+    std::function<Status(const ContextState&, const commands::MapHost&)> map;
+    std::function<Status(const ContextState&, Bytes)> write;
+  };
+  Status restore(const Another& another) EXCLUDES(sending_, mutex_);
 
  private:
   struct Range {
@@ -82,6 +99,11 @@ class HostMirror {
     std::uint64_t bytes = 0;
     bool read_only = false;  // For kernels.
     bool borrowed = false;
+    bool mapped = false;  // The server has it.
+    bool variable = false;
+    // With which context, and as what.
+    const ContextState* context = nullptr;
+    std::uint32_t flags = 0;
     Pages shadow;
   };
   using Ranges = std::map<std::uint64_t, Range>;
@@ -95,8 +117,13 @@ class HostMirror {
   };
 
   void end_loan(const Loan& loan) REQUIRES(beginning_) EXCLUDES(sending_, mutex_);
-  void send_unless_named(std::uint16_t op) EXCLUDES(sending_, mutex_);
-  void send_range(std::uint64_t device_address, std::uint64_t bytes) REQUIRES(sending_);
+  static bool names_its_memory(std::uint16_t op);
+  void send_all() EXCLUDES(sending_, mutex_);
+  // False: the connection is lost, and what was not sent counts as such.
+  bool send_range(std::uint64_t device_address, std::uint64_t bytes) REQUIRES(sending_);
+  void take_back(Bytes changes) EXCLUDES(mutex_);
+  Status restore_range(const Another& another, std::uint64_t device_base) REQUIRES(sending_);
+  void set_mapped(std::uint64_t device_base, bool mapped) EXCLUDES(mutex_);
   void look_for_pointers(Bytes data);
   bool add(std::uint64_t device_base, const Memory& memory, bool borrowed = false) EXCLUDES(mutex_);
   // What the program has written in a part of a range.
@@ -125,6 +152,7 @@ class HostMirror {
   Mutex sending_;
   Mutex mutex_;
   Ranges ranges_ GUARDED_BY(mutex_);  // By the address that kernels use.
+  std::atomic<std::uint64_t> pushes_{0};
   // For borrowed memory.
   const CarefulCopy careful_;
   std::vector<std::byte> copied_ GUARDED_BY(mutex_);

@@ -12,6 +12,7 @@
 #include "base/annotations.h"
 #include "client/context.h"
 #include "client/handle_table.h"
+#include "commands/texture.h"
 #include "cuda/array_facts.h"
 #include "cuda/types.h"
 
@@ -40,6 +41,7 @@ struct MipmappedArrayState {
 // Texture and surface objects, by the driver's own values.
 struct TextureState {
   const ContextState* context = nullptr;
+  commands::CreateTexture command;  // By which it was made.
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC description{};
   std::optional<CUDA_RESOURCE_VIEW_DESC> view;
@@ -83,6 +85,8 @@ struct Images {
   HandleTable<MipmappedArrayState> mipmapped_arrays;
   HandleTable<TextureReferenceState> texture_references;
   HandleTable<SurfaceReferenceState> surface_references;
+  // Held before `mutex`, and while the server answers: there is one handle of a thing.
+  Mutex asking;
   Mutex mutex;  // Guards the rest.
   std::map<std::uint64_t, TextureState> textures;
   std::map<std::uint64_t, SurfaceState> surfaces;

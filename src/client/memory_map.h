@@ -37,6 +37,9 @@ constexpr bool on_device(MemoryKind kind) {
 // Whether a mapping is asked to end, and a process that ended had done that, and not said so.
 enum class Unmapping : std::uint8_t { kNo, kAsked, kDone };
 
+// Devices that memory is opened to are noted as bits.
+inline constexpr CUdevice kAccessorsMax = 64;
+
 // One range of addresses.
 struct Memory {
   MemoryKind kind = MemoryKind::kDevice;
@@ -55,6 +58,9 @@ struct Memory {
   std::uint64_t reserved_base = 0;  // kMapped: the reservation around it.
   std::uint64_t reserved_bytes = 0;
   std::uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  // kMapped: other devices that may use it, a bit each.
+  std::uint64_t readers = 0;
+  std::uint64_t writers = 0;
   Unmapping unmapping = Unmapping::kNo;  // kMapped.
   bool sync_memops = false;
   // Kernels reach it, at device_base: the server has mapped the very memory (PinnedHeap::shared()),
@@ -67,6 +73,22 @@ struct Memory {
     return kind == MemoryKind::kManaged || kind == MemoryKind::kManagedVariable;
   }
   std::uint64_t end() const { return base + bytes; }
+  // As cuMemGetAccess tells it.
+  std::uint32_t access_of(CUdevice by) const {
+    if (by == device) return access;
+    if (by < 0 || by >= kAccessorsMax) return CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if ((writers >> by & 1) != 0) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return (readers >> by & 1) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  }
+  void set_access(CUdevice by, std::uint32_t flags) {
+    if (by == device) {
+      access = flags;
+      return;
+    }
+    const std::uint64_t bit = std::uint64_t{1} << by;
+    readers = flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? readers | bit : readers & ~bit;
+    writers = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? writers | bit : writers & ~bit;
+  }
   // An address in it as kernels use it.
   std::uint64_t device_address(std::uint64_t address) const {
     return mirrored ? address - base + device_base : address;

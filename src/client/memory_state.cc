@@ -101,6 +101,7 @@ void MemoryState::on_context_destroyed(ContextState& context) {
   mirror_.on_context_destroyed(context.handle);
   session_.captures().on_context_destroyed(context);
   images.on_context_destroyed(context);
+  peers.on_context_destroyed(context.handle);
   transfers_.on_context_destroyed(context.handle);
   fences_.on_context_destroyed(context.handle);
 }

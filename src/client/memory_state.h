@@ -17,6 +17,7 @@
 #include "client/host_mirror.h"
 #include "client/images.h"
 #include "client/memory_map.h"
+#include "client/peer_access.h"
 #include "client/pinned_heap.h"
 #include "client/shared_memory.h"
 #include "client/transfers.h"
@@ -188,6 +189,7 @@ class MemoryState {
   HandleTable<PoolState> pools;
   HandleTable<AllocationState> allocations;
   Images images;
+  PeerAccess peers;
 
  private:
   Session& session_;

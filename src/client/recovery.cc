@@ -10,12 +10,15 @@
 #include "commands/context.h"
 #include "commands/event.h"
 #include "commands/launch.h"
+#include "commands/link.h"
 #include "commands/memory.h"
 #include "commands/module.h"
 #include "commands/ops.h"
+#include "commands/pinned.h"
 #include "commands/pool.h"
 #include "commands/recovery.h"
 #include "commands/stream.h"
+#include "commands/texture.h"
 #include "rpc/credential.h"
 #include "transport/transport.h"
 
@@ -49,7 +52,8 @@ std::span<const bool> Recovery::not_missed() {
          {EventCreate::kOp, EventDestroy::kOp, StreamCreate::kOp, StreamDestroy::kOp,
           StreamSetAttribute::kOp, SetContextCache::kOp, MemFree::kOp, PoolCreate::kOp,
           PoolSet::kOp, PoolDestroy::kOp, PoolFree::kOp, DescribeUpload::kOp, commands::Upload::kOp,
-          DropUpload::kOp}) {
+          DropUpload::kOp, WriteHost::kOp, DestroyLink::kOp, DestroyTexture::kOp,
+          DestroySurface::kOp}) {
       ops[op] = true;
     }
     return ops;
@@ -166,10 +170,13 @@ Status Recovery::judge(Replay& replay, const std::vector<rpc::Unanswered>& calls
     const bool twice = std::any_of(calls.begin(), calls.end(), [&](const rpc::Unanswered& call) {
       return call.op == commands::TryLaunchKernel::kOp && call.sequence <= told->begun;
     });
+    const auto pushes = replay.pushes();
+    if (!pushes) return pushes.error();
     verdict = {.known = true,
                .lost = twice || session_.channel().newest_missed() > told->begun ||
-                       session_.memory().host_work_lost(),
-               .done = told->done};
+                       session_.memory().host_work_lost() || verdict.pushes < *pushes,
+               .done = told->done,
+               .pushes = verdict.pushes};
   }
   verdict.unfinished = verdict.unfinished || unfinished;
   verdict.lost = verdict.lost || unfinished;
@@ -184,6 +191,9 @@ Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
                                    std::unique_lock<std::shared_mutex>& steady) {
   rpc::Channel& before = session_.channel();
   const std::vector<rpc::Unanswered> calls = before.unanswered();
+  const std::uint64_t pushes = session_.memory().mirror().take_pushes();
+  // Those of a process that went no further than this are none.
+  if (!verdict.pushes) verdict.pushes = pushes;
   Replay replay(session_, to);
   if (Status judged = judge(replay, calls, verdict); !judged) return std::move(judged).error();
   steady.lock();
@@ -191,7 +201,9 @@ Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
   bool lost = verdict.lost;
   // Work that may have faulted is not done twice; what was not begun has not.
   const bool may_fault = verdict.fault != CUDA_SUCCESS && verdict.unfinished;
-  const bool redoes = lost && !session_.memory().host_work_lost() && !may_fault;
+  // Nor is what may have read host memory that has changed since.
+  const bool redoes = lost && !session_.memory().host_work_lost() && !may_fault &&
+                      !session_.memory().mirror().active();
   if (redoes && before.unfinished() != nullptr) {
     const auto unfinished = before.unfinished()->behind(verdict.done);
     auto redone = unfinished ? replay.redo(*unfinished, calls) : Result<bool>(false);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -73,6 +74,8 @@ class Recovery {
     bool lost = false;
     bool unfinished = false;  // Of what was begun.
     std::uint64_t done = 0;   // All work up to that command.
+    // What the GPU wrote to the host, as often as it has arrived: HostMirror::take_pushes().
+    std::optional<std::uint64_t> pushes;
     CUresult fault = CUDA_SUCCESS;
   };
 

@@ -7,6 +7,7 @@
 
 #include "client/memory_state.h"
 #include "client/recovery.h"
+#include "commands/array.h"
 #include "commands/context.h"
 #include "commands/copy.h"
 #include "commands/event.h"
@@ -14,10 +15,12 @@
 #include "commands/graph.h"
 #include "commands/launch.h"
 #include "commands/library.h"
+#include "commands/link.h"
 #include "commands/memop.h"
 #include "commands/memset.h"
 #include "commands/module.h"
 #include "commands/ops.h"
+#include "commands/peer.h"
 #include "commands/pinned.h"
 #include "commands/pool.h"
 #include "commands/recovery.h"
@@ -47,7 +50,8 @@ Again again_of(std::uint16_t op) {
   using namespace commands;
   if (is_one_of<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, LaunchKernel,
                 TryLaunchKernel, StreamMemOp, FillMemory, CopyToDevice, CopyToDeviceAndWait,
-                CopyRowsToDevice, CopyOnDevice, CopyBoxOnDevice>(op)) {
+                CopyRowsToDevice, CopyOnDevice, CopyBoxOnDevice, CopyToArray, CopyBoxWithArray>(
+          op)) {
     return Again::kNeeded;
   }
   const bool ends = is_one_of<UnloadModule, UnloadLibrary, UnmapHost, ReleasePrimary, ResetPrimary,
@@ -111,10 +115,18 @@ Result<CUresult> Replay::fault() {
   return reply.error == 0 || cuda::is_sticky(error) ? error : CUDA_ERROR_LAUNCH_FAILED;
 }
 
+Result<std::uint64_t> Replay::pushes() {
+  if (to_.welcome().highest_op < commands::RecoveredPushes::kOp) return std::uint64_t{0};
+  commands::RecoveredPushes::Reply reply;
+  if (Status told = ask(nullptr, commands::RecoveredPushes{}, reply); !told) return told.error();
+  return reply.pushes;
+}
+
 Status Replay::make() {
   for (const auto step :
-       {&Replay::contexts, &Replay::pools, &Replay::allocations, &Replay::memory,
-        &Replay::shared_areas, &Replay::streams, &Replay::events, &Replay::code}) {
+       {&Replay::contexts, &Replay::peers, &Replay::pools, &Replay::allocations, &Replay::memory,
+        &Replay::shared_areas, &Replay::mirrors, &Replay::arrays, &Replay::textures,
+        &Replay::streams, &Replay::events, &Replay::code, &Replay::links}) {
     if (Status done = (this->*step)(); !done) return done;
   }
   if (Status heard = ask(nullptr, commands::HearPosts{}); !heard) return heard;
@@ -222,6 +234,16 @@ Status Replay::context(ContextState& state) {
   return {};
 }
 
+Status Replay::peers() {
+  for (const auto& [accessor, owner] : session_.memory().peers.all()) {
+    const ContextState* const from = alive(accessor);
+    if (from == nullptr || alive(owner) == nullptr) continue;
+    const commands::CtxEnablePeerAccess command{.peerContext = as<CUcontext>(owner), .Flags = 0};
+    if (Status enabled = ask(from, command); !enabled) return enabled;
+  }
+  return {};
+}
+
 Status Replay::memory() {
   for (const Memory& memory : session_.memory().map().within(0, ~std::uint64_t{0})) {
     Status status;
@@ -230,10 +252,14 @@ Status Replay::memory() {
         status = device_memory(memory);
         break;
       case MemoryKind::kPinned:
-        if (memory.mirrored) status = share_host(memory.base, memory.bytes, memory.context);
+        if (memory.mirrored && session_.memory().pinned().shared()) {
+          status = share_host(memory.base, memory.bytes, memory.context);
+        }
         break;
       case MemoryKind::kRegistered:
-        if (memory.mirrored) status = Error{ErrorCode::kUnsupported, "kernels reach host memory"};
+      case MemoryKind::kAlias:
+      case MemoryKind::kManaged:
+        // If kernels reach it, mirrors() makes it again.
         break;
       case MemoryKind::kGlobal:
         // It is where it was when its code is loaded again, or the server says which one is not.
@@ -245,9 +271,7 @@ Status Replay::memory() {
         status = mapping(memory);
         break;
       case MemoryKind::kOpened:
-      case MemoryKind::kAlias:
       case MemoryKind::kGraph:
-      case MemoryKind::kManaged:
       case MemoryKind::kManagedVariable:
         status = Error{ErrorCode::kUnsupported, "memory of a kind that cannot be restored"};
         break;
@@ -279,6 +303,11 @@ Status Replay::pools() {
       status = post(nullptr, commands::PoolSet{.pool = state.name,
                                                .attribute = static_cast<std::uint32_t>(i),
                                                .value = value});
+    }
+    for (CUdevice accessor = 0; accessor < kAccessorsMax && status; ++accessor) {
+      if ((state.accessors.load() >> accessor & 1) == 0) continue;
+      status = ask(nullptr,
+                   commands::PoolAccess{.owner = state.device, .accessor = accessor, .allowed = 1});
     }
   });
   return status;
@@ -330,11 +359,11 @@ Status Replay::mapping(const Memory& memory) {
   const commands::VmmMap map{
       .address = memory.base, .bytes = memory.bytes, .allocation = memory.allocation};
   if (Status mapped = ask(nullptr, map); !mapped) return mapped;
-  if (memory.access != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
-    const commands::VmmSetAccess open{.address = memory.base,
-                                      .bytes = memory.bytes,
-                                      .device = memory.device,
-                                      .access = memory.access};
+  for (CUdevice device = 0; device < session_.devices().count(); ++device) {
+    const std::uint32_t access = memory.access_of(device);
+    if (access == CU_MEM_ACCESS_FLAGS_PROT_NONE) continue;
+    const commands::VmmSetAccess open{
+        .address = memory.base, .bytes = memory.bytes, .device = device, .access = access};
     if (Status opened = ask(nullptr, open); !opened) return opened;
   }
   return moved(memory, memory.mapping_base, memory.mapping_bytes, block_id);
@@ -395,6 +424,16 @@ Status Replay::shared_areas() {
     if (Status shared = share_host(area.base, area.bytes, area.context); !shared) return shared;
   }
   return {};
+}
+
+Status Replay::mirrors() {
+  return session_.memory().mirror().restore(
+      {.map = [this](const ContextState& context,
+                     const commands::MapHost& command) { return ask(&context, command); },
+       .write =
+           [this](const ContextState& context, Bytes changes) {
+             return post(&context, commands::WriteHost{.changes = changes});
+           }});
 }
 
 Status Replay::streams() {
@@ -547,6 +586,35 @@ Status Replay::function(std::uint64_t handle, FunctionState& function) {
     if (Status set = ask(function.context, command); !set) return set;
   }
   return {};
+}
+
+Status Replay::links() {
+  Status status;
+  session_.code().links.for_each([&](std::uint64_t handle, const LinkState& state) {
+    if (status && !state.fetched) status = link(handle, state);
+  });
+  return status;
+}
+
+Status Replay::link(std::uint64_t handle, const LinkState& link) {
+  if (link.context->live.load() == 0) {
+    return Error{ErrorCode::kUnsupported, "a linker's context is gone"};
+  }
+  const auto state = as<CUlinkState>(handle);
+  const commands::CreateLink create{.link = state,
+                                    .options = wire::List<std::int32_t>(link.options->options()),
+                                    .values = wire::List<std::uint64_t>(link.options->values())};
+  if (Status made = ask(link.context, create); !made) return made;
+  for (const LinkInput& input : link.inputs) {
+    commands::AddLinkData add{.link = state,
+                              .type = static_cast<std::int32_t>(input.type),
+                              .name = input.name,
+                              .options = wire::List<std::int32_t>(input.options),
+                              .values = wire::List<std::uint64_t>(input.values)};
+    if (Status sent = upload(input.data, add.upload); !sent) return sent;
+    if (Status added = ask(link.context, add); !added) return added;
+  }
+  return link.complete ? ask(link.context, commands::CompleteLink{.link = state}) : Status();
 }
 
 }  // namespace flyt::client

@@ -12,6 +12,7 @@
 #include "client/code_state.h"
 #include "client/context.h"
 #include "client/exchange.h"
+#include "client/images.h"
 #include "client/memory_map.h"
 #include "client/session.h"
 #include "rpc/channel.h"
@@ -33,6 +34,8 @@ class Replay {
   Result<Marks> marks();
   // That of a fault which its work may have caused; CUDA_SUCCESS: it ended of something else.
   Result<CUresult> fault();
+  // How many times the process before has sent what the GPU wrote to host memory.
+  Result<std::uint64_t> pushes();
   // An error says what could not be made again as it was.
   Status make();
   // Does again what was sent behind a number and lost, in its order; the calls of `asked_again` are
@@ -45,6 +48,7 @@ class Replay {
  private:
   Status contexts();
   Status context(ContextState& context);
+  Status peers();
   Status memory();
   Status pools();
   Status allocations();
@@ -60,6 +64,7 @@ class Replay {
                std::uint64_t block_id);
   Status device_memory(const Memory& memory);
   Status shared_areas();
+  Status mirrors();
   Status share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context);
   Status streams();
   Status events();
@@ -68,6 +73,13 @@ class Replay {
   Status module(std::uint64_t handle, const ModuleState& module);
   Status kernel(std::uint64_t handle, KernelState& kernel);
   Status function(std::uint64_t handle, FunctionState& function);
+  // Arrays, textures and surfaces: recovery_images.cc.
+  Status arrays();
+  Status array(std::uint64_t handle, const ArrayState& array);
+  Status mipmapped_array(std::uint64_t handle, const MipmappedArrayState& whole);
+  Status textures();
+  Status links();
+  Status link(std::uint64_t handle, const LinkState& link);
   Status upload(Bytes image, std::uint64_t& handle);
   Status send_raw(const rpc::Unfinished::Command& command);
 

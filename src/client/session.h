@@ -107,15 +107,17 @@ class Session {
     if constexpr (requires { command.stream; }) {
       if (captures_.any()) return post_and_hear(command);
     }
-    if (mirror_ != nullptr) mirror_->before(Command::kOp);
-    if (send(*channel_, context_index(), command)) [[likely]]
+    const auto attempt = [&] {
+      return behind_mirror(Command::kOp, [&] { return send(*channel_, context_index(), command); });
+    };
+    if (attempt()) [[likely]]
       return CUDA_SUCCESS;
     if constexpr (ends_something(Command::kName)) return after_loss();
-    return again([&] { return send(*channel_, context_index(), command); });
+    return again(attempt);
   }
 
-  // One try of the same, for what belongs to one connection: a delivery, a block of a lane. False:
-  // after_loss() says how to go on, without the lock of steady() held.
+  // One try of the same, for what belongs to one connection: a delivery, a block of a lane, under
+  // the lock of steady(). False: after_loss() says how to go on, without that lock held.
   template <class Command>
   bool post_once(const Command& command) {
     if (mirror_ != nullptr) mirror_->before(Command::kOp);
@@ -143,9 +145,11 @@ class Session {
   // The same, and waits until it was executed: its own error, or that of the lost session.
   template <class Command>
   CUresult post_and_hear(const Command& command) {
-    if (mirror_ != nullptr) mirror_->before(Command::kOp);
     std::uint64_t sequence = 0;
-    const auto attempt = [&] { return send(*channel_, context_index(), command, &sequence); };
+    const auto attempt = [&] {
+      return behind_mirror(Command::kOp,
+                           [&] { return send(*channel_, context_index(), command, &sequence); });
+    };
     const CUresult lost = attempt() ? CUDA_SUCCESS : again(attempt);
     return lost == CUDA_SUCCESS ? hear(sequence) : lost;
   }
@@ -155,11 +159,13 @@ class Session {
   // command is kept for take_posted_error().
   template <class Command>
   CUresult ask(const Command& command, typename Command::Reply& reply, rpc::Reply& answer) {
-    if (mirror_ != nullptr) mirror_->before(Command::kOp);
-    if (!exchange(*channel_, context_index(), command, reply, answer)) [[unlikely]] {
-      const CUresult lost =
-          again([&] { return exchange(*channel_, context_index(), command, reply, answer); });
-      if (lost != CUDA_SUCCESS) return lost;
+    const auto attempt = [&] {
+      return behind_mirror(Command::kOp, [&] {
+        return exchange(*channel_, context_index(), command, reply, answer);
+      });
+    };
+    if (!attempt()) [[unlikely]] {
+      if (const CUresult lost = again(attempt); lost != CUDA_SUCCESS) return lost;
     }
     return settle(answer);
   }
@@ -237,6 +243,17 @@ class Session {
   // kLost: the other end is gone, and a new one may greet.
   Status start(std::unique_ptr<transport::Connection> connection, const Terms& terms,
                const SessionOptions& options);
+
+  // One try to send a command: ahead of it, over the same connection, what the program has written
+  // where kernels reach it.
+  template <class Attempt>
+  bool behind_mirror(std::uint16_t op, Attempt&& attempt) {
+    if (mirror_ == nullptr || !mirror_->concerns(op)) [[likely]]
+      return attempt();
+    const auto steady = this->steady();
+    mirror_->before(op);
+    return attempt();
+  }
 
   CUresult hear(std::uint64_t sequence);
   bool recover();

@@ -14,6 +14,7 @@
 #include "driver/table.h"
 #include "server/handles.h"
 #include "server/jit_arguments.h"
+#include "server/marks.h"
 #include "server/uploads.h"
 #include "server/usage_board.h"
 #include "server/variables.h"
@@ -66,6 +67,8 @@ struct Link : Attachment {
   const std::shared_ptr<std::atomic<std::uint64_t>> all_input_bytes;
   std::uint64_t input_bytes = 0;
   Mutex mutex;  // Held while the driver works on it.
+  // Once something failed: what a driver makes of the link then nobody can make again.
+  Spoiler spoiler;
 };
 
 // Safe from any thread.

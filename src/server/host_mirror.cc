@@ -14,6 +14,7 @@
 #include "commands/module.h"
 #include "commands/pinned.h"
 #include "server/graphs.h"
+#include "server/recovery.h"
 #include "server/session.h"
 #include "transport/transport.h"
 #include "wire/host_memory.h"
@@ -94,7 +95,12 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
   if ((flags & wire::kMapManaged) != 0) {
     CUdevice device = 0;
     static_cast<void>(session_.driver().cuCtxGetDevice(&device));
-    if (!range.charge.reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const Recovery* const recovery = session_.recovery();
+    if (recovery != nullptr && recovery->restoring()) {
+      range.charge = UsedMemory(device, bytes);
+    } else if (!range.charge.reserve(device, bytes)) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
   }
   if (!range.shadow || !pages_.map(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   return let_gpu_use(address, std::move(range), flags & ~wire::kMapManaged);
@@ -214,6 +220,7 @@ void HostMirror::send_range(std::uint64_t address, Range& range) {
     at += changes.collect(address + at, static_cast<const std::byte*>(pointer_at(address + at)),
                           range.shadow.data() + at, range.bytes - at);
     if (changes.empty()) continue;
+    if (session_.recovery() != nullptr) session_.recovery()->marks().count_push();
     session_.endpoint().push_memory(changes.bytes());
     changes.clear();
   }

@@ -56,6 +56,16 @@ void Images::add_surface(CUsurfObject surface, std::uint32_t context,
   add(&Images::surfaces_, ImageKind::kSurface, surface, context, std::move(kept));
 }
 
+void Images::aim(std::uint64_t value) {
+  const Lock lock(mutex_);
+  aim_ = value;
+}
+
+std::uint64_t Images::take_aim() {
+  const Lock lock(mutex_);
+  return std::exchange(aim_, 0);
+}
+
 bool Images::drop_texture(CUtexObject texture) { return drop(&Images::textures_, texture); }
 bool Images::drop_surface(CUsurfObject surface) { return drop(&Images::surfaces_, surface); }
 

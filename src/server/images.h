@@ -37,6 +37,7 @@ class ImageOwner final : public Attachment {
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};  // Arrays and mipmapped ones.
   cuda::ArrayExtent extent;              // Arrays.
   unsigned levels = 0;                   // Mipmapped arrays.
+  std::uint64_t saved_as = 0;            // Handle of what SavedArrays knows: of a level, the whole.
   std::vector<std::shared_ptr<Attachment>> keeps;
 
  private:
@@ -64,6 +65,10 @@ class Images : public std::enable_shared_from_this<Images> {
       EXCLUDES(mutex_);
   void add_surface(CUsurfObject surface, std::uint32_t context, std::shared_ptr<Attachment> kept)
       EXCLUDES(mutex_);
+  // The next one that is made in a session that goes on here has to have that value. Once.
+  void aim(std::uint64_t value) EXCLUDES(mutex_);
+  // 0: any will do.
+  std::uint64_t take_aim() EXCLUDES(mutex_);
   // They end when the GPU has passed. False if there is none.
   bool drop_texture(CUtexObject texture) EXCLUDES(mutex_);
   bool drop_surface(CUsurfObject surface) EXCLUDES(mutex_);
@@ -98,6 +103,7 @@ class Images : public std::enable_shared_from_this<Images> {
   std::uint64_t next_id_ GUARDED_BY(mutex_) = 1;
   Objects textures_ GUARDED_BY(mutex_);
   Objects surfaces_ GUARDED_BY(mutex_);
+  std::uint64_t aim_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace flyt::server

@@ -18,8 +18,9 @@
 namespace flyt::server {
 
 enum class KeptKind : std::uint32_t {
-  kMarks = 1,       // How far the session has come: server/marks.h.
-  kHostFile = 2,    // Host memory that client and server share.
+  kMarks = 1,  // How far the session has come: server/marks.h.
+  // Host memory that client and server share; with an id, what the array with that handle holds.
+  kHostFile = 2,
   kBlock = 3,       // Device memory of one allocation.
   kSlab = 4,        // Device memory that several allocations share.
   kAllocation = 5,  // Device memory of cuMemCreate.

@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
+#include "commands/array.h"
 #include "commands/context.h"
 #include "commands/copy.h"
 #include "commands/device.h"
@@ -18,6 +20,7 @@
 #include "commands/init.h"
 #include "commands/launch.h"
 #include "commands/library.h"
+#include "commands/link.h"
 #include "commands/memop.h"
 #include "commands/memory.h"
 #include "commands/memset.h"
@@ -30,6 +33,7 @@
 #include "commands/recovery.h"
 #include "commands/stream.h"
 #include "commands/tensormap.h"
+#include "commands/texture.h"
 #include "commands/vmm.h"
 
 namespace flyt::server {
@@ -42,8 +46,19 @@ constexpr void set(Roles& roles, Role role) {
   ((roles[Commands::kOp] = role), ...);
 }
 
+// What clients make again that know recovered_pushes.
+constexpr void set_newer(Roles& roles) {
+  using namespace commands;
+  set<RecoveredPushes, CreateLink, AddLinkData, CompleteLink, ReadLink, DestroyLink,
+      CtxEnablePeerAccess, CtxDisablePeerAccess, PoolAccess, MapHost, WriteHost, CreateArray,
+      CreateMipmappedArray, GetArrayLevel, DestroyArray, DestroyMipmappedArray, CreateTexture,
+      DestroyTexture, CreateSurface, DestroySurface, AimImage>(roles, Role::kPlain);
+  set<CopyToArray, CopyBoxWithArray>(roles, Role::kWork);
+  set<CopyArrayToHost, PostArrayToHost>(roles, Role::kOrder);
+}
+
 // Whatever is not named spoils.
-constexpr Roles make_roles() {
+constexpr Roles make_roles(bool newer) {
   using namespace commands;
   Roles roles{};
   set<RetainPrimary, ReleasePrimary, ResetPrimary, SetPrimaryFlags, CreateContext, DestroyContext,
@@ -75,20 +90,26 @@ constexpr Roles make_roles() {
       CopyRowsToDevice, CopyBlockToDevice, CopyOnDevice, CopyBoxOnDevice>(roles, Role::kWork);
   set<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, HostCall, CopyToHost,
       PostToHost>(roles, Role::kOrder);
+  if (newer) set_newer(roles);
   return roles;
 }
 
-constexpr Roles kRoles = make_roles();
+constexpr Roles kRoles = make_roles(true);
+constexpr Roles kRolesOfBefore = make_roles(false);
 
 }  // namespace
 
-Role role_of(std::uint16_t op) { return op < kRoles.size() ? kRoles[op] : Role::kSpoils; }
+Role role_of(std::uint16_t op, std::uint16_t client_knows) {
+  if (op >= kRoles.size()) return Role::kSpoils;
+  return client_knows >= commands::RecoveredPushes::kOp ? kRoles[op] : kRolesOfBefore[op];
+}
 
 Marks::~Marks() {
   if (page_ != nullptr) ::munmap(page_, kBytes);
 }
 
-Status Marks::make() {
+Status Marks::make(std::uint16_t client_knows) {
+  client_knows_ = client_knows;
   Fd file(::memfd_create("flyt-marks", MFD_CLOEXEC));
   if (!file.valid() || ::ftruncate(file.get(), kBytes + Snapshot::kBytes) != 0) {
     return system_error("making a session's marks", errno);
@@ -118,6 +139,7 @@ Result<Marks::Told> Marks::read(const Fd& file) {
   told.done = page->done.load();
   told.spoilt = static_cast<std::uint16_t>(page->spoilt.load());
   told.fault = page->fault.load();
+  told.pushes = page->pushes.load();
   told.unsaved = page->unsaved.load() != 0;
   if (told.unsaved) ++told.work;
   const std::uint32_t snapshots = page->snapshots.load();
@@ -139,8 +161,23 @@ void Marks::end_snapshot() {
 }
 
 void Marks::spoil(std::uint16_t op) {
-  std::uint32_t none = 0;
-  if (page_ != nullptr) page_->spoilt.compare_exchange_strong(none, op);
+  if (page_ == nullptr || spoilt_for_good()) return;
+  const Lock lock(spoils_mutex_);
+  std::uint16_t none = 0;
+  for_good_.compare_exchange_strong(none, op);
+  tell_spoilt();
+}
+
+void Marks::change_spoilers(std::uint16_t op, int change) {
+  const Lock lock(spoils_mutex_);
+  if ((spoilers_[op] += change) == 0) spoilers_.erase(op);
+  if (page_ != nullptr) tell_spoilt();
+}
+
+void Marks::tell_spoilt() {
+  const std::uint16_t passing = spoilers_.empty() ? 0 : spoilers_.begin()->first;
+  const std::uint16_t for_good = for_good_.load();
+  page_->spoilt.store(for_good != 0 ? for_good : passing);
 }
 
 }  // namespace flyt::server

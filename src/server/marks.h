@@ -3,13 +3,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/annotations.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "commands/ops.h"
 #include "server/snapshot.h"
 
 namespace flyt::server {
@@ -21,9 +24,10 @@ enum class Role : std::uint8_t {
   kWork,    // It gives the GPU work, which may be under way or half done.
   kOrder,   // So it does, but nothing on the GPU has other contents for it.
 };
-Role role_of(std::uint16_t op);
+// `client_knows`: the highest command that the client knows, which says how much it makes again.
+Role role_of(std::uint16_t op, std::uint16_t client_knows = commands::kOpMax);
 
-// Written by the main thread alone, two words a command.
+// Written by the main thread alone, two words a command; what spoils by any thread.
 class Marks {
  public:
   // Sequence numbers; 0: none.
@@ -36,6 +40,8 @@ class Marks {
     std::uint32_t fault = 0;
     // Something that the process before knew is in no snapshot; it counts as work, too.
     bool unsaved = false;
+    // How many times what the GPU wrote to the client's memory was sent to it.
+    std::uint64_t pushes = 0;
     // What variables of code held when it was; none: nothing was saved.
     std::optional<Snapshot::Read> variables;
   };
@@ -45,8 +51,8 @@ class Marks {
   Marks(const Marks&) = delete;
   Marks& operator=(const Marks&) = delete;
 
-  // New ones, all 0. Until then nothing is noted.
-  Status make();
+  // New ones, all 0. Until then nothing is noted. `client_knows`: as of role_of().
+  Status make(std::uint16_t client_knows = commands::kOpMax);
   // The file of those of another process, which is gone.
   static Result<Told> read(const Fd& file);
   const Fd& file() const { return file_; }
@@ -54,7 +60,7 @@ class Marks {
   // Before the command does anything. Two or three stores.
   void begin(std::uint64_t sequence, std::uint16_t op) {
     if (page_ == nullptr) return;
-    const Role role = role_of(op);
+    const Role role = role_of(op, client_knows_);
     if (role == Role::kWork) changed_ = true;
     if (role == Role::kWork || role == Role::kOrder) {
       page_->work.store(sequence, std::memory_order_relaxed);
@@ -63,9 +69,15 @@ class Marks {
     // Last: a process may be killed between two stores, and what was begun is not sent again.
     page_->begun.store(sequence, std::memory_order_release);
   }
-  // Something else makes the session one that cannot be taken over; `op` is what to blame.
-  void spoil(std::uint16_t op);
+  // Something else makes the session one that cannot be taken over; `op` is what to blame. For
+  // good, or (Spoiler) as long as something lives.
+  void spoil(std::uint16_t op) EXCLUDES(spoils_mutex_);
   bool spoilt() const { return page_ == nullptr || page_->spoilt.load() != 0; }
+  bool spoilt_for_good() const {
+    return page_ == nullptr || for_good_.load(std::memory_order_acquire) != 0;
+  }
+  // Whether the client makes again what those of before this command did not.
+  bool client_knows(std::uint16_t op) const { return client_knows_ >= op; }
   // Work that was not found done.
   bool unsettled() const {
     return page_ != nullptr && (page_->done.load(std::memory_order_relaxed) !=
@@ -97,11 +109,16 @@ class Marks {
     if (page_ != nullptr) page_->unsaved.store(unsaved ? 1 : 0);
   }
   bool unsaved() const { return page_ != nullptr && page_->unsaved.load() != 0; }
+  // Before it is sent. Safe from any thread.
+  void count_push() {
+    if (page_ != nullptr) page_->pushes.fetch_add(1);
+  }
   // Where what variables hold belongs: as of Snapshot::begin(). It stands once it is ended.
   Result<MutableBytes> begin_snapshot(const std::vector<SavedVariable>& variables);
   void end_snapshot();
 
  private:
+  friend class Spoiler;
   struct Page {
     std::atomic<std::uint64_t> begun;
     std::atomic<std::uint64_t> work;
@@ -110,14 +127,47 @@ class Marks {
     std::atomic<std::uint32_t> unsaved;
     std::atomic<std::uint32_t> snapshots;  // How many there were: the last is in half 1, 0, 1, ...
     std::atomic<std::uint32_t> fault;
+    std::atomic<std::uint64_t> pushes;
   };
   static constexpr std::size_t kBytes = 4096;
   static_assert(sizeof(Page) <= kBytes);
 
+  void change_spoilers(std::uint16_t op, int change) EXCLUDES(spoils_mutex_);
+  void tell_spoilt() REQUIRES(spoils_mutex_);
+
   Fd file_;
   Page* page_ = nullptr;
+  std::uint16_t client_knows_ = commands::kOpMax;
+  std::atomic<std::uint16_t> for_good_{0};
+  Mutex spoils_mutex_;
+  std::map<std::uint16_t, int> spoilers_ GUARDED_BY(spoils_mutex_);  // How many, by op.
   Snapshot snapshot_{file_, kBytes};
   bool changed_ = false;  // Main thread only.
+};
+
+// Something that cannot be made again: the session cannot be taken over while it lives. Belongs to
+// one thread at a time.
+class Spoiler {
+ public:
+  Spoiler() = default;
+  Spoiler(Marks& marks, std::uint16_t op) : marks_(&marks), op_(op) {
+    marks.change_spoilers(op, 1);
+  }
+  Spoiler(Spoiler&& other) noexcept
+      : marks_(std::exchange(other.marks_, nullptr)), op_(other.op_) {}
+  Spoiler& operator=(Spoiler&& other) noexcept {
+    std::swap(marks_, other.marks_);
+    std::swap(op_, other.op_);
+    return *this;
+  }
+  ~Spoiler() {
+    if (marks_ != nullptr) marks_->change_spoilers(op_, -1);
+  }
+  explicit operator bool() const { return marks_ != nullptr; }
+
+ private:
+  Marks* marks_ = nullptr;
+  std::uint16_t op_ = 0;
 };
 
 }  // namespace flyt::server

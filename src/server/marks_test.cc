@@ -7,9 +7,12 @@
 #include "commands/array.h"
 #include "commands/event.h"
 #include "commands/graph.h"
+#include "commands/ipc.h"
 #include "commands/launch.h"
+#include "commands/link.h"
 #include "commands/memory.h"
 #include "commands/ops.h"
+#include "commands/recovery.h"
 
 namespace flyt::server {
 namespace {
@@ -40,12 +43,60 @@ TEST(Marks, NameTheFirstCommandThatSpoils) {
   EXPECT_TRUE(marks.spoilt());
   ASSERT_TRUE(marks.make().ok());
   EXPECT_FALSE(marks.spoilt());
-  marks.begin(1, commands::CreateArray::kOp);
-  marks.begin(2, commands::CreateMipmappedArray::kOp);
+  marks.begin(1, commands::ShareEvent::kOp);
+  marks.begin(2, commands::OpenEvent::kOp);
   EXPECT_TRUE(marks.spoilt());
   const auto told = Marks::read(marks.file());
   ASSERT_TRUE(told.ok());
-  EXPECT_EQ(told->spoilt, commands::CreateArray::kOp);
+  EXPECT_EQ(told->spoilt, commands::ShareEvent::kOp);
+}
+
+std::uint16_t spoilt_by(const Marks& marks) {
+  const auto told = Marks::read(marks.file());
+  EXPECT_TRUE(told.ok());
+  return told->spoilt;
+}
+
+TEST(Marks, AreSpoiltAsLongAsASpoilerLives) {
+  Marks marks;
+  ASSERT_TRUE(marks.make().ok());
+  {
+    const Spoiler first(marks, commands::CreateLink::kOp);
+    Spoiler second(marks, commands::CreateLink::kOp);
+    EXPECT_EQ(commands::CreateLink::kOp, spoilt_by(marks));
+    second = Spoiler(marks, commands::CreateArray::kOp);
+    EXPECT_TRUE(marks.spoilt());
+    EXPECT_FALSE(marks.spoilt_for_good());
+  }
+  EXPECT_FALSE(marks.spoilt());
+  EXPECT_EQ(0, spoilt_by(marks));
+  {
+    const Spoiler passing(marks, commands::CreateLink::kOp);
+    marks.spoil(commands::ShareEvent::kOp);
+  }
+  EXPECT_TRUE(marks.spoilt_for_good());
+  EXPECT_EQ(commands::ShareEvent::kOp, spoilt_by(marks));
+}
+
+TEST(Marks, KnowWhatAClientOfBeforeDoesNotMakeAgain) {
+  Marks marks;
+  ASSERT_TRUE(marks.make(commands::RecoveredPushes::kOp - 1).ok());
+  marks.begin(1, commands::MemAlloc::kOp);
+  EXPECT_FALSE(marks.spoilt());
+  marks.begin(2, commands::CreateArray::kOp);
+  EXPECT_EQ(commands::CreateArray::kOp, spoilt_by(marks));
+  EXPECT_EQ(Role::kPlain, role_of(commands::CreateArray::kOp));
+  EXPECT_EQ(Role::kWork, role_of(commands::CopyToArray::kOp));
+}
+
+TEST(Marks, CountWhatWasSentToTheHost) {
+  Marks marks;
+  ASSERT_TRUE(marks.make().ok());
+  marks.count_push();
+  marks.count_push();
+  const auto told = Marks::read(marks.file());
+  ASSERT_TRUE(told.ok());
+  EXPECT_EQ(2U, told->pushes);
 }
 
 TEST(Marks, OfNobodyNoteNothing) {

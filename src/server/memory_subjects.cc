@@ -38,6 +38,7 @@ MemorySubjects::MemorySubjects(Session& owner)
       host_calls(owner),
       host_mirror(owner),
       images(std::make_shared<Images>(owner)),
+      saved_arrays(owner),
       depths(owner, events) {
   lookout.add(deliveries);
   lookout.add(watches);
@@ -118,6 +119,7 @@ void MemorySubjects::on_context_destroy(std::uint32_t context) {
   holds.seal();
   holds.poll();
   images->on_context_destroy(context);
+  saved_arrays.forget_context(context);
   for (const wire::HandleKind kind :
        {wire::HandleKind::kArray, wire::HandleKind::kMipmappedArray}) {
     for (const Handles::Entry& entry : session.handles().all(kind)) {

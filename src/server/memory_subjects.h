@@ -20,6 +20,7 @@
 #include "server/pinned_memory.h"
 #include "server/pools.h"
 #include "server/reaper.h"
+#include "server/saved_arrays.h"
 #include "server/sm_part.h"
 #include "server/stream_depths.h"
 #include "server/virtual_memory.h"
@@ -147,6 +148,7 @@ class MemorySubjects {
   HostCalls host_calls;
   HostMirror host_mirror;
   const std::shared_ptr<Images> images;
+  SavedArrays saved_arrays;
   StreamDepths depths;
 
  private:

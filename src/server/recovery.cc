@@ -34,11 +34,12 @@ Status Recovery::begin(const wire::ClientHello& hello) {
   if (goes_on) {
     if (Status taken = take_over(as_token(hello.recovers)); !taken) return taken;
     token_ = hello.recovers;
-    return marks_.make();
+    restoring_.store(true, std::memory_order_release);
+    return marks_.make(hello.highest_op);
   }
   // Without the keeper the session is as good as any other.
   const auto token = keeping_.open();
-  if (!token || !marks_.make()) return {};
+  if (!token || !marks_.make(hello.highest_op)) return {};
   std::memcpy(token_.data(), token->data(), token_.size());
   end_restoring();
   return {};
@@ -61,7 +62,12 @@ Status Recovery::take_over(const Token& token) {
         break;
       }
       case KeptKind::kHostFile:
-        host_file_ = std::move(item.file);
+        if (item.id == 0) {
+          host_file_ = std::move(item.file);
+        } else {
+          const Lock lock(arrays_mutex_);
+          arrays_.insert_or_assign(item.id, std::move(item.file));
+        }
         break;
       case KeptKind::kBlock:
       case KeptKind::kSlab:
@@ -83,8 +89,23 @@ void Recovery::keep_host_file(int file) {
   keeping_.keep(kept);
 }
 
+Fd Recovery::take_array(std::uint64_t handle) {
+  const Lock lock(arrays_mutex_);
+  const auto found = arrays_.find(handle);
+  if (found == arrays_.end()) return {};
+  Fd file = std::move(found->second);
+  arrays_.erase(found);
+  return file;
+}
+
+void Recovery::keep_array(std::uint64_t handle, const Fd& file) {
+  keeping_.keep({.kind = KeptKind::kHostFile, .id = handle, .file = Fd(::dup(file.get()))});
+}
+
+void Recovery::drop_array(std::uint64_t handle) { keeping_.drop(KeptKind::kHostFile, handle); }
+
 void Recovery::keep_block(const driver::Table& driver, const Block& block) {
-  if (!on() || marks_.spoilt()) return;
+  if (!on() || marks_.spoilt_for_good()) return;
   Fd file = export_memory(driver, block.handle, commands::MemAlloc::kOp);
   if (!file.valid()) return;
   keeping_.keep({kind_of(block), block.address, block.bytes, block.device, std::move(file)});
@@ -105,7 +126,7 @@ Fd Recovery::export_memory(const driver::Table& driver, CUmemGenericAllocationHa
 void Recovery::keep_allocation(const driver::Table& driver, std::uint64_t handle,
                                CUmemGenericAllocationHandle native, std::uint64_t bytes,
                                CUdevice device) {
-  if (!on() || marks_.spoilt()) return;
+  if (!on() || marks_.spoilt_for_good()) return;
   Fd file = export_memory(driver, native, commands::VmmCreate::kOp);
   if (file.valid()) {
     keeping_.keep({KeptKind::kAllocation, handle, bytes, device, std::move(file)});
@@ -121,6 +142,11 @@ void Recovery::drop_block(const Block& block) {
 }
 
 void Recovery::end_restoring() {
+  restoring_.store(false, std::memory_order_release);
+  {
+    const Lock lock(arrays_mutex_);
+    for (const auto& [handle, file] : std::exchange(arrays_, {})) drop_array(handle);
+  }
   keeping_.keep({.kind = KeptKind::kMarks, .file = Fd(::dup(marks_.file().get()))});
   keeping_.counted();
 }

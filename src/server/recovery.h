@@ -1,7 +1,9 @@
 // Recovery: what lets another process of the server go on with a session whose own was killed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -38,6 +40,12 @@ class Recovery {
   // Device memory of the session that goes on here. Once.
   std::vector<Kept> take_memory() { return std::exchange(memory_, {}); }
 
+  // What its arrays held, by their handles, if that was saved: each once. And those of now. Safe
+  // from any thread.
+  Fd take_array(std::uint64_t handle) EXCLUDES(arrays_mutex_);
+  void keep_array(std::uint64_t handle, const Fd& file);
+  void drop_array(std::uint64_t handle);
+
   // What variables of its code held, if that was saved; null: it was not, or was taken. Safe from
   // any thread.
   std::shared_ptr<Snapshot::Read> variables() const EXCLUDES(variables_mutex_) {
@@ -61,6 +69,9 @@ class Recovery {
 
   // All is as it was: from here on the marks are this process's. Safe from any thread.
   void end_restoring();
+  // Until then, in a process that goes on with a session: what is made had its place in the lease
+  // before. Safe from any thread.
+  bool restoring() const { return restoring_.load(std::memory_order_acquire); }
   // The session ends in order. Safe from any thread.
   void end() { keeping_.end(); }
 
@@ -81,6 +92,9 @@ class Recovery {
   std::shared_ptr<Snapshot::Read> variables_ GUARDED_BY(variables_mutex_);
   Fd host_file_;
   std::vector<Kept> memory_;
+  std::atomic<bool> restoring_{false};
+  Mutex arrays_mutex_;
+  std::map<std::uint64_t, Fd> arrays_ GUARDED_BY(arrays_mutex_);
 };
 
 }  // namespace flyt::server

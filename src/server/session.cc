@@ -62,9 +62,13 @@ bool is_of_host_calls(std::uint16_t op) {
   return op == commands::HostCallDone::kOp || op == commands::WriteHost::kOp;
 }
 
+bool launches_graph(std::uint16_t op) {
+  return op == commands::LaunchGraph::kOp || op == commands::TryLaunchGraph::kOp;
+}
+
 bool launches(std::uint16_t op) {
   return op == commands::LaunchKernel::kOp || op == commands::TryLaunchKernel::kOp ||
-         op == commands::LaunchGraph::kOp || op == commands::TryLaunchGraph::kOp;
+         launches_graph(op);
 }
 
 // These may run the driver's compiler. NVIDIA's keeps what it knows of an error by thread, and when
@@ -196,12 +200,21 @@ bool Session::unsettled() const { return parts_.marks != nullptr && parts_.marks
 
 void Session::look_whether_settled() {
   const auto using_objects = use();
-  if (all_work_done()) {
-    if (parts_.recovery != nullptr) code_->variables().save();
+  if (all_work_done() && (parts_.recovery == nullptr || save())) {
     parts_.marks->settle();
   } else {
     settling_pause_ = std::min(settling_pause_ * 2, kSettlingLast);
   }
+}
+
+bool Session::save() {
+  // What the GPU wrote to its client's memory has arrived there, or the client finds out that it
+  // has not.
+  if (!parts_.marks->spoilt_for_good()) memory_->host_mirror.send_changes();
+  worked_ = parts_.marks->take_changed() || worked_;
+  if (!memory_->saved_arrays.save(worked_)) return false;
+  code_->variables().save(std::exchange(worked_, false));
+  return true;
 }
 
 bool Session::all_work_done() {
@@ -295,6 +308,7 @@ void Session::take(Request request, const HandlerRow& row) {
     ++counters_.launches;
     use_meter_.launched();
   }
+  if (launches_graph(request.op())) memory_->saved_arrays.touch_all();
   if (parts_.faults != nullptr) parts_.faults->before(request.sequence());
   if (parts_.marks != nullptr) parts_.marks->begin(request.sequence(), request.op());
   if (!is_of_host_calls(request.op()) && !goes_ahead(request) &&

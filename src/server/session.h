@@ -156,6 +156,8 @@ class Session final : public rpc::CommandHandler {
   // Work that was begun and not found done yet; then the main thread looks soon whether it is.
   bool unsettled() const;
   void look_whether_settled();
+  // What another process needs that goes on, when all work is done; false: later.
+  bool save();
   bool all_work_done();
   // Whether some stream, when queried, says something that `is`.
   bool any_stream(bool (*is)(CUresult));
@@ -207,6 +209,7 @@ class Session final : public rpc::CommandHandler {
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};         // Main thread only.
+  bool worked_ = false;                // The same: since what work leaves was saved.
   std::atomic<unsigned> shutters_{0};  // Commands on workers that may shut the driver.
   UseMeter use_meter_;                 // Main thread only.
   Completions completions_{*this};

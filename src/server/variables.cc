@@ -101,7 +101,7 @@ Variables::Variables(Session& session)
       }) {}
 
 bool Variables::wanted() const {
-  return session_.recovery() != nullptr && !session_.recovery()->spoilt();
+  return session_.recovery() != nullptr && !session_.recovery()->marks().spoilt_for_good();
 }
 
 void Variables::spoil(std::uint16_t op, std::string_view why, std::string_view variable) {
@@ -361,13 +361,12 @@ bool Variables::add(SavedVariable variable) {
   return true;
 }
 
-void Variables::save() {
+void Variables::save(bool changed) {
   Marks& marks = session_.recovery()->marks();
-  const bool changed = marks.take_changed();
   const Lock lock(mutex_);
   // Nobody will read it.
-  if (marks.spoilt()) marks.set_unsaved(false);
-  if (marks.spoilt() || (!marks.unsaved() && (!changed || all_.empty()))) return;
+  if (marks.spoilt_for_good()) marks.set_unsaved(false);
+  if (marks.spoilt_for_good() || (!marks.unsaved() && (!changed || all_.empty()))) return;
   if (const Status saved = save_all(); !saved) {
     spoil(commands::LoadModule::kOp, saved.error().message, "");
   }

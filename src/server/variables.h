@@ -72,8 +72,9 @@ class Variables {
   void forget_context(std::uint32_t context) EXCLUDES(mutex_);
   void forget_code(std::uint64_t handle) EXCLUDES(mutex_);
 
-  // Main thread, under use(), when all work is done: saves what may have changed.
-  void save() EXCLUDES(mutex_);
+  // Main thread, under use(), when all work is done: saves what may have changed. `changed`: work
+  // was begun since the last time.
+  void save(bool changed) EXCLUDES(mutex_);
   // The session goes on here, and its code and memory are there, where nothing runs yet: variables
   // hold what they held. An error names one that does not, or that is elsewhere although something
   // may know where it was. Main thread, under use(). What they held may be changed.

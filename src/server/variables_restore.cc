@@ -151,6 +151,9 @@ Status Variables::renew(std::vector<Found>& found, const MovedVariables& moved) 
 
 Result<std::optional<Variables::Known>> Variables::look_for(const MovedVariables& moved) {
   const std::string& any = moved.at(moved.ranges().front().first)->name;
+  if (session_.memory().saved_arrays.any_holds(moved)) {
+    return std::optional(Known{any, "an array holds the old one"});
+  }
   const VirtualMemory::Reached mapped(session_.memory().virtual_memory);
   if (!mapped.all()) {
     return std::optional(Known{any, "memory that cannot be reached may hold the old one"});

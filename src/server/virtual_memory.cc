@@ -142,7 +142,7 @@ CUresult VirtualMemory::map(std::uint64_t address, std::uint64_t bytes, std::uin
   const CUresult result = driver_.cuMemMap(address, bytes, 0, found->second.native, 0);
   if (result == CUDA_SUCCESS) {
     const Allocation& allocated = found->second;
-    mappings_.emplace(address, Mapping{bytes, allocated.device, false, allocated.physical});
+    mappings_.emplace(address, Mapping{bytes, allocated.device, 0, allocated.physical});
   }
   return result;
 }
@@ -154,7 +154,7 @@ CUresult VirtualMemory::unmap(std::uint64_t address, std::uint64_t bytes) {
   if (!exactly(address, bytes, begin, end)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   for (auto at = begin; at != end;) {
-    if (at->second.accessible) regions_.remove(at->first);
+    if (at->second.open_to != 0) regions_.remove(at->first);
     const CUresult unmapped = driver_.cuMemUnmap(at->first, at->second.bytes);
     if (result == CUDA_SUCCESS) result = unmapped;
     at = mappings_.erase(at);
@@ -168,15 +168,21 @@ CUresult VirtualMemory::set_access(std::uint64_t address, std::uint64_t bytes, C
   Mappings::iterator begin;
   Mappings::iterator end;
   if (!exactly(address, bytes, begin, end)) return CUDA_ERROR_INVALID_VALUE;
-  const bool accessible = access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  if (device < 0 || device >= kDevicesMax) return CUDA_ERROR_INVALID_DEVICE;
+  const std::uint64_t bit = std::uint64_t{1} << device;
   for (auto at = begin; at != end; ++at) {
     const CUresult result = set_driver_access({at->first, at->second.bytes, device}, access);
     if (result != CUDA_SUCCESS) return result;
-    if (at->second.accessible == accessible) continue;
-    at->second.accessible = accessible;
-    if (accessible) {
-      regions_.add({at->first, at->second.bytes, Regions::Kind::kDevice});
+    const bool was_open = at->second.open_to != 0;
+    if (access != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+      at->second.open_to |= bit;
     } else {
+      at->second.open_to &= ~bit;
+    }
+    const bool is_open = at->second.open_to != 0;
+    if (is_open && !was_open) {
+      regions_.add({at->first, at->second.bytes, Regions::Kind::kDevice});
+    } else if (was_open && !is_open) {
       regions_.remove(at->first);
     }
   }
@@ -196,7 +202,7 @@ VirtualMemory::Reached::Reached(VirtualMemory& memory) : memory_(memory) {
   const Lock lock(memory.mutex_);
   std::set<const Physical*> known;
   for (const auto& [address, mapping] : memory.mappings_) {
-    if (!mapping.accessible) continue;
+    if (!mapping.reached()) continue;
     known.insert(mapping.physical.get());
     places_.push_back({address, mapping.bytes, mapping.device});
   }

@@ -23,6 +23,7 @@ class Recovery;  // server/recovery.h
 class VirtualMemory {
  public:
   static constexpr std::size_t kAllocationsMax = 1 << 20;
+  static constexpr CUdevice kDevicesMax = 64;
 
   // The window is reserved already; 0 bytes: the driver cannot do this. `recovery`: whoever keeps
   // the memory for another process; may be null.
@@ -107,8 +108,9 @@ class VirtualMemory {
   struct Mapping {
     std::uint64_t bytes = 0;
     CUdevice device = 0;
-    bool accessible = false;
+    std::uint64_t open_to = 0;  // Devices, a bit each.
     std::shared_ptr<const Physical> physical = {};
+    bool reached() const { return (open_to >> device & 1) != 0; }  // By its own device.
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
   CUresult create_kept(std::uint64_t allocation, std::uint64_t bytes, CUdevice device,

@@ -187,5 +187,35 @@ TEST_F(PeerTest, APoolIsOpenedToTheOtherDeviceAndClosed) {
   CU_OK(cu().cuMemPoolDestroy(pool));
 }
 
+TEST_F(PeerTest, AMappingIsOpenedToTheOtherDeviceAndClosed) {
+  constexpr std::size_t kBytes = 2 << 20;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemGenericAllocationHandle allocation = 0;
+  CU_OK(cu().cuMemCreate(&allocation, kBytes, &properties, 0));
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAddressReserve(&memory, kBytes, 0, 0, 0));
+  CU_OK(cu().cuMemMap(memory, kBytes, 0, allocation, 0));
+  CUmemAccessDesc access[2] = {
+      {{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+      {{CU_MEM_LOCATION_TYPE_DEVICE, {1}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+  CU_OK(cu().cuMemSetAccess(memory, kBytes, access, 2));
+  unsigned long long flags = 0;
+  CU_OK(cu().cuMemGetAccess(&flags, &access[1].location, memory));
+  EXPECT_EQ(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, flags);
+  access[1].flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  CU_OK(cu().cuMemSetAccess(memory, kBytes, &access[1], 1));
+  CU_OK(cu().cuMemGetAccess(&flags, &access[1].location, memory));
+  EXPECT_EQ(CU_MEM_ACCESS_FLAGS_PROT_NONE, flags);
+  // Its own device keeps it.
+  CU_OK(cu().cuMemsetD32_v2(memory, 5, 16));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(5u, word_at(memory));
+  CU_OK(cu().cuMemUnmap(memory, kBytes));
+  CU_OK(cu().cuMemAddressFree(memory, kBytes));
+  CU_OK(cu().cuMemRelease(allocation));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -218,7 +218,7 @@ TEST_P(FaultTest, AProgramThatMakesNoCallsComesBackByItself) {
 TEST_P(FaultTest, WhoCannotGoOnIsLostAndHoldsNobodyUp) {
   start();
   const auto spoilt = client();
-  ASSERT_EQ("0", ask(spoilt, "array"));
+  ASSERT_EQ("0", ask(spoilt, "heap"));
   ASSERT_EQ("0", ask(spoilt, "sync"));
   const auto offender = client();
   settle();

@@ -103,7 +103,7 @@ TEST_P(RecoveryTest, AProgramMayDoWithout) {
 }
 
 TEST_P(RecoveryTest, WhatCannotBeMadeAgainIsALostServer) {
-  for (const char* what : {"managed", "heap", "large 67108865", "array"}) {
+  for (const char* what : {"managed", "heap", "large 67108865"}) {
     start();
     const auto child = client();
     ASSERT_EQ("0", ask(child, what));

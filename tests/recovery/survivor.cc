@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "tests/recovery/belongings.h"
 #include "tests/recovery/held_calls.h"
 #include "tests/recovery/placed_code.h"
 #include "tests/recovery/spares.h"
@@ -496,6 +497,7 @@ class Survivor {
   Spares& spares() { return spares_; }
   HeldCalls& held() { return held_; }
   PlacedCode& placed() { return placed_; }
+  Belongings& belongings() { return belongings_; }
 
   // A host function that runs until it may end, and another one, which runs behind it.
   std::string run_on_host() {
@@ -531,15 +533,6 @@ class Survivor {
         ".visible .global .align 16 .b8 large[" +
         std::to_string(bytes) + "];\n";
     return load(ptx.c_str());
-  }
-  std::string make_array() {
-    CUarray array = nullptr;
-    CUDA_ARRAY_DESCRIPTOR description{};
-    description.Width = 16;
-    description.Height = 16;
-    description.Format = CU_AD_FORMAT_FLOAT;
-    description.NumChannels = 1;
-    return text(cu_.cuArrayCreate_v2(&array, &description));
   }
   std::string allocate(std::size_t bytes) {
     CUdeviceptr address = 0;
@@ -730,6 +723,7 @@ class Survivor {
   std::vector<std::pair<CUdeviceptr, std::uint64_t>> edges_;
   HeldCalls held_{cu_};
   PlacedCode placed_{cu_};
+  Belongings belongings_{cu_};
   std::atomic<bool> host_running_{false};
   std::atomic<bool> host_may_end_{false};
 };
@@ -778,7 +772,7 @@ std::string answer(Survivor& survivor, const std::string& line) {
   if (what == "large") return survivor.load_large(bytes);
   if (what == "managed") return survivor.load(kPtxWithManaged);
   if (what == "heap") return survivor.load(kPtxWithHeap);
-  if (what == "array") return survivor.make_array();
+  if (Belongings::knows(what)) return survivor.belongings().answer(what, bytes);
   if (what == "allocate") return survivor.allocate(bytes);
   if (what == "next") return survivor.time_next();
   return "unknown";

@@ -33,15 +33,22 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, const c
   made.state->descriptor = descriptor;
   made.state->extent = cuda::extent_of(descriptor);
   const auto array = static_cast<CUarray>(pointer_at(made.handle));
-  const CUresult result =
-      ask(commands::CreateArray{.array = array, .descriptor = made.state->descriptor});
+  const commands::CreateArray command{.array = array, .descriptor = made.state->descriptor};
+  const CUresult result = ask_and_note(command, [&](const auto&) {
+    images().arrays.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   if (result != CUDA_SUCCESS) {
     images().arrays.discard(made.handle);
     return result;
   }
-  images().arrays.publish(made.handle);
   *out = array;
   return CUDA_SUCCESS;
+}
+
+std::uint64_t known_level(const MipmappedArrayState& whole, unsigned level) {
+  const Lock lock(images().mutex);
+  return whole.arrays[level];
 }
 
 // One side of a flat copy.
@@ -161,9 +168,13 @@ CUresult cuArrayDestroy(CUarray hArray) {
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const ArrayState* state = images().arrays.find(address_of(hArray));
   if (state == nullptr || state->mipmapped != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const CUresult result = ask(commands::DestroyArray{.array = hArray});
-  // Only now: other threads' new arrays get the handles of those that the server has let go.
-  images().arrays.drop(address_of(hArray));
+  // Only then: other threads' new arrays get the handles of those that the server has let go.
+  const auto forget = [&](const auto&...) {
+    images().arrays.drop(address_of(hArray));
+    return CUDA_SUCCESS;
+  };
+  const CUresult result = ask_and_note(commands::DestroyArray{.array = hArray}, forget);
+  if (result != CUDA_SUCCESS) forget();
   return result;
 }
 
@@ -184,13 +195,16 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
   state.levels = std::clamp(numMipmapLevels, 1U, cuda::levels_max(descriptor));
   state.arrays.assign(state.levels, 0);
   const auto array = static_cast<CUmipmappedArray>(pointer_at(made.handle));
-  const CUresult result = ask(commands::CreateMipmappedArray{
-      .array = array, .descriptor = state.descriptor, .levels = state.levels});
+  const commands::CreateMipmappedArray command{
+      .array = array, .descriptor = state.descriptor, .levels = state.levels};
+  const CUresult result = ask_and_note(command, [&](const auto&) {
+    images().mipmapped_arrays.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   if (result != CUDA_SUCCESS) {
     images().mipmapped_arrays.discard(made.handle);
     return result;
   }
-  images().mipmapped_arrays.publish(made.handle);
   *pHandle = array;
   return CUDA_SUCCESS;
 }
@@ -198,12 +212,11 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
 CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
                                   unsigned int level) {
   if (const CUresult bad = client::check(hMipmappedArray); bad != CUDA_SUCCESS) return bad;
-  // Held while the server is asked: there is one handle of a level.
-  const Lock lock(images().mutex);
+  const Lock asking(images().asking);
   MipmappedArrayState* whole = images().mipmapped_arrays.find(address_of(hMipmappedArray));
   if (whole == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (pLevelArray == nullptr || level >= whole->arrays.size()) return CUDA_ERROR_INVALID_VALUE;
-  std::uint64_t& known = whole->arrays[level];
+  if (pLevelArray == nullptr || level >= whole->levels) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t known = known_level(*whole, level);
   if (known == 0) {
     const auto made = images().arrays.make();
     if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -212,13 +225,18 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
     made.state->extent = cuda::extent_of(made.state->descriptor);
     made.state->mipmapped = address_of(hMipmappedArray);
     const auto array = static_cast<CUarray>(pointer_at(made.handle));
-    const CUresult result =
-        ask(commands::GetArrayLevel{.mipmapped = hMipmappedArray, .level = level, .array = array});
+    const commands::GetArrayLevel command{
+        .mipmapped = hMipmappedArray, .level = level, .array = array};
+    const CUresult result = ask_and_note(command, [&](const auto&) {
+      const Lock lock(images().mutex);
+      images().arrays.publish(made.handle);
+      whole->arrays[level] = made.handle;
+      return CUDA_SUCCESS;
+    });
     if (result != CUDA_SUCCESS) {
       images().arrays.discard(made.handle);
       return result;
     }
-    images().arrays.publish(made.handle);
     known = made.handle;
   }
   *pLevelArray = static_cast<CUarray>(pointer_at(known));
@@ -228,16 +246,19 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const std::uint64_t handle = address_of(hMipmappedArray);
-  std::vector<std::uint64_t> levels;
-  {
+  // No level gets a handle meanwhile.
+  const Lock asking(images().asking);
+  const MipmappedArrayState* whole = images().mipmapped_arrays.find(handle);
+  if (whole == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto forget = [&](const auto&...) {
     const Lock lock(images().mutex);
-    const MipmappedArrayState* whole = images().mipmapped_arrays.find(handle);
-    if (whole == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    levels = whole->arrays;
-  }
-  const CUresult result = ask(commands::DestroyMipmappedArray{.array = hMipmappedArray});
-  for (const std::uint64_t level : levels) images().arrays.drop(level);
-  images().mipmapped_arrays.drop(handle);
+    for (const std::uint64_t level : whole->arrays) images().arrays.drop(level);
+    images().mipmapped_arrays.drop(handle);
+    return CUDA_SUCCESS;
+  };
+  const CUresult result =
+      ask_and_note(commands::DestroyMipmappedArray{.array = hMipmappedArray}, forget);
+  if (result != CUDA_SUCCESS) forget();
   return result;
 }
 

@@ -20,28 +20,49 @@ CUresult add(CUlinkState handle, CUjitInputType type, Bytes data, std::string_vi
   LinkState* link = find(handle);
   Upload sent;
   if (const CUresult no = upload(data, sent); no != CUDA_SUCCESS) return no;
+  name = name.substr(0, kLinkNameBytesMax);
   const commands::AddLinkData command{.link = handle,
                                       .type = static_cast<std::int32_t>(type),
                                       .upload = sent.handle,
-                                      .name = name.substr(0, kLinkNameBytesMax),
+                                      .name = name,
                                       .options = wire::List<std::int32_t>(jit.options()),
                                       .values = wire::List<std::uint64_t>(jit.values())};
   commands::AddLinkData::Reply reply;
   rpc::Reply answer;
-  const CUresult result = ask_with(sent, command, reply, answer, [] { return CUDA_SUCCESS; });
+  const CUresult result = ask_with(sent, command, reply, answer, [&] {
+    if (session().recovery() != nullptr) {
+      link->inputs.push_back(
+          {type, std::string(name), {data.begin(), data.end()}, jit.options(), jit.values()});
+    }
+    return CUDA_SUCCESS;
+  });
   link->options->deliver(reply.info_log, reply.error_log, reply.wall_time);
   return result;
 }
 
-// The finished cubin, from the server into `out`.
-CUresult fetch(CUlinkState handle, std::uint64_t size, std::vector<std::byte>& out) {
+// The finished cubin, from the server.
+CUresult fetch(CUlinkState handle, std::uint64_t size, LinkState& link) {
   if (size > kCubinBytesMax) return CUDA_ERROR_UNKNOWN;
-  out.resize(size);
-  const rpc::Delivery delivery =
-      session().channel().expect(rpc::Destination::flat(out.data(), out.size()));
-  const CUresult result = ask(commands::ReadLink{.link = handle, .delivery = delivery.id()});
-  if (result == CUDA_SUCCESS && !delivery.complete()) return CUDA_ERROR_UNKNOWN;
-  return result;
+  link.cubin.resize(size);
+  CUresult result = CUDA_SUCCESS;
+  // A delivery is of one connection.
+  const auto attempt = [&] {
+    const auto steady = session().steady();
+    const rpc::Delivery delivery =
+        session().channel().expect(rpc::Destination::flat(link.cubin.data(), link.cubin.size()));
+    commands::ReadLink::Reply reply;
+    rpc::Reply answer;
+    const commands::ReadLink command{.link = handle, .delivery = delivery.id()};
+    if (!session().ask_once(command, reply, answer)) return false;
+    result = session().settle(answer);
+    if (result == CUDA_SUCCESS && !delivery.complete()) result = CUDA_ERROR_UNKNOWN;
+    if (result != CUDA_SUCCESS) return true;
+    link.fetched = true;
+    link.inputs.clear();
+    return true;
+  };
+  const CUresult lost = attempt() ? CUDA_SUCCESS : session().again(attempt);
+  return lost == CUDA_SUCCESS ? result : lost;
 }
 
 }  // namespace
@@ -60,13 +81,16 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   const commands::CreateLink command{.link = handle,
                                      .options = wire::List<std::int32_t>(jit->options()),
                                      .values = wire::List<std::uint64_t>(jit->values())};
-  const CUresult result = ask(command);
+  const CUresult result = ask_and_note(command, [&](const auto&) {
+    made.state->context = &context();
+    made.state->options = std::move(jit);
+    links.publish(made.handle);
+    return CUDA_SUCCESS;
+  });
   if (result != CUDA_SUCCESS) {
     links.discard(made.handle);
     return result;
   }
-  made.state->options = std::move(jit);
-  links.publish(made.handle);
   *stateOut = handle;
   return CUDA_SUCCESS;
 }
@@ -116,19 +140,23 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
   commands::CompleteLink::Reply reply;
   rpc::Reply answer;
-  const CUresult result = ask(commands::CompleteLink{.link = state}, reply, answer);
+  const CUresult result =
+      session().ask_and_note(commands::CompleteLink{.link = state}, reply, answer, [&] {
+        link->complete = true;
+        return CUDA_SUCCESS;
+      });
   link->options->deliver(reply.info_log, reply.error_log, reply.wall_time);
   if (result != CUDA_SUCCESS) return result;
-  link->complete = true;
-  if (const CUresult no = fetch(state, reply.size, link->cubin); no != CUDA_SUCCESS) return no;
+  if (const CUresult no = fetch(state, reply.size, *link); no != CUDA_SUCCESS) return no;
   *cubinOut = link->cubin.data();
   if (sizeOut != nullptr) *sizeOut = link->cubin.size();
   return CUDA_SUCCESS;
 }
 
 CUresult cuLinkDestroy(CUlinkState state) {
-  if (!session().code().links.drop(address_of(state))) return CUDA_ERROR_INVALID_HANDLE;
-  return post(commands::DestroyLink{.link = state});
+  if (find(state) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return session().post_and_note(commands::DestroyLink{.link = state},
+                                 [&] { session().code().links.drop(address_of(state)); });
 }
 
 }  // namespace flyt::client::hooks

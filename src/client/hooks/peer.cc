@@ -33,7 +33,30 @@ CUresult box(const CUDA_MEMCPY3D_PEER* description, CUstream stream, Waiting wai
   return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting) : result;
 }
 
+// As natively, earlier errors are told by these, too.
+CUresult told(CUresult result) {
+  return result == CUDA_SUCCESS ? session().take_posted_error() : result;
+}
+
 }  // namespace
+
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  if (const CUresult no = check(peerContext); no != CUDA_SUCCESS) return no;
+  const commands::CtxEnablePeerAccess command{.peerContext = peerContext, .Flags = Flags};
+  return told(ask_and_note(command, [&](const auto&) {
+    session().memory().peers.enable({context().handle, address_of(peerContext)});
+    return CUDA_SUCCESS;
+  }));
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
+  if (const CUresult no = check(peerContext); no != CUDA_SUCCESS) return no;
+  const commands::CtxDisablePeerAccess command{.peerContext = peerContext};
+  return told(ask_and_note(command, [&](const auto&) {
+    session().memory().peers.disable({context().handle, address_of(peerContext)});
+    return CUDA_SUCCESS;
+  }));
+}
 
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities,
                                           const CUatomicOperation* operations, unsigned int count,

@@ -24,8 +24,6 @@ CUmemoryPool handle_of(std::uint64_t handle) {
   return static_cast<CUmemoryPool>(pointer_at(handle));
 }
 
-constexpr CUdevice kAccessorsMax = 64;
-
 bool accesses(const PoolState& state, CUdevice device) {
   return device < kAccessorsMax && (state.accessors.load() >> device & 1) != 0;
 }
@@ -44,12 +42,13 @@ CUresult check_access(const PoolState& state, const CUmemAccessDesc& access) {
 
 CUresult set_access(PoolState& state, CUdevice accessor, bool open) {
   if (accesses(state, accessor) == open) return CUDA_SUCCESS;
-  const CUresult result =
-      ask(commands::PoolAccess{.owner = state.device,
-                               .accessor = accessor,
-                               .allowed = open ? std::uint8_t{1} : std::uint8_t{0}});
-  if (result == CUDA_SUCCESS) state.accessors.fetch_xor(std::uint64_t{1} << accessor);
-  return result;
+  const commands::PoolAccess command{.owner = state.device,
+                                     .accessor = accessor,
+                                     .allowed = open ? std::uint8_t{1} : std::uint8_t{0}};
+  return ask_and_note(command, [&](const auto&) {
+    state.accessors.fetch_xor(std::uint64_t{1} << accessor);
+    return CUDA_SUCCESS;
+  });
 }
 
 // In a stream that is captured it is a node of the graph that allocates, at an address of the

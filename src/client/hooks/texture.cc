@@ -2,6 +2,7 @@
 #include "client/hooks_texture.h"
 
 #include <map>
+#include <optional>
 
 #include "client/box_copy.h"
 #include "client/call.h"
@@ -92,6 +93,33 @@ CUresult read(std::map<std::uint64_t, Object>& objects, std::uint64_t value, Rea
   return found == objects.end() ? CUDA_ERROR_INVALID_VALUE : out(found->second);
 }
 
+// The value may be another object's as soon as the server has heard of it: forgotten before that.
+template <class Object, class Command>
+CUresult destroy(std::map<std::uint64_t, Object>& objects, std::uint64_t value,
+                 const Command& command) {
+  bool known = true;
+  const auto attempt = [&] {
+    const auto steady = session().steady();
+    std::optional<Object> object;
+    {
+      const Lock lock(images().mutex);
+      const auto found = objects.find(value);
+      known = found != objects.end();
+      if (!known) return true;
+      object = found->second;
+      objects.erase(found);
+    }
+    if (session().post_once(command)) return true;
+    // Another process has made it again.
+    const Lock lock(images().mutex);
+    objects.emplace(value, *object);
+    return false;
+  };
+  const CUresult lost = attempt() ? CUDA_SUCCESS : session().again(attempt);
+  if (lost != CUDA_SUCCESS) return lost;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace
 
 CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc,
@@ -110,23 +138,18 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
   }
   if (bad == CUDA_ERROR_NOT_SUPPORTED) return refuse_format("cuTexObjectCreate");
   if (bad != CUDA_SUCCESS) return bad;
-  commands::CreateTexture::Reply reply;
-  const CUresult result = ask(command, reply);
-  if (result != CUDA_SUCCESS) return result;
-  TextureState state{&owner(), *pResDesc, *pTexDesc, {}};
+  TextureState state{&owner(), command, *pResDesc, *pTexDesc, {}};
   if (pResViewDesc != nullptr) state.view = *pResViewDesc;
-  const Lock lock(images().mutex);
-  images().textures.insert_or_assign(reply.texture, state);
-  *pTexObject = reply.texture;
-  return CUDA_SUCCESS;
+  return ask_and_note(command, [&](const auto& reply) {
+    const Lock lock(images().mutex);
+    images().textures.insert_or_assign(reply.texture, state);
+    *pTexObject = reply.texture;
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuTexObjectDestroy(CUtexObject texObject) {
-  {
-    const Lock lock(images().mutex);
-    if (images().textures.erase(texObject) == 0) return CUDA_ERROR_INVALID_VALUE;
-  }
-  return post(commands::DestroyTexture{.texture = texObject});
+  return destroy(images().textures, texObject, commands::DestroyTexture{.texture = texObject});
 }
 
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUtexObject texObject) {
@@ -161,21 +184,16 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
   }
   const CUarray array = pResDesc->res.array.hArray;
   if (const CUresult bad = client::check(array); bad != CUDA_SUCCESS) return bad;
-  commands::CreateSurface::Reply reply;
-  const CUresult result = ask(commands::CreateSurface{.array = array}, reply);
-  if (result != CUDA_SUCCESS) return result;
-  const Lock lock(images().mutex);
-  images().surfaces.insert_or_assign(reply.surface, SurfaceState{&owner(), *pResDesc});
-  *pSurfObject = reply.surface;
-  return CUDA_SUCCESS;
+  return ask_and_note(commands::CreateSurface{.array = array}, [&](const auto& reply) {
+    const Lock lock(images().mutex);
+    images().surfaces.insert_or_assign(reply.surface, SurfaceState{&owner(), *pResDesc});
+    *pSurfObject = reply.surface;
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
-  {
-    const Lock lock(images().mutex);
-    if (images().surfaces.erase(surfObject) == 0) return CUDA_ERROR_INVALID_VALUE;
-  }
-  return post(commands::DestroySurface{.surface = surfObject});
+  return destroy(images().surfaces, surfObject, commands::DestroySurface{.surface = surfObject});
 }
 
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject surfObject) {

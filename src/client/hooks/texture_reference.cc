@@ -28,13 +28,16 @@ CUresult find_in_module(Table& table, Names Images::*names_of_kind, CUmodule mod
   if (const CUresult bad = check(module); bad != CUDA_SUCCESS) return bad;
   const std::string_view text(name);
   if (text.empty() || text.size() > kNameBytesMax) return CUDA_ERROR_INVALID_VALUE;
-  const Lock lock(images().mutex);
+  const Lock asking(images().asking);
   auto& names = images().*names_of_kind;
   const Images::ReferenceName key{address_of(module), std::string(text)};
-  if (const auto known = names.find(key); known != names.end()) {
-    if (table.find(known->second) == nullptr) return CUDA_ERROR_NOT_FOUND;
-    *out = as<Reference>(known->second);
-    return CUDA_SUCCESS;
+  {
+    const Lock lock(images().mutex);
+    if (const auto known = names.find(key); known != names.end()) {
+      if (table.find(known->second) == nullptr) return CUDA_ERROR_NOT_FOUND;
+      *out = as<Reference>(known->second);
+      return CUDA_SUCCESS;
+    }
   }
   const auto made = table.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -47,6 +50,7 @@ CUresult find_in_module(Table& table, Names Images::*names_of_kind, CUmodule mod
     return result;
   }
   table.publish(made.handle);
+  const Lock lock(images().mutex);
   names.emplace(key, made.handle);
   *out = as<Reference>(made.handle);
   return CUDA_SUCCESS;

@@ -83,6 +83,7 @@ CUresult set_access(const std::vector<Memory>& mapped, const CUmemAccessDesc& ac
   const bool open = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
                     access.flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
   if (!open && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
+  if (access.location.id >= kAccessorsMax) return CUDA_ERROR_INVALID_DEVICE;
   for (const Memory& memory : mapped) {
     const auto flags = static_cast<std::uint32_t>(access.flags);
     const commands::VmmSetAccess command{.address = memory.base,
@@ -90,9 +91,8 @@ CUresult set_access(const std::vector<Memory>& mapped, const CUmemAccessDesc& ac
                                          .device = access.location.id,
                                          .access = flags};
     const CUresult result = ask_and_note(command, [&](const auto&) {
-      if (access.location.id != memory.device) return CUDA_SUCCESS;
-      session().memory().map().update(memory.base,
-                                      [&](Memory& mapping) { mapping.access = flags; });
+      session().memory().map().update(
+          memory.base, [&](Memory& mapping) { mapping.set_access(access.location.id, flags); });
       return CUDA_SUCCESS;
     });
     if (result != CUDA_SUCCESS) return result;
@@ -220,7 +220,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   if (!memory || memory->kind != MemoryKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = check_device(location->id); result != CUDA_SUCCESS) return result;
-  *flags = location->id == memory->device ? memory->access : 0;
+  *flags = memory->access_of(location->id);
   return CUDA_SUCCESS;
 }
 

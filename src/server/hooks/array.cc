@@ -8,6 +8,7 @@
 #include "server/images.h"
 #include "server/memory_subjects.h"
 #include "server/received.h"
+#include "server/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -45,6 +46,29 @@ CUresult make_with_room(Session& session, Make&& make) {
   return make();
 }
 
+// Where the session goes on the lease has had that memory before.
+CUresult reserve(Session& session, UsedMemory& charge, CUdevice device, std::uint64_t bytes) {
+  const Recovery* const recovery = session.recovery();
+  if (recovery != nullptr && recovery->restoring()) {
+    charge = UsedMemory(device, bytes);
+    return CUDA_SUCCESS;
+  }
+  return charge.reserve(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// What the new array holds will be saved, and is what was saved.
+template <class Command>
+CUresult note(Session& session, const Request& request, wire::HandleKind kind,
+              const Command& command) {
+  SavedArrays::Shape shape{
+      .kind = kind, .context = request.home(), .descriptor = command.descriptor};
+  if constexpr (requires { command.levels; }) shape.levels = command.levels;
+  const auto using_context = session.use();
+  const CUresult entered = session.enter(request.context());
+  if (entered != CUDA_SUCCESS) return entered;
+  return session.memory().saved_arrays.add(address_of(command.array), shape);
+}
+
 // Makes an object on a worker with the context alive, and puts it under the client's handle.
 // `bytes`: what it takes of the device.
 template <class Native, class Command, class Make, class Describe>
@@ -61,16 +85,17 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
       CUdevice device = 0;
       CUresult made = session.enter(slow.context());
       if (made == CUDA_SUCCESS) made = session.driver().cuCtxGetDevice(&device);
-      if (made == CUDA_SUCCESS && !charge.reserve(device, bytes)) made = CUDA_ERROR_OUT_OF_MEMORY;
+      if (made == CUDA_SUCCESS) made = reserve(session, charge, device, bytes);
       if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
       if (made != CUDA_SUCCESS) return made;
       auto owner =
           session.memory().images->own(kind, address_of(native), slow.home(), std::move(charge));
       describe(*owner);
+      owner->saved_as = address_of(command.array);
       // Nobody keeps it when the client hears of it: it may end it at once.
       return put(session, handle_kind, address_of(command.array), native, std::move(owner));
     });
-    slow.reply(result);
+    slow.reply(result == CUDA_SUCCESS ? note(session, slow, handle_kind, command) : result);
   });
 }
 
@@ -80,7 +105,8 @@ void destroy(Request request, wire::HandleKind kind, std::uint64_t handle) {
   Session& session = request.session();
   Handles::Entry entry = session.handles().drop(kind, handle);
   auto owner = std::static_pointer_cast<ImageOwner>(std::move(entry.attachment));
-  if (owner == nullptr) return request.reply(CUDA_ERROR_INVALID_HANDLE);
+  if (owner == nullptr) return request.reply(session.ended_before(CUDA_ERROR_INVALID_HANDLE));
+  if (owner->saved_as == handle) session.memory().saved_arrays.forget(handle);
   if (owner->id() == 0) return request.reply(CUDA_SUCCESS);
   entry = {};
   request.forget_payload();
@@ -255,6 +281,7 @@ CUresult get_array_level(Request& request, const commands::GetArrayLevel& comman
   auto part = session.memory().images->own_part(owner, owner->context());
   part->descriptor = cuda::level_of(owner->descriptor, command.level);
   part->extent = cuda::extent_of(part->descriptor);
+  part->saved_as = owner->saved_as;
   return put(session, wire::HandleKind::kArray, address_of(command.array), level, std::move(part));
 }
 
@@ -278,12 +305,14 @@ void destroy_mipmapped_array(Request request, const commands::DestroyMipmappedAr
 
 CUresult copy_to_array(Request& request, const commands::CopyToArray& command) {
   CUstream stream = command.stream;
-  const FoundArray array = find(request.session(), command.array);
+  Session& session = request.session();
+  const FoundArray array = find(session, command.array);
   if (!array || !request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (command.data.empty()) return CUDA_SUCCESS;
   if (command.width == 0 || command.data.size() % command.width != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  session.memory().saved_arrays.touch(array.owner->saved_as);
   const std::uint64_t rows = command.data.size() / command.width;
   if (!array.owner->extent.holds(command.x, command.y, command.z, command.width, rows, 1)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -332,6 +361,9 @@ CUresult copy_box_with_array(Request& request, const commands::CopyBoxWithArray&
                 command.from_y,       command.from_z,          command.from,
                 command.from_pitch,   command.from_slice_pitch};
   if (command.width == 0 || command.rows == 0 || command.slices == 0) return CUDA_SUCCESS;
+  if (const FoundArray array = find(request.session(), command.to_array)) {
+    request.session().memory().saved_arrays.touch(array.owner->saved_as);
+  }
   CUresult result = settle(request, to, command);
   if (result == CUDA_SUCCESS) result = settle(request, from, command);
   // An array holds all slices, so that their number is bounded.

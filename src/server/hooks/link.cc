@@ -6,6 +6,7 @@
 #include "cuda/image.h"
 #include "server/code_subjects.h"
 #include "server/code_taking.h"
+#include "server/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -21,6 +22,12 @@ std::shared_ptr<Link> find(Request& request, CUlinkState handle) {
 bool measured(CUjitInputType type, const std::vector<std::byte>& data) {
   const bool binary = type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY;
   return !binary || cuda::image_of(Bytes(data).first(data.size() - 1)).ok();
+}
+
+void note_failure(Request& request, Link& link) {
+  Recovery* const recovery = request.session().recovery();
+  if (recovery == nullptr || link.spoiler) return;
+  link.spoiler = Spoiler(recovery->marks(), request.op());
 }
 
 }  // namespace
@@ -65,6 +72,7 @@ void add_link_data(Request request, const commands::AddLinkData& command) {
   const CUresult result = request.driver().cuLinkAddData_v2(
       link->state, type, kept.data(), kept.size() - 1, std::string(command.name).c_str(),
       jit.count(), jit.options(), jit.values());
+  if (result != CUDA_SUCCESS) note_failure(request, *link);
   link->arguments->fill_told(reply);
   request.reply(result, reply);
 }
@@ -80,6 +88,7 @@ void complete_link(Request request, const commands::CompleteLink& command) {
   std::size_t size = 0;
   const CUresult result = request.driver().cuLinkComplete(link->state, &cubin, &size);
   if (result == CUDA_SUCCESS) link->cubin = bytes_at(cubin, size);
+  if (result != CUDA_SUCCESS) note_failure(request, *link);
   reply.size = link->cubin.size();
   link->arguments->fill_told(reply);
   request.reply(result, reply);
@@ -96,7 +105,7 @@ CUresult read_link(Request& request, const commands::ReadLink& command) {
 CUresult destroy_link(Request& request, const commands::DestroyLink& command) {
   const auto entry =
       request.session().handles().drop(wire::HandleKind::kLink, address_of(command.link));
-  return entry ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return entry ? CUDA_SUCCESS : request.session().ended_before(CUDA_ERROR_INVALID_HANDLE);
 }
 
 }  // namespace flyt::server::hooks

@@ -53,6 +53,13 @@ CUresult recovered_fault(Request& request, const commands::RecoveredFault&,
   return CUDA_SUCCESS;
 }
 
+CUresult recovered_pushes(Request& request, const commands::RecoveredPushes&,
+                          commands::RecoveredPushes::Reply& reply) {
+  if (!goes_on(request)) return CUDA_ERROR_INVALID_VALUE;
+  reply.pushes = request.session().recovery()->before()->pushes;
+  return CUDA_SUCCESS;
+}
+
 CUresult restore_memory(Request& request, const commands::RestoreMemory& command,
                         commands::RestoreMemory::Reply& reply) {
   if (!goes_on(request)) return CUDA_ERROR_INVALID_VALUE;

@@ -19,7 +19,10 @@ namespace {
 void note_work(Session& session, const Handles::Entry& stream) {
   const auto* const owner = dynamic_cast<const StreamOwner*>(stream.attachment.get());
   // Captures, which a question would end, have spoilt the session before.
-  if (owner == nullptr || session.recovery() == nullptr || session.recovery()->spoilt()) return;
+  if (owner == nullptr || session.recovery() == nullptr ||
+      session.recovery()->marks().spoilt_for_good()) {
+    return;
+  }
   if (session.enter(owner->context()) != CUDA_SUCCESS) return;
   session.memory().ended_streams.note(owner->context(), owner->stream());
 }

@@ -2,9 +2,11 @@
 #include "server/hooks_texture.h"
 
 #include <utility>
+#include <vector>
 
 #include "server/images.h"
 #include "server/memory_subjects.h"
+#include "server/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {
@@ -74,7 +76,35 @@ CUresult read(Session& session, const commands::CreateTexture& command, Resource
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+// A driver gives out values in an order of its own. In a session that goes on here an object has to
+// have the value that it had: kernels' parameters and memory hold it. So others are made until one
+// has it; they go again.
+constexpr std::size_t kAimsMax = 16 * 1024;
+
+template <class Make, class Destroy>
+CUresult make_aimed(Session& session, std::uint64_t& value, Make make, Destroy destroy) {
+  const std::uint64_t aim = session.memory().images->take_aim();
+  CUresult result = make(value);
+  std::vector<std::uint64_t> others;
+  while (aim != 0 && result == CUDA_SUCCESS && value != aim) {
+    others.push_back(value);
+    result = others.size() < kAimsMax ? make(value) : CUDA_ERROR_NOT_FOUND;
+  }
+  for (const std::uint64_t other : others) destroy(other);
+  return result;
+}
+
 }  // namespace
+
+CUresult aim_image(Request& request, const commands::AimImage& command) {
+  Session& session = request.session();
+  if (session.recovery() == nullptr || !session.recovery()->restoring()) {
+    session.end("a session that is new has no images to make again");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  session.memory().images->aim(command.value);
+  return CUDA_SUCCESS;
+}
 
 CUresult create_texture(Request& request, const commands::CreateTexture& command,
                         commands::CreateTexture::Reply& reply) {
@@ -85,10 +115,17 @@ CUresult create_texture(Request& request, const commands::CreateTexture& command
   if (command.view && command.view->format > CU_RES_VIEW_FORMAT_FLOAT_4X32) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  CUtexObject texture = 0;
-  const CUresult result =
-      request.driver().cuTexObjectCreate(&texture, &resource.description, &command.description,
-                                         command.view ? &*command.view : nullptr);
+  const driver::Table& driver = request.driver();
+  std::uint64_t texture = 0;
+  const auto make = [&](std::uint64_t& value) {
+    CUtexObject made = 0;
+    const CUresult result =
+        driver.cuTexObjectCreate(&made, &resource.description, &command.description,
+                                 command.view ? &*command.view : nullptr);
+    value = made;
+    return result;
+  };
+  const CUresult result = make_aimed(session, texture, make, driver.cuTexObjectDestroy);
   if (result != CUDA_SUCCESS) return result;
   session.memory().images->add_texture(texture, request.home(), std::move(resource.kept));
   reply.texture = texture;
@@ -98,7 +135,7 @@ CUresult create_texture(Request& request, const commands::CreateTexture& command
 CUresult destroy_texture(Request& request, const commands::DestroyTexture& command) {
   return request.session().memory().images->drop_texture(command.texture)
              ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+             : request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult create_surface(Request& request, const commands::CreateSurface& command,
@@ -107,8 +144,15 @@ CUresult create_surface(Request& request, const commands::CreateSurface& command
   Resource resource;
   const CUresult bad = find_array(session, command.array, resource);
   if (bad != CUDA_SUCCESS) return bad;
-  CUsurfObject surface = 0;
-  const CUresult result = request.driver().cuSurfObjectCreate(&surface, &resource.description);
+  const driver::Table& driver = request.driver();
+  std::uint64_t surface = 0;
+  const auto make = [&](std::uint64_t& value) {
+    CUsurfObject made = 0;
+    const CUresult result = driver.cuSurfObjectCreate(&made, &resource.description);
+    value = made;
+    return result;
+  };
+  const CUresult result = make_aimed(session, surface, make, driver.cuSurfObjectDestroy);
   if (result != CUDA_SUCCESS) return result;
   session.memory().images->add_surface(surface, request.home(), std::move(resource.kept));
   reply.surface = surface;
@@ -118,7 +162,7 @@ CUresult create_surface(Request& request, const commands::CreateSurface& command
 CUresult destroy_surface(Request& request, const commands::DestroySurface& command) {
   return request.session().memory().images->drop_surface(command.surface)
              ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+             : request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace flyt::server::hooks

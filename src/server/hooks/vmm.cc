@@ -1,6 +1,7 @@
 // Virtual memory management: create, map, open.
 #include "server/hooks_vmm.h"
 
+#include "commands/recovery.h"
 #include "server/memory_subjects.h"
 #include "server/recovery.h"
 #include "server/session.h"
@@ -33,8 +34,9 @@ CUresult vmm_unmap(Request& request, const commands::VmmUnmap& command) {
 
 CUresult vmm_set_access(Request& request, const commands::VmmSetAccess& command) {
   Session& session = request.session();
-  // What the client makes again is open to the memory's own device.
+  // What a client of before makes again is open to the memory's own device.
   if (session.recovery() != nullptr &&
+      !session.recovery()->marks().client_knows(commands::RecoveredPushes::kOp) &&
       session.memory().virtual_memory.elsewhere(command.address, command.bytes, command.device)) {
     session.recovery()->marks().spoil(request.op());
   }
