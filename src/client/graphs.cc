@@ -72,6 +72,17 @@ LentMemories Graphs::take_back(ExecState& exec) {
   return std::exchange(exec.lent, {});
 }
 
+void Graphs::note_ended(std::uint64_t exec) {
+  const Lock lock(mutex_);
+  if (ended_.size() == kEndedMax) ended_.pop_front();
+  ended_.push_back(exec);
+}
+
+std::vector<std::uint64_t> Graphs::ended_execs() {
+  const Lock lock(mutex_);
+  return {ended_.begin(), ended_.end()};
+}
+
 ToldNode& Graphs::keep(std::uint64_t graph, std::uint64_t node, std::unique_ptr<ToldNode> told) {
   const Lock lock(mutex_);
   auto& kept = graphs_[root(graph)].told[node];

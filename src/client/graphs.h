@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -84,6 +85,10 @@ class Graphs {
   void lend_to_exec(ExecState& exec, const LentMemories& memories) EXCLUDES(mutex_);
   LentMemories take_back(ExecState& exec) EXCLUDES(mutex_);
 
+  // Executable graphs that were ended last: whoever goes on with the session may not know it.
+  void note_ended(std::uint64_t exec) EXCLUDES(mutex_);
+  std::vector<std::uint64_t> ended_execs() EXCLUDES(mutex_);
+
   // Keeps it until the next question about the node, or the end of the graph.
   ToldNode& keep(std::uint64_t graph, std::uint64_t node, std::unique_ptr<ToldNode> told)
       EXCLUDES(mutex_);
@@ -112,6 +117,9 @@ class Graphs {
     void* data = nullptr;
   };
 
+  // Of those that end unheard; more than are on their way at a time.
+  static constexpr std::size_t kEndedMax = 1024;
+
   std::uint64_t root(std::uint64_t graph) const REQUIRES(mutex_);
 
   Session& session_;
@@ -124,6 +132,7 @@ class Graphs {
       GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::uint64_t> memory_ GUARDED_BY(mutex_);  // Sizes by address.
   FixedPages pages_ GUARDED_BY(mutex_);
+  std::deque<std::uint64_t> ended_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::client

@@ -65,9 +65,9 @@ std::uint64_t HostCallWorker::add_of_graphs(Body body, bool once) {
     const Lock lock(mutex_);
     if (!start()) return 0;
     name = next_token_++;
-    of_graphs_.emplace(name, Call{.body = std::move(body), .times = times(), .once = once});
+    of_graphs_.emplace(name, Call{.body = std::move(body), .once = once});
   }
-  if (!once) in_flight_.fetch_add(1, std::memory_order_acq_rel);
+  if (!once) graph_functions_.fetch_add(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(1);
   return name;
 }
@@ -85,7 +85,7 @@ void HostCallWorker::reached(std::uint64_t token, CUresult status, std::uint64_t
   // What nobody added is a fault of the server and changes nothing here.
   const bool known = name != 0 ? of_graphs_.contains(name) : waiting_.contains(token);
   if (!known) return;
-  ready_.push_back({token, status, name});
+  ready_.push_back({token, status, name, times()});
   wake_.notify_one();
 }
 
@@ -138,7 +138,7 @@ void HostCallWorker::finish(const Ready& ready, Call call) {
   if (ready.name != 0) {
     // A destructor is waited for by nobody, and comes once.
     if (ready.token == wire::kGraphRun) return session_.channel().expect_pushes(-1);
-    return tell_done(ready.token, call.times);
+    return tell_done(ready.token, ready.times);
   }
   // Only now, and before the stream goes on: what the function wrote may be copied from here on.
   in_flight_.fetch_sub(1, std::memory_order_acq_rel);

@@ -39,7 +39,9 @@ class HostCallWorker {
   void reached(std::uint64_t token, CUresult status, std::uint64_t name = 0) EXCLUDES(mutex_);
   // Added and not finished: memory may still change by them.
   // A graph may come to its functions whenever it was launched.
-  bool any() const { return in_flight_.load(std::memory_order_acquire) != 0; }
+  bool any() const { return under_way() || graph_functions_.load(std::memory_order_acquire) != 0; }
+  // The same without those of graphs.
+  bool under_way() const { return in_flight_.load(std::memory_order_acquire) != 0; }
   // The session ends: waits for what is running, which uses the channel, and runs nothing else.
   void stop() EXCLUDES(mutex_) NO_THREAD_SAFETY_ANALYSIS;
   // The session is lost: nothing will be reached any more.
@@ -50,6 +52,7 @@ class HostCallWorker {
     std::uint64_t token = 0;
     CUresult status = CUDA_SUCCESS;
     std::uint64_t name = 0;  // Of a graph's function.
+    unsigned times = 0;      // That the session had gone on elsewhere when it was reached.
   };
   struct Call {
     Body body;
@@ -69,6 +72,7 @@ class HostCallWorker {
 
   Session& session_;
   std::atomic<std::uint64_t> in_flight_{0};
+  std::atomic<std::uint64_t> graph_functions_{0};
   Mutex mutex_;
   Condition wake_;
   std::map<std::uint64_t, Call> waiting_ GUARDED_BY(mutex_);

@@ -65,7 +65,7 @@ std::vector<SharedSlots::Shared> MemoryState::shared_areas() {
 }
 
 void MemoryState::on_lost() {
-  if (transfers_.host_writes_pending()) host_work_lost_.store(true);
+  if (transfers_.host_work_under_way()) host_work_lost_.store(true);
   transfers_.on_lost();
   host_calls_.on_lost();
 }

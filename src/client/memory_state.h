@@ -132,7 +132,7 @@ class MemoryState {
   // Once lost: whether anything of the GPU's was still to reach the host.
   bool host_work_lost() const {
     // What was announced while on_lost() was at work is still here.
-    return host_work_lost_.load() || transfers_.host_writes_pending();
+    return host_work_lost_.load() || transfers_.host_work_under_way();
   }
   // The session is about to go on in another process; nothing of before is expected any more.
   void on_recovered();

@@ -9,6 +9,7 @@
 #include "client/recovery_replay.h"
 #include "commands/context.h"
 #include "commands/event.h"
+#include "commands/graph.h"
 #include "commands/launch.h"
 #include "commands/link.h"
 #include "commands/memory.h"
@@ -24,6 +25,16 @@
 
 namespace flyt::client {
 namespace {
+
+// What may have been done, and is another thing if it is done twice.
+bool is_once(std::uint16_t op) {
+  using namespace commands;
+  static constexpr std::array kOps = {
+      TryLaunchKernel::kOp, TryLaunchGraph::kOp,    EndCapture::kOp,
+      CreateGraph::kOp,     CloneGraph::kOp,        ChangeEdges::kOp,
+      AddGraphNode::kOp,    CreateConditional::kOp, InstantiateGraph::kOp};
+  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
+}
 
 // For all of it: connecting, and a process before that is not gone yet.
 constexpr Duration kPatience = std::chrono::seconds(10);
@@ -52,8 +63,8 @@ std::span<const bool> Recovery::not_missed() {
          {EventCreate::kOp, EventDestroy::kOp, StreamCreate::kOp, StreamDestroy::kOp,
           StreamSetAttribute::kOp, SetContextCache::kOp, MemFree::kOp, PoolCreate::kOp,
           PoolSet::kOp, PoolDestroy::kOp, PoolFree::kOp, DescribeUpload::kOp, commands::Upload::kOp,
-          DropUpload::kOp, WriteHost::kOp, DestroyLink::kOp, DestroyTexture::kOp,
-          DestroySurface::kOp}) {
+           DropUpload::kOp, WriteHost::kOp, DestroyLink::kOp, DestroyTexture::kOp,
+           DestroySurface::kOp, DestroyGraphExec::kOp, UploadGraph::kOp}) {
       ops[op] = true;
     }
     return ops;
@@ -168,7 +179,7 @@ Status Recovery::judge(Replay& replay, const std::vector<rpc::Unanswered>& calls
   if (!verdict.known) {
     // Who waits for an answer asks again, unless it may have been done.
     const bool twice = std::any_of(calls.begin(), calls.end(), [&](const rpc::Unanswered& call) {
-      return call.op == commands::TryLaunchKernel::kOp && call.sequence <= told->begun;
+      return is_once(call.op) && call.sequence <= told->begun;
     });
     const auto pushes = replay.pushes();
     if (!pushes) return pushes.error();
@@ -201,9 +212,10 @@ Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
   bool lost = verdict.lost;
   // Work that may have faulted is not done twice; what was not begun has not.
   const bool may_fault = verdict.fault != CUDA_SUCCESS && verdict.unfinished;
+  // Functions of graphs would run before anybody could be told that they did.
+  const bool functions = session_.memory().host_work_lost() || session_.memory().host_calls().any();
   // Nor is what may have read host memory that has changed since.
-  const bool redoes = lost && !session_.memory().host_work_lost() && !may_fault &&
-                      !session_.memory().mirror().active();
+  const bool redoes = lost && !functions && !may_fault && !session_.memory().mirror().active();
   if (redoes && before.unfinished() != nullptr) {
     const auto unfinished = before.unfinished()->behind(verdict.done);
     auto redone = unfinished ? replay.redo(*unfinished, calls) : Result<bool>(false);

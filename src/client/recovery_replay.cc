@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "client/graphs.h"
 #include "client/memory_state.h"
 #include "client/recovery.h"
 #include "commands/array.h"
@@ -46,20 +47,30 @@ bool is_one_of(std::uint16_t op) {
   return ((op == Commands::kOp) || ...);
 }
 
+bool changes_graphs(std::uint16_t op) {
+  using namespace commands;
+  return is_one_of<BeginCapture, EndCapture, CaptureDependencies, CaptureCopy, CaptureHostCall,
+                   CaptureAllocation, CreateGraph, CloneGraph, FindInClone, ListGraph, ChangeEdges,
+                   AddGraphNode, GetGraphNode, SetGraphNode, DestroyGraphNode, SetNodeAttribute,
+                   CopyNodeAttributes, CreateConditional, InstantiateGraph, UpdateGraphExec,
+                   SetExecNode, EnableExecNode>(op);
+}
+
 Again again_of(std::uint16_t op) {
   using namespace commands;
   if (is_one_of<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, LaunchKernel,
                 TryLaunchKernel, StreamMemOp, FillMemory, CopyToDevice, CopyToDeviceAndWait,
-                CopyRowsToDevice, CopyOnDevice, CopyBoxOnDevice, CopyToArray, CopyBoxWithArray>(
-          op)) {
+                CopyRowsToDevice, CopyOnDevice, CopyBoxOnDevice, CopyToArray, CopyBoxWithArray,
+                LaunchGraph, TryLaunchGraph>(op)) {
     return Again::kNeeded;
   }
   const bool ends = is_one_of<UnloadModule, UnloadLibrary, UnmapHost, ReleasePrimary, ResetPrimary,
                               DestroyContext, VmmUnmap, VmmRelease>(op) ||
                     ends_something(command_name(op));
-  // Blocks of lanes and the program's functions are not in the commands that name them.
+  // Blocks of lanes and the program's functions are not in the commands that name them; what graphs
+  // came to be since work was found done is in no save.
   const bool elsewhere = is_one_of<CopyBlockToDevice, commands::HostCall>(op);
-  if (elsewhere) return Again::kNever;
+  if (elsewhere || changes_graphs(op)) return Again::kNever;
   return ends ? Again::kEnds : Again::kNotNeeded;
 }
 
@@ -131,6 +142,16 @@ Status Replay::make() {
   }
   if (Status heard = ask(nullptr, commands::HearPosts{}); !heard) return heard;
   if (answer_.posted_error() != 0) return refused("a posted command", answer_.posted_error());
+  return ended_execs();
+}
+
+// The process before may not have heard of it, and then they were made again.
+Status Replay::ended_execs() {
+  for (const std::uint64_t exec : session_.graphs().ended_execs()) {
+    if (Status ended = post(nullptr, commands::DestroyGraphExec{.exec = exec}); !ended) {
+      return ended;
+    }
+  }
   return {};
 }
 
@@ -270,8 +291,10 @@ Status Replay::memory() {
       case MemoryKind::kMapped:
         status = mapping(memory);
         break;
-      case MemoryKind::kOpened:
       case MemoryKind::kGraph:
+        // Its graph is gone, and the memory with it, else the server would have said so.
+        break;
+      case MemoryKind::kOpened:
       case MemoryKind::kManagedVariable:
         status = Error{ErrorCode::kUnsupported, "memory of a kind that cannot be restored"};
         break;

@@ -69,6 +69,7 @@ class Replay {
   Status streams();
   Status events();
   Status code();
+  Status ended_execs();
   Status library(std::uint64_t handle);
   Status module(std::uint64_t handle, const ModuleState& module);
   Status kernel(std::uint64_t handle, KernelState& kernel);

@@ -197,7 +197,7 @@ class Session {
       return true;
     };
     if (!captures_.any()) return attempt() ? CUDA_SUCCESS : again(attempt);
-    // It is heard, and such a session does not go on.
+    // It is heard, and a session that captures does not go on.
     const CUresult result = post(command);
     if (result == CUDA_SUCCESS) note();
     return result;

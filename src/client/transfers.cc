@@ -639,7 +639,11 @@ void Transfers::forget_arrivals(std::uint64_t base, std::uint64_t bytes) {
 }
 
 bool Transfers::host_writes_pending() const {
-  if (host_calls_.any()) return true;
+  return host_calls_.any() || host_work_under_way();
+}
+
+bool Transfers::host_work_under_way() const {
+  if (host_calls_.under_way()) return true;
   const Lock lock(mutex_);
   return !arriving_.empty();
 }

@@ -57,6 +57,8 @@ class Transfers {
   void await_late_copies() { static_cast<void>(code_turns_.load()); }
   // Whether anything that the GPU has still to reach can write host memory.
   bool host_writes_pending() const EXCLUDES(mutex_);
+  // The same without what graphs may do when they are launched.
+  bool host_work_under_way() const EXCLUDES(mutex_);
 
  private:
   struct Range {

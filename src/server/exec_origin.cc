@@ -45,6 +45,21 @@ std::shared_ptr<ExecOrigin> ExecOrigin::begin(Session& session, std::uint64_t na
   return origin;
 }
 
+std::shared_ptr<ExecOrigin> ExecOrigin::restored(
+    Session& session, std::shared_ptr<GraphCopy> made,
+    std::unordered_map<std::uint64_t, std::size_t> numbers, std::uint64_t flags) {
+  auto part = session.moves().part();
+  const bool moves = part != nullptr && session.movable();
+  if (!moves && numbers.empty()) return nullptr;
+  auto origin = std::make_shared<ExecOrigin>(session);
+  origin->flags_ = flags;
+  origin->part_ = std::move(part);
+  origin->numbers_ = std::move(numbers);
+  origin->base_ = origin->made_ = std::move(made);
+  if (moves) origin->content_ = origin->made_;
+  return origin;
+}
+
 void ExecOrigin::instantiated() {
   const CUgraph graph = std::exchange(original_, nullptr);
   // Kernels may launch it, by a handle that they have. Where the program has green contexts of its

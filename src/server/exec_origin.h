@@ -30,6 +30,12 @@ class ExecOrigin final : public Attachment {
   // multiprocessors never change.
   static std::shared_ptr<ExecOrigin> begin(Session& session, std::uint64_t name, CUgraph graph,
                                            std::uint64_t flags);
+  // For one that was instantiated of `made` in place of the client's graph, in a session that goes
+  // on here. `numbers`: of its nodes, by the client's names. Null where nothing is to be known of
+  // it.
+  static std::shared_ptr<ExecOrigin> restored(
+      Session& session, std::shared_ptr<GraphCopy> made,
+      std::unordered_map<std::uint64_t, std::size_t> numbers, std::uint64_t flags);
   // What is to be instantiated: that graph, or a copy of it for the present part.
   CUgraph graph() const { return made_ != nullptr ? made_->graph() : original_; }
   // That was done.

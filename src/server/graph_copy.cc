@@ -14,6 +14,10 @@ constexpr unsigned kDepthMax = 32;
 std::shared_ptr<GraphCopy> GraphCopy::make(const driver::Table& driver, CUgraph original) {
   CUgraph graph = nullptr;
   if (driver.cuGraphClone(&graph, original) != CUDA_SUCCESS) return nullptr;
+  return take(driver, graph);
+}
+
+std::shared_ptr<GraphCopy> GraphCopy::take(const driver::Table& driver, CUgraph graph) {
   auto copy = std::make_shared<GraphCopy>(driver, graph);
   return copy->list(graph, 0) ? copy : nullptr;
 }
@@ -91,8 +95,8 @@ std::shared_ptr<GraphCopy> GraphCopy::moved(const SmPart& part, bool& all) const
   }
   result = GraphRebuild(driver_, part).rebuild(graph_, graph);
   if (result != CUDA_SUCCESS) return nullptr;
-  auto copy = std::make_shared<GraphCopy>(driver_, graph);
-  return copy->list(graph, 0) && copy->size() == size() ? copy : nullptr;
+  auto copy = take(driver_, graph);
+  return copy != nullptr && copy->size() == size() ? copy : nullptr;
 }
 
 CUresult GraphCopy::move_to(const SmPart& part, bool& all) {

@@ -21,7 +21,9 @@ class GraphCopy {
  public:
   // Null for what a driver cannot copy, as graphs that allocate, and for what cannot be made again.
   static std::shared_ptr<GraphCopy> make(const driver::Table& driver, CUgraph original);
-  // make() uses it.
+  // The same of a graph that is nobody else's, which becomes its own.
+  static std::shared_ptr<GraphCopy> take(const driver::Table& driver, CUgraph graph);
+  // These use it.
   GraphCopy(const driver::Table& driver, CUgraph graph) : driver_(driver), graph_(graph) {}
   ~GraphCopy();
   GraphCopy(const GraphCopy&) = delete;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "server/client_names.h"
 #include "server/graphs.h"
 #include "server/images.h"
 #include "server/memory_subjects.h"
@@ -84,20 +85,6 @@ bool in_range(const void* value, std::uint32_t first, std::uint32_t last) {
 
 CUresult admit_context(const Request& request, CUcontext& context) {
   return context == nullptr || request.resolve(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-// The client's handle of an object of the driver's; 0 where it has none.
-std::uint64_t client_handle(Session& session, wire::HandleKind kind, const void* native) {
-  if (native == nullptr) return 0;
-  for (const Handles::Entry& entry : session.handles().all(kind)) {
-    if (entry.native == native) return entry.handle;
-  }
-  return 0;
-}
-
-template <class Handle>
-void rename(Session& session, wire::HandleKind kind, Handle& handle) {
-  handle = static_cast<Handle>(pointer_at(client_handle(session, kind, handle)));
 }
 
 CUresult admit_event(const Request& request, CUevent& event) {
@@ -327,30 +314,30 @@ void pack_parameters(const driver::Table& driver, const CUDA_KERNEL_NODE_PARAMS_
   if (buffer != nullptr && bytes <= kBytesMax) data.assign(buffer, buffer + bytes);
 }
 
-CUresult describe_kernel_node(Session& session, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v3& out,
+CUresult describe_kernel_node(const driver::Table& driver, const ClientNames& names,
+                              CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v3& out,
                               std::vector<std::byte>& data) {
-  const driver::Table& driver = session.driver();
   CUDA_KERNEL_NODE_PARAMS_v2 told{};
   const CUresult result = driver.cuGraphKernelNodeGetParams_v2(node, &told);
   if (result != CUDA_SUCCESS) return result;
   pack_parameters(driver, told, data);
-  rename(session, wire::HandleKind::kFunction, told.func);
-  rename(session, wire::HandleKind::kKernel, told.kern);
-  rename(session, wire::HandleKind::kContext, told.ctx);
+  names.rename(wire::HandleKind::kFunction, told.func);
+  names.rename(wire::HandleKind::kKernel, told.kern);
+  names.rename(wire::HandleKind::kContext, told.ctx);
   out = {told.func,      told.gridDimX,  told.gridDimY,  told.gridDimZ,
          told.blockDimX, told.blockDimY, told.blockDimZ, told.sharedMemBytes,
          nullptr,        nullptr,        told.kern,      told.ctx};
   return CUDA_SUCCESS;
 }
 
-CUresult describe_words(Session& session, CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& out,
-                        std::vector<std::byte>& data) {
+CUresult describe_words(const driver::Table& driver, const ClientNames& names, CUgraphNode node,
+                        CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& out, std::vector<std::byte>& data) {
   CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 told{};
-  const CUresult result = session.driver().cuGraphBatchMemOpNodeGetParams(node, &told);
+  const CUresult result = driver.cuGraphBatchMemOpNodeGetParams(node, &told);
   if (result != CUDA_SUCCESS) return result;
   const Bytes words = bytes_at(told.paramArray, told.count * sizeof(CUstreamBatchMemOpParams));
   data.assign(words.begin(), words.end());
-  rename(session, wire::HandleKind::kContext, told.ctx);
+  names.rename(wire::HandleKind::kContext, told.ctx);
   out = {told.ctx, told.count, nullptr, told.flags};
   return CUDA_SUCCESS;
 }
@@ -368,10 +355,11 @@ CUresult describe_allocation(Session& session, CUgraphNode node, CUDA_MEM_ALLOC_
   return CUDA_SUCCESS;
 }
 
-CUresult describe_copy_node(Session& session, CUgraphNode node, CUDA_MEMCPY3D& copy) {
-  const CUresult result = session.driver().cuGraphMemcpyNodeGetParams(node, &copy);
-  rename(session, wire::HandleKind::kArray, copy.srcArray);
-  rename(session, wire::HandleKind::kArray, copy.dstArray);
+CUresult describe_copy_node(const driver::Table& driver, const ClientNames& names, CUgraphNode node,
+                            CUDA_MEMCPY3D& copy) {
+  const CUresult result = driver.cuGraphMemcpyNodeGetParams(node, &copy);
+  names.rename(wire::HandleKind::kArray, copy.srcArray);
+  names.rename(wire::HandleKind::kArray, copy.dstArray);
   return result;
 }
 
@@ -403,9 +391,8 @@ CUresult describe_child(Session& session, CUgraphNode node, CUgraph& out) {
 
 }  // namespace
 
-CUresult describe_node(Request& request, CUgraphNode node, std::int32_t type,
-                       CUgraphNodeParams& params, std::vector<std::byte>& data) {
-  Session& session = request.session();
+CUresult describe_node(Session& session, const ClientNames& names, CUgraphNode node,
+                       std::int32_t type, CUgraphNodeParams& params, std::vector<std::byte>& data) {
   const driver::Table& driver = session.driver();
   CUgraphNodeType own{};
   const CUresult asked = driver.cuGraphNodeGetType(node, &own);
@@ -415,9 +402,9 @@ CUresult describe_node(Request& request, CUgraphNode node, std::int32_t type,
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   switch (own) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-      return describe_kernel_node(session, node, params.kernel, data);
+      return describe_kernel_node(driver, names, node, params.kernel, data);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return describe_copy_node(session, node, params.memcpy.copyParams);
+      return describe_copy_node(driver, names, node, params.memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET:
       return describe_fill_node(session, node, params.memset);
     case CU_GRAPH_NODE_TYPE_HOST:
@@ -426,18 +413,18 @@ CUresult describe_node(Request& request, CUgraphNode node, std::int32_t type,
       return describe_child(session, node, params.graph.graph);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       result = driver.cuGraphEventWaitNodeGetEvent(node, &params.eventWait.event);
-      rename(session, wire::HandleKind::kEvent, params.eventWait.event);
+      names.rename(wire::HandleKind::kEvent, params.eventWait.event);
       return result;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
       result = driver.cuGraphEventRecordNodeGetEvent(node, &params.eventRecord.event);
-      rename(session, wire::HandleKind::kEvent, params.eventRecord.event);
+      names.rename(wire::HandleKind::kEvent, params.eventRecord.event);
       return result;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return describe_allocation(session, node, params.alloc, data);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return driver.cuGraphMemFreeNodeGetParams(node, &params.free.dptr);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return describe_words(session, node, params.memOp, data);
+      return describe_words(driver, names, node, params.memOp, data);
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:

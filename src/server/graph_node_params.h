@@ -11,6 +11,8 @@
 
 namespace flyt::server {
 
+class ClientNames;
+
 // What a client says of a node, checked, with the driver's handles in place of its own. A value
 // type for one call of the driver, which copies what it points to.
 class GraphNodeParams {
@@ -49,8 +51,8 @@ class GraphNodeParams {
 CUresult admit_copy(const Request& request, CUDA_MEMCPY3D& copy);
 
 // What a node of the driver's does, in the client's words; `type` as the client expects it, else
-// CUDA_ERROR_INVALID_VALUE.
-CUresult describe_node(Request& request, CUgraphNode node, std::int32_t type,
-                       CUgraphNodeParams& params, std::vector<std::byte>& data);
+// CUDA_ERROR_INVALID_VALUE. A child gets a name if it has none.
+CUresult describe_node(Session& session, const ClientNames& names, CUgraphNode node,
+                       std::int32_t type, CUgraphNodeParams& params, std::vector<std::byte>& data);
 
 }  // namespace flyt::server

@@ -1,7 +1,8 @@
 #include "server/graph_rebuild.h"
 
-#include <array>
 #include <cstring>
+
+#include "server/graph_image.h"
 
 namespace flyt::server {
 
@@ -15,10 +16,6 @@ CUresult GraphEdgesBefore::ask(const driver::Table& driver, CUgraphNode node) {
   if (result != CUDA_SUCCESS || count == 0) return result;
   return with_data ? driver.cuGraphNodeGetDependencies_v2(node, nodes.data(), edges.data(), &count)
                    : driver.cuGraphNodeGetDependencies(node, nodes.data(), &count);
-}
-
-GraphRebuild::~GraphRebuild() {
-  if (stream_ != nullptr) driver_.cuStreamDestroy_v2(stream_);
 }
 
 CUresult GraphRebuild::rebuild(CUgraph from, CUgraph& to) {
@@ -120,7 +117,7 @@ CUresult GraphRebuild::add_kernel(CUgraph to, CUgraphNode from, CUgraphNode& mad
   CUresult result = driver_.cuGraphKernelNodeGetParams_v2(from, &kernel);
   if (result != CUDA_SUCCESS) return result;
   if (kernel.kern == nullptr) {
-    result = capture_kernel(to, kernel, made);
+    result = capture_.add(to, kernel, made);
   } else {
     kernel.func = nullptr;
     kernel.ctx = part_.context;
@@ -130,47 +127,9 @@ CUresult GraphRebuild::add_kernel(CUgraph to, CUgraphNode from, CUgraphNode& mad
   return result;
 }
 
-CUresult GraphRebuild::capture_kernel(CUgraph to, const CUDA_KERNEL_NODE_PARAMS_v2& kernel,
-                                      CUgraphNode& made) {
-  if (driver_.cuStreamBeginCaptureToGraph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  CUresult result = CUDA_SUCCESS;
-  if (stream_ == nullptr) result = driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
-  if (result == CUDA_SUCCESS) {
-    result = driver_.cuStreamBeginCaptureToGraph(stream_, to, nullptr, nullptr, 0,
-                                                 CU_STREAM_CAPTURE_MODE_RELAXED);
-  }
-  if (result != CUDA_SUCCESS) return result;
-  result = driver_.cuLaunchKernel(kernel.func, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ,
-                                  kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ,
-                                  kernel.sharedMemBytes, stream_, kernel.kernelParams,
-                                  kernel.kernelParams == nullptr ? kernel.extra : nullptr);
-  CUstreamCaptureStatus status{};
-  const CUgraphNode* last = nullptr;
-  std::size_t count = 0;
-  if (result == CUDA_SUCCESS) {
-    result = driver_.cuStreamGetCaptureInfo_v2(stream_, &status, nullptr, nullptr, &last, &count);
-  }
-  if (result == CUDA_SUCCESS) {
-    if (count == 1) made = *last;
-    if (count != 1) result = CUDA_ERROR_UNKNOWN;
-  }
-  CUgraph into = nullptr;
-  const CUresult ended = driver_.cuStreamEndCapture(stream_, &into);
-  return result == CUDA_SUCCESS ? ended : result;
-}
-
 // What a node has beyond its parameters.
 void GraphRebuild::copy_attributes(CUgraphNode to, CUgraphNode from) const {
-  constexpr std::array kAttributes = {CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
-                                      CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-                                      CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                      CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
-                                      CU_LAUNCH_ATTRIBUTE_PRIORITY,
-                                      CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP,
-                                      CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
-                                      CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
-                                      CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
-  for (const CUkernelNodeAttrID attribute : kAttributes) {
+  for (const CUkernelNodeAttrID attribute : kNodeAttributes) {
     CUkernelNodeAttrValue old{};
     CUkernelNodeAttrValue fresh{};
     if (driver_.cuGraphKernelNodeGetAttribute(from, attribute, &old) != CUDA_SUCCESS) continue;

@@ -6,6 +6,7 @@
 
 #include "cuda/types.h"
 #include "driver/table.h"
+#include "server/kernel_capture.h"
 #include "server/sm_part.h"
 
 namespace flyt::server {
@@ -22,8 +23,8 @@ struct GraphEdgesBefore {
 // the nodes of an update by that. One thread's, with the part's context current.
 class GraphRebuild {
  public:
-  GraphRebuild(const driver::Table& driver, const SmPart& part) : driver_(driver), part_(part) {}
-  ~GraphRebuild();
+  GraphRebuild(const driver::Table& driver, const SmPart& part)
+      : driver_(driver), part_(part), capture_(driver) {}
   GraphRebuild(const GraphRebuild&) = delete;
   GraphRebuild& operator=(const GraphRebuild&) = delete;
 
@@ -34,14 +35,13 @@ class GraphRebuild {
   CUresult add_all(CUgraph from, CUgraph to);
   CUresult add(CUgraph to, CUgraphNode from, CUgraphNode& made);
   CUresult add_kernel(CUgraph to, CUgraphNode from, CUgraphNode& made);
-  CUresult capture_kernel(CUgraph to, const CUDA_KERNEL_NODE_PARAMS_v2& kernel, CUgraphNode& made);
   CUresult add_child(CUgraph to, CUgraphNode from, CUgraphNode& made);
   CUresult add_event(CUgraph to, CUgraphNode from, CUgraphNodeType type, CUgraphNode& made) const;
   void copy_attributes(CUgraphNode to, CUgraphNode from) const;
 
   const driver::Table& driver_;
   const SmPart& part_;
-  CUstream stream_ = nullptr;  // For capturing.
+  KernelCapture capture_;
 };
 
 }  // namespace flyt::server

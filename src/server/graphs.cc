@@ -8,6 +8,7 @@
 #include "server/graph_memory.h"
 #include "server/memory_subjects.h"
 #include "server/moves.h"
+#include "server/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -34,6 +35,11 @@ std::uint64_t Graphs::root(std::uint64_t graph) const {
     if (around == 0) return graph;
     graph = around;
   }
+}
+
+std::uint64_t Graphs::name_of(CUgraphNode node) const {
+  const auto found = node_names_.find(node);
+  return found == node_names_.end() ? 0 : found->second;
 }
 
 std::uint64_t Graphs::around(std::uint64_t graph) const {
@@ -78,6 +84,7 @@ std::uint64_t Graphs::next_name(wire::HandleKind kind) {
   if (graphs_.size() + nodes_.size() >= kNamesMax) return 0;
   for (;;) {
     const std::uint64_t number = names_++;
+    if (session_.recovery() != nullptr) session_.recovery()->marks().set_graph_names(names_);
     const auto generation =
         static_cast<std::uint32_t>(number / wire::kHandleIndexMax % wire::kHandleGenerationMax + 1);
     const auto index = static_cast<std::uint32_t>(number % wire::kHandleIndexMax + 1);
@@ -100,6 +107,11 @@ std::uint64_t Graphs::name_graph(CUgraph native, std::uint64_t around) {
   const auto node = nodes_.find(around);
   if (node != nodes_.end()) node->second.graphs.insert(name);
   if (around == 0) note_part(name);
+  if (around == 0) {
+    records_.changed(name);
+  } else {
+    records_.named(name);
+  }
   return name;
 }
 
@@ -116,7 +128,30 @@ std::uint64_t Graphs::name_node(CUgraphNode native, std::uint64_t graph) {
   known->second = name;
   nodes_[name] = {native, graph, {}};
   around->second.nodes.insert(name);
+  records_.named(graph);
   return name;
+}
+
+bool Graphs::restore_graph(std::uint64_t name, CUgraph native, std::uint64_t around) {
+  const bool good = wire::Handle{name}.kind() == wire::HandleKind::kGraph &&
+                    graph_names_.try_emplace(native, name).second &&
+                    graphs_.try_emplace(name, Graph{native, around, {}, {}}).second;
+  if (!good) return false;
+  const auto node = nodes_.find(around);
+  if (node != nodes_.end()) node->second.graphs.insert(name);
+  if (around == 0) note_part(name);
+  return true;
+}
+
+bool Graphs::restore_node(std::uint64_t name, CUgraphNode native, std::uint64_t graph) {
+  const auto around = graphs_.find(graph);
+  if (wire::Handle{name}.kind() != wire::HandleKind::kGraphNode || around == graphs_.end() ||
+      !node_names_.try_emplace(native, name).second ||
+      !nodes_.try_emplace(name, Node{native, graph, {}}).second) {
+    return false;
+  }
+  around->second.nodes.insert(name);
+  return true;
 }
 
 void Graphs::put_around(std::uint64_t graph, std::uint64_t node) {
@@ -125,6 +160,8 @@ void Graphs::put_around(std::uint64_t graph, std::uint64_t node) {
   if (found == graphs_.end() || around == nodes_.end()) return;
   found->second.around = node;
   around->second.graphs.insert(graph);
+  records_.forget(graph);
+  records_.changed(around->second.graph);
 }
 
 void Graphs::forget_graph(std::uint64_t name) {
@@ -133,6 +170,7 @@ void Graphs::forget_graph(std::uint64_t name) {
   const Graph gone = std::move(found->second);
   graphs_.erase(found);
   graph_names_.erase(gone.native);
+  records_.forget(name);
   for (const std::uint64_t node : gone.nodes) forget_node(node);
   const auto around = nodes_.find(gone.around);
   if (around != nodes_.end()) around->second.graphs.erase(name);
@@ -173,6 +211,7 @@ void Graphs::capture_begun(CUstream stream, std::uint64_t into) {
   }
   streams_[stream] = native;
   captures_.store(streams_.size(), std::memory_order_release);
+  records_.look_after_captures();
 }
 
 void Graphs::look_after_capture(CUstream stream, bool has_graph) {
@@ -181,12 +220,14 @@ void Graphs::look_after_capture(CUstream stream, bool has_graph) {
   const auto name = graph_names_.find(found->second);
   streams_.erase(found);
   captures_.store(streams_.size(), std::memory_order_release);
+  records_.look_after_captures();
   if (!has_graph && name != graph_names_.end()) forget_graph(name->second);
 }
 
 void Graphs::forget_stream(CUstream stream) {
   streams_.erase(stream);
   captures_.store(streams_.size(), std::memory_order_release);
+  records_.look_after_captures();
 }
 
 bool Graphs::capturing(CUstream stream) const {

@@ -13,6 +13,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "server/graph_records.h"
 #include "server/request.h"
 #include "server/sm_part.h"
 #include "wire/handle.h"
@@ -28,7 +29,7 @@ class Graphs {
   // Graphs and nodes that a session may have numbers for.
   static constexpr std::size_t kNamesMax = 1 << 21;
 
-  explicit Graphs(Session& session) : session_(session) {}
+  explicit Graphs(Session& session) : session_(session), records_(session) {}
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
 
@@ -39,6 +40,8 @@ class Graphs {
   std::uint64_t graph_of(std::uint64_t node) const;
   // The graph that it is in at last; itself if it is in none.
   std::uint64_t root(std::uint64_t graph) const;
+  // The client's name of a node, without giving it one; 0: it has none.
+  std::uint64_t name_of(CUgraphNode node) const;
   // The node that a graph is in; 0: none.
   std::uint64_t around(std::uint64_t graph) const;
   // The parts of the GPU in which a graph, or one around it, was made; empty where they never
@@ -54,11 +57,19 @@ class Graphs {
   std::uint64_t name_graph(CUgraph native, std::uint64_t around);
   // The same for a node of the graph with the number `graph`.
   std::uint64_t name_node(CUgraphNode native, std::uint64_t graph);
+  // A session that goes on here has them again. False: the name is no such one, or in use.
+  bool restore_graph(std::uint64_t name, CUgraph native, std::uint64_t around);
+  bool restore_node(std::uint64_t name, CUgraphNode native, std::uint64_t graph);
+  // So many names have been given out before.
+  void begin_names_at(std::uint64_t names) { names_ = names; }
   // A graph has become part of a node.
   void put_around(std::uint64_t graph, std::uint64_t node);
   // The driver has destroyed it: its number, and those of all that is in it, are gone.
   void forget_graph(std::uint64_t name);
   void forget_node(std::uint64_t name);
+
+  // What they are, for whoever goes on with the session.
+  GraphRecords& records() { return records_; }
 
   // Some node of the session allocates or frees memory.
   bool has_memory_nodes() const { return memory_nodes_; }
@@ -108,6 +119,7 @@ class Graphs {
   std::uint64_t next_name(wire::HandleKind kind);
 
   Session& session_;
+  GraphRecords records_;
   std::unordered_map<std::uint64_t, Graph> graphs_;
   std::unordered_map<std::uint64_t, Node> nodes_;
   std::unordered_map<const void*, std::uint64_t> graph_names_;

@@ -48,6 +48,12 @@ void* Handles::find_index(wire::HandleKind kind, std::uint32_t index) const {
   return entry != nullptr && entry->handle != 0 ? entry->native : nullptr;
 }
 
+std::uint64_t Handles::handle_at(wire::HandleKind kind, std::uint32_t index) const {
+  const Lock lock(mutex_);
+  const Entry* found = slot(kind, index);
+  return found == nullptr ? 0 : found->handle;
+}
+
 Handles::Entry Handles::entry(wire::HandleKind kind, std::uint64_t handle) const {
   const Lock lock(mutex_);
   const Entry* entry = locate(kind, handle);

@@ -37,6 +37,8 @@ class Handles {
   void* find(wire::HandleKind kind, std::uint64_t handle) const EXCLUDES(mutex_);
   // Whatever lives under an index (contexts in headers); null if nothing does.
   void* find_index(wire::HandleKind kind, std::uint32_t index) const EXCLUDES(mutex_);
+  // Its handle; 0 if nothing does.
+  std::uint64_t handle_at(wire::HandleKind kind, std::uint32_t index) const EXCLUDES(mutex_);
   Entry entry(wire::HandleKind kind, std::uint64_t handle) const EXCLUDES(mutex_);
   // Takes the entry out.
   Entry drop(wire::HandleKind kind, std::uint64_t handle) EXCLUDES(mutex_);

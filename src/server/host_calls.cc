@@ -142,7 +142,10 @@ bool HostCalls::done(std::uint64_t token) {
 
 // A graph that has been launched may come to a function of the client's at any time.
 bool HostCalls::any() const {
-  if (!functions_.empty()) return true;
+  return !functions_.empty() || under_way();
+}
+
+bool HostCalls::under_way() const {
   const Lock lock(shared_->mutex);
   return !shared_->calls.empty();
 }

@@ -52,6 +52,8 @@ class HostCalls {
   bool done(std::uint64_t token);
   // Some stream waits, or will wait, for the client.
   bool any() const;
+  // The same without those that graphs will run when they are launched again.
+  bool under_way() const;
   // The session ends: nothing waits for the client any more, now and later.
   void release_all();
 

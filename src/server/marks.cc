@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -66,8 +67,15 @@ constexpr Roles make_roles(bool newer) {
       CtxResetPersistingL2Cache>(roles, Role::kPlain);
   set<DescribeServer, ChipLayout, DescribeDevice, Texture1dLinearWidth, DeviceCanAccessPeer,
       DeviceGetP2PAttribute, DeviceGetP2PAtomicCapabilities, HearPosts>(roles, Role::kPlain);
-  // They ask, and leave nothing; what there is to ask about has spoilt the session before.
-  set<CaptureInfo, GetGraphMemory, TrimGraphMemory>(roles, Role::kPlain);
+  // What graphs are is in the next save, and what cannot be saved holds the session back as long as
+  // it is there: server/graph_records.h.
+  set<BeginCapture, EndCapture, CaptureInfo, CaptureDependencies, CaptureCopy, CaptureHostCall,
+      CaptureAllocation, CreateGraph, DestroyGraph, CloneGraph, FindInClone, ListGraph, ChangeEdges,
+      AddGraphNode, GraphNodeType, GetGraphNode, SetGraphNode, DestroyGraphNode, GetNodeAttribute,
+      SetNodeAttribute, CopyNodeAttributes, DrawGraph, CreateConditional>(roles, Role::kPlain);
+  set<InstantiateGraph, DestroyGraphExec, UploadGraph, GraphExecFlags, UpdateGraphExec, SetExecNode,
+      EnableExecNode, ExecNodeEnabled>(roles, Role::kPlain);
+  set<GetGraphMemory, TrimGraphMemory, ResetGraphMemory, FreeGraphMemory>(roles, Role::kPlain);
   set<EventCreate, EventDestroy, EventQuery, WatchEvent, EventSynchronize, EventElapsedTime,
       StreamCreate, StreamDestroy, StreamQuery, WatchStream, StreamSynchronize, StreamSetAttribute,
       HostCallDone>(roles, Role::kPlain);
@@ -86,6 +94,7 @@ constexpr Roles make_roles(bool newer) {
   set<VmmCreate, VmmRelease, VmmMap, VmmUnmap, VmmSetAccess>(roles, Role::kPlain);
   set<RecoveredMarks, RecoveredFault, RestoreMemory, RestorePoolMemory, EndRestoring>(roles,
                                                                                       Role::kPlain);
+  set<LaunchGraph, TryLaunchGraph>(roles, Role::kWork);
   set<LaunchKernel, TryLaunchKernel, StreamMemOp, FillMemory, CopyToDevice, CopyToDeviceAndWait,
       CopyRowsToDevice, CopyBlockToDevice, CopyOnDevice, CopyBoxOnDevice>(roles, Role::kWork);
   set<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, HostCall, CopyToHost,
@@ -111,7 +120,7 @@ Marks::~Marks() {
 Status Marks::make(std::uint16_t client_knows) {
   client_knows_ = client_knows;
   Fd file(::memfd_create("flyt-marks", MFD_CLOEXEC));
-  if (!file.valid() || ::ftruncate(file.get(), kBytes + Snapshot::kBytes) != 0) {
+  if (!file.valid() || ::ftruncate(file.get(), kBytes + Snapshot::kBytes + GraphLog::kBytes) != 0) {
     return system_error("making a session's marks", errno);
   }
   void* page = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -123,10 +132,13 @@ Status Marks::make(std::uint16_t client_knows) {
 
 Result<Marks::Told> Marks::read(const Fd& file) {
   struct stat status {};
-  // That of a build that saved no variables ends with the page.
+  // That of a build that saved no variables ends with the page, of one that saved no graphs with
+  // the snapshot.
+  constexpr std::array<std::size_t, 3> kSizes = {kBytes, kBytes + Snapshot::kBytes,
+                                                 kBytes + Snapshot::kBytes + GraphLog::kBytes};
   const bool good = ::fstat(file.get(), &status) == 0 &&
-                    (status.st_size == static_cast<off_t>(kBytes) ||
-                     status.st_size == static_cast<off_t>(kBytes + Snapshot::kBytes));
+                    std::find(kSizes.begin(), kSizes.end(),
+                              static_cast<std::size_t>(status.st_size)) != kSizes.end();
   if (!good) {
     return Error{ErrorCode::kInvalid, "the session's marks are not as they were made"};
   }
@@ -140,11 +152,22 @@ Result<Marks::Told> Marks::read(const Fd& file) {
   told.spoilt = static_cast<std::uint16_t>(page->spoilt.load());
   told.fault = page->fault.load();
   told.pushes = page->pushes.load();
-  told.unsaved = page->unsaved.load() != 0;
-  if (told.unsaved) ++told.work;
+  if (told.spoilt == 0) told.spoilt = static_cast<std::uint16_t>(page->held_back.load());
+  const std::uint32_t unsaved = page->unsaved.load();
+  told.unsaved = (unsaved & kVariables) != 0;
+  told.unsaved_graphs = (unsaved & kGraphs) != 0;
+  if (unsaved != 0) ++told.work;
+  told.graph_names = page->graph_names.load();
+  const std::uint64_t graphs = page->graphs.load();
   const std::uint32_t snapshots = page->snapshots.load();
   ::munmap(mapped, kBytes);
-  if (snapshots == 0 || told.spoilt != 0) return told;
+  if (told.spoilt != 0) return told;
+  if (graphs != 0) {
+    auto entries = GraphLog::read(file, kBytes + Snapshot::kBytes, graphs);
+    if (!entries) return std::move(entries).error();
+    told.graphs = std::move(*entries);
+  }
+  if (snapshots == 0) return told;
   auto saved = Snapshot::read(file, kBytes, snapshots % 2);
   if (!saved) return std::move(saved).error();
   told.variables = std::move(*saved);
@@ -158,6 +181,11 @@ Result<MutableBytes> Marks::begin_snapshot(const std::vector<SavedVariable>& var
 void Marks::end_snapshot() {
   std::uint32_t next = page_->snapshots.load() + 1;
   page_->snapshots.store(next == 0 ? 2 : next);
+}
+
+void Marks::end_graphs() {
+  page_->graphs.store(graphs_.standing());
+  graphs_.finish();
 }
 
 void Marks::spoil(std::uint16_t op) {

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "commands/ops.h"
+#include "server/graph_log.h"
 #include "server/snapshot.h"
 
 namespace flyt::server {
@@ -32,18 +33,22 @@ class Marks {
  public:
   // Sequence numbers; 0: none.
   struct Told {
-    std::uint64_t begun = 0;   // The last command.
-    std::uint64_t work = 0;    // The last one of Role::kWork.
-    std::uint64_t done = 0;    // All work up to it was found done.
-    std::uint16_t spoilt = 0;  // The op that nobody can make up for; 0: none.
+    std::uint64_t begun = 0;  // The last command.
+    std::uint64_t work = 0;   // The last one of Role::kWork.
+    std::uint64_t done = 0;   // All work up to it was found done.
+    // The op that nobody can make up for, now or ever; 0: none.
+    std::uint16_t spoilt = 0;
     // The error of a fault on the shared GPU; 0: it ended of something else.
     std::uint32_t fault = 0;
     // Something that the process before knew is in no snapshot; it counts as work, too.
     bool unsaved = false;
     // How many times what the GPU wrote to the client's memory was sent to it.
     std::uint64_t pushes = 0;
+    bool unsaved_graphs = false;  // The same of graphs.
     // What variables of code held when it was; none: nothing was saved.
     std::optional<Snapshot::Read> variables;
+    std::vector<GraphLog::Entry> graphs;
+    std::uint64_t graph_names = 0;  // How many have been given out.
   };
 
   Marks() = default;
@@ -78,11 +83,17 @@ class Marks {
   }
   // Whether the client makes again what those of before this command did not.
   bool client_knows(std::uint16_t op) const { return client_knows_ >= op; }
+  // The same as long as something is there; `op`: whom to blame, 0: it is gone. Safe from any
+  // thread.
+  void hold_back(std::uint16_t op) {
+    if (page_ != nullptr) page_->held_back.store(op);
+  }
+  bool held_back() const { return page_ != nullptr && page_->held_back.load() != 0; }
   // Work that was not found done.
   bool unsettled() const {
     return page_ != nullptr && (page_->done.load(std::memory_order_relaxed) !=
                                     page_->work.load(std::memory_order_relaxed) ||
-                                unsaved());
+                                page_->unsaved.load() != 0);
   }
   std::uint64_t begun() const {
     return page_ == nullptr ? 0 : page_->begun.load(std::memory_order_relaxed);
@@ -105,10 +116,10 @@ class Marks {
   bool take_changed() { return std::exchange(changed_, false); }
   // Something that whoever goes on has to know is in no snapshot yet: it counts as work under way.
   // Safe from any thread.
-  void set_unsaved(bool unsaved) {
-    if (page_ != nullptr) page_->unsaved.store(unsaved ? 1 : 0);
-  }
-  bool unsaved() const { return page_ != nullptr && page_->unsaved.load() != 0; }
+  void set_unsaved(bool unsaved) { set_unsaved(kVariables, unsaved); }
+  bool unsaved() const { return page_ != nullptr && (page_->unsaved.load() & kVariables) != 0; }
+  // The same of what graphs are.
+  void set_unsaved_graphs(bool unsaved) { set_unsaved(kGraphs, unsaved); }
   // Before it is sent. Safe from any thread.
   void count_push() {
     if (page_ != nullptr) page_->pushes.fetch_add(1);
@@ -116,24 +127,44 @@ class Marks {
   // Where what variables hold belongs: as of Snapshot::begin(). It stands once it is ended.
   Result<MutableBytes> begin_snapshot(const std::vector<SavedVariable>& variables);
   void end_snapshot();
+  // What graphs are; what was put there stands once it is ended. Main thread.
+  GraphLog& graphs() { return graphs_; }
+  void end_graphs();
+  void set_graph_names(std::uint64_t names) {
+    if (page_ != nullptr) page_->graph_names.store(names, std::memory_order_relaxed);
+  }
 
  private:
   friend class Spoiler;
+  static constexpr std::uint32_t kVariables = 1;
+  static constexpr std::uint32_t kGraphs = 2;
+
   struct Page {
     std::atomic<std::uint64_t> begun;
     std::atomic<std::uint64_t> work;
     std::atomic<std::uint64_t> done;
     std::atomic<std::uint32_t> spoilt;
-    std::atomic<std::uint32_t> unsaved;
+    std::atomic<std::uint32_t> unsaved;    // kVariables, kGraphs.
     std::atomic<std::uint32_t> snapshots;  // How many there were: the last is in half 1, 0, 1, ...
     std::atomic<std::uint32_t> fault;
     std::atomic<std::uint64_t> pushes;
+    std::atomic<std::uint32_t> held_back;
+    std::atomic<std::uint64_t> graphs;  // How far they stand in their log; 0: there are none.
+    std::atomic<std::uint64_t> graph_names;
   };
   static constexpr std::size_t kBytes = 4096;
   static_assert(sizeof(Page) <= kBytes);
 
   void change_spoilers(std::uint16_t op, int change) EXCLUDES(spoils_mutex_);
   void tell_spoilt() REQUIRES(spoils_mutex_);
+  void set_unsaved(std::uint32_t which, bool unsaved) {
+    if (page_ == nullptr) return;
+    if (unsaved) {
+      page_->unsaved.fetch_or(which);
+    } else {
+      page_->unsaved.fetch_and(~which);
+    }
+  }
 
   Fd file_;
   Page* page_ = nullptr;
@@ -142,6 +173,7 @@ class Marks {
   Mutex spoils_mutex_;
   std::map<std::uint16_t, int> spoilers_ GUARDED_BY(spoils_mutex_);  // How many, by op.
   Snapshot snapshot_{file_, kBytes};
+  GraphLog graphs_{file_, kBytes + Snapshot::kBytes};
   bool changed_ = false;  // Main thread only.
 };
 

@@ -115,7 +115,7 @@ TEST(Marks, TakeWhateverIsUnknownForSpoiling) {
 TEST(Marks, TakeNoQuestionForSpoiling) {
   EXPECT_EQ(role_of(commands::CaptureInfo::kOp), Role::kPlain);
   EXPECT_EQ(role_of(commands::GetGraphMemory::kOp), Role::kPlain);
-  EXPECT_EQ(role_of(commands::BeginCapture::kOp), Role::kSpoils);
+  EXPECT_EQ(role_of(commands::CreateUserObject::kOp), Role::kSpoils);
 }
 
 TEST(Marks, KnowWhatMayHaveChangedMemory) {
@@ -145,6 +145,45 @@ TEST(Marks, CountWhatIsInNoSnapshotAsWork) {
   ASSERT_TRUE(told.ok());
   EXPECT_EQ(told->work, told->done);
   EXPECT_FALSE(told->unsaved);
+}
+
+TEST(Marks, CountGraphsThatAreNotSavedAsWork) {
+  Marks marks;
+  ASSERT_TRUE(marks.make().ok());
+  marks.set_unsaved_graphs(true);
+  marks.set_unsaved(true);
+  marks.set_unsaved(false);
+  marks.settle();
+  EXPECT_TRUE(marks.unsettled());
+  auto told = Marks::read(marks.file());
+  ASSERT_TRUE(told.ok());
+  EXPECT_NE(told->work, told->done);
+  EXPECT_TRUE(told->unsaved_graphs);
+  EXPECT_FALSE(told->unsaved);
+  ASSERT_TRUE(marks.graphs().begin().ok());
+  ASSERT_TRUE(marks.graphs().put({GraphLog::Kind::kExec, 3}, bytes_of("content")).ok());
+  marks.set_graph_names(12);
+  EXPECT_TRUE(Marks::read(marks.file())->graphs.empty());
+  marks.end_graphs();
+  marks.set_unsaved_graphs(false);
+  EXPECT_FALSE(marks.unsettled());
+  told = Marks::read(marks.file());
+  ASSERT_TRUE(told.ok());
+  ASSERT_EQ(told->graphs.size(), 1U);
+  EXPECT_EQ(text_of(told->graphs[0].content), "content");
+  EXPECT_EQ(told->graph_names, 12U);
+}
+
+TEST(Marks, NameWhatHoldsBackAsLongAsItDoes) {
+  Marks marks;
+  EXPECT_FALSE(marks.held_back());
+  ASSERT_TRUE(marks.make().ok());
+  marks.hold_back(commands::BeginCapture::kOp);
+  EXPECT_TRUE(marks.held_back());
+  EXPECT_FALSE(marks.spoilt());
+  EXPECT_EQ(Marks::read(marks.file())->spoilt, commands::BeginCapture::kOp);
+  marks.hold_back(0);
+  EXPECT_EQ(Marks::read(marks.file())->spoilt, 0U);
 }
 
 TEST(Marks, TellTheLastSnapshotThatWasEnded) {

@@ -58,6 +58,11 @@ class Recovery {
     return std::exchange(variables_, nullptr);
   }
 
+  // What its graphs were. Once; main thread.
+  std::vector<GraphLog::Entry> take_graphs() {
+    return before_ ? std::exchange(before_->graphs, {}) : std::vector<GraphLog::Entry>();
+  }
+
   // Device memory, exported by the driver. What cannot be kept spoils the session. Safe from any
   // thread.
   void keep_block(const driver::Table& driver, const Block& block);
@@ -76,7 +81,10 @@ class Recovery {
   void end() { keeping_.end(); }
 
   Marks& marks() { return marks_; }
-  bool spoilt() const { return marks_.spoilt(); }
+  // It has something that can never be made again.
+  bool spoilt() const { return marks_.spoilt_for_good(); }
+  // It has nothing, at the moment, that cannot be made again. Safe from any thread.
+  bool may_go_on() const { return !marks_.spoilt() && !marks_.held_back(); }
 
  private:
   Status take_over(const Token& token);

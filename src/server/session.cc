@@ -214,13 +214,16 @@ bool Session::save() {
   worked_ = parts_.marks->take_changed() || worked_;
   if (!memory_->saved_arrays.save(worked_)) return false;
   code_->variables().save(std::exchange(worked_, false));
+  graphs_->records().save();
   return true;
 }
 
 bool Session::all_work_done() {
+  // A query would end a capture.
+  if (graphs_->capturing()) return false;
   // What failed is not done, and the client does not know.
   if (endpoint().owes_an_error()) return false;
-  return put_off_.empty() && !memory_->host_calls.any() && memory_->deliveries.pending() == 0 &&
+  return put_off_.empty() && !memory_->host_calls.under_way() && memory_->deliveries.pending() == 0 &&
          moves_->left_behind().empty() && memory_->ended_streams.all_done() &&
          !any_stream([](CUresult result) { return result != CUDA_SUCCESS; });
 }
@@ -357,7 +360,7 @@ void Session::look_whether_ready() {
   endpoint().demand_replies();
   const Duration quiet = held_.empty() ? kReadyQuiet : kReadyHeld;
   const Recovery* const recovery = parts_.recovery;
-  if (recovery == nullptr || recovery->spoilt() || !put_off_.empty() || unsettled() ||
+  if (recovery == nullptr || !recovery->may_go_on() || !put_off_.empty() || unsettled() ||
       clock().now() - heard_ < quiet) {
     return;
   }

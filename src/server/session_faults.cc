@@ -37,7 +37,7 @@ void SessionFaults::note_alone(std::uint64_t sequence) {
 
 bool SessionFaults::goes_on() const {
   const Recovery* const recovery = session_->recovery();
-  return recovery != nullptr && !recovery->spoilt();
+  return recovery != nullptr && recovery->may_go_on();
 }
 
 void SessionFaults::await() const {

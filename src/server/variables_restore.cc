@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/code_subjects.h"
+#include "server/graphs.h"
 #include "server/memory_search.h"
 #include "server/memory_subjects.h"
 #include "server/moved_variables.h"
@@ -153,6 +154,9 @@ Result<std::optional<Variables::Known>> Variables::look_for(const MovedVariables
   const std::string& any = moved.at(moved.ranges().front().first)->name;
   if (session_.memory().saved_arrays.any_holds(moved)) {
     return std::optional(Known{any, "an array holds the old one"});
+  }
+  if (session_.graphs().records().hold(moved)) {
+    return std::optional(Known{any, "a graph holds the old one"});
   }
   const VirtualMemory::Reached mapped(session_.memory().virtual_memory);
   if (!mapped.all()) {

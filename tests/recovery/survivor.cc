@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "tests/recovery/belongings.h"
 #include "tests/recovery/held_calls.h"
+#include "tests/recovery/kept_graphs.h"
 #include "tests/recovery/placed_code.h"
 #include "tests/recovery/spares.h"
 #include "tests/recovery/survivor_code.h"
@@ -74,6 +75,7 @@ class Survivor {
       if (mapped.allocation != 0) cu_.cuMemRelease(mapped.allocation);
     }
     mapped_.clear();
+    graphs_.forget();
     memory_.clear();
     for (const std::size_t size : kSizes) {
       CUdeviceptr address = 0;
@@ -116,6 +118,7 @@ class Survivor {
     if (std::string wrong = bump(); wrong != "ok") return wrong;
     if (std::string wrong = use_pools(); wrong != "ok") return wrong;
     if (std::string wrong = use_mapped(); wrong != "ok") return wrong;
+    if (std::string wrong = graphs_.use(); wrong != "ok") return wrong;
     return churn();
   }
 
@@ -498,6 +501,7 @@ class Survivor {
   HeldCalls& held() { return held_; }
   PlacedCode& placed() { return placed_; }
   Belongings& belongings() { return belongings_; }
+  KeptGraphs& graphs() { return graphs_; }
 
   // A host function that runs until it may end, and another one, which runs behind it.
   std::string run_on_host() {
@@ -724,6 +728,7 @@ class Survivor {
   HeldCalls held_{cu_};
   PlacedCode placed_{cu_};
   Belongings belongings_{cu_};
+  KeptGraphs graphs_{cu_};
   std::atomic<bool> host_running_{false};
   std::atomic<bool> host_may_end_{false};
 };
@@ -767,6 +772,7 @@ std::string answer(Survivor& survivor, const std::string& line) {
   if (what == "pointers") return survivor.load_pointers();
   if (what.starts_with("store-in-")) return survivor.store_address(what.substr(9));
   if (what.starts_with("placed-")) return survivor.placed().answer(what.substr(7), bytes);
+  if (what.starts_with("graphs-")) return survivor.graphs().answer(what.substr(7));
   if (what == "hide") return survivor.hide_memory();
   if (what == "show") return survivor.show_memory();
   if (what == "large") return survivor.load_large(bytes);

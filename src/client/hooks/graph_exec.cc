@@ -84,6 +84,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const LentMemories lent = graphs.take_back(*state);
   if (!graphs.execs.drop(address_of(hGraphExec))) return CUDA_ERROR_INVALID_VALUE;
+  graphs.note_ended(address_of(hGraphExec));
   return post(commands::DestroyGraphExec{.exec = address_of(hGraphExec)});
 }
 

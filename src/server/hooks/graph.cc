@@ -79,8 +79,12 @@ CUresult create_graph(Request& request, const commands::CreateGraph& command,
   CUgraph native = nullptr;
   const CUresult result = request.driver().cuGraphCreate(&native, command.flags);
   if (result != CUDA_SUCCESS) return result;
-  reply.graph = request.session().graphs().name_graph(native, 0);
-  if (reply.graph != 0) return CUDA_SUCCESS;
+  Graphs& graphs = request.session().graphs();
+  reply.graph = graphs.name_graph(native, 0);
+  if (reply.graph != 0) {
+    graphs.records().changed(reply.graph, request.context());
+    return CUDA_SUCCESS;
+  }
   request.driver().cuGraphDestroy(native);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -88,7 +92,7 @@ CUresult create_graph(Request& request, const commands::CreateGraph& command,
 CUresult destroy_graph(Request& request, const commands::DestroyGraph& command) {
   Graphs& graphs = request.session().graphs();
   const CUgraph native = graphs.graph(command.graph);
-  if (native == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (native == nullptr) return request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
   const CUresult result =
       graphs.end([&driver = request.driver(), native] { return driver.cuGraphDestroy(native); });
   if (result != CUDA_SUCCESS) return result;
@@ -107,7 +111,10 @@ CUresult clone_graph(Request& request, const commands::CloneGraph& command,
   if (result != CUDA_SUCCESS) return result;
   reply.clone = graphs.name_graph(native, 0);
   graphs.note_parts_of(reply.clone, command.graph);
-  if (reply.clone != 0) return CUDA_SUCCESS;
+  if (reply.clone != 0) {
+    graphs.records().cloned(reply.clone, command.graph);
+    return CUDA_SUCCESS;
+  }
   request.driver().cuGraphDestroy(native);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -178,12 +185,16 @@ CUresult change_edges(Request& request, const commands::ChangeEdges& command) {
   if (driver.cuGraphAddDependencies_v2 != nullptr) {
     const auto change =
         command.add != 0 ? driver.cuGraphAddDependencies_v2 : driver.cuGraphRemoveDependencies_v2;
-    return change(graph, from.data(), to.data(), edges.data(), from.size());
+    const CUresult result = change(graph, from.data(), to.data(), edges.data(), from.size());
+    graphs.records().changed(command.graph);
+    return result;
   }
   if (edges.data() != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const auto change =
       command.add != 0 ? driver.cuGraphAddDependencies : driver.cuGraphRemoveDependencies;
-  return change(graph, from.data(), to.data(), from.size());
+  const CUresult result = change(graph, from.data(), to.data(), from.size());
+  graphs.records().changed(command.graph);
+  return result;
 }
 
 // The driver writes files: it is given one that is nowhere but here.
@@ -218,6 +229,7 @@ CUresult create_conditional(Request& request, const commands::CreateConditional&
       &handle, graph, context, command.value, command.flags);
   if (result != CUDA_SUCCESS) return result;
   graphs.add_conditional(handle);
+  graphs.records().note_conditional(command.graph);
   reply.handle = handle;
   return CUDA_SUCCESS;
 }

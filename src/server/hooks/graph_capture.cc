@@ -60,6 +60,7 @@ CUresult begin_capture(Request& request, const commands::BeginCapture& command) 
   }
   if (result == CUDA_SUCCESS) graphs.capture_begun(stream, command.graph);
   if (result == CUDA_SUCCESS && graph != nullptr) graphs.note_part(command.graph);
+  if (result == CUDA_SUCCESS && graph != nullptr) graphs.records().changed(command.graph);
   return result;
 }
 
@@ -73,7 +74,10 @@ CUresult end_capture(Request& request, const commands::EndCapture& command,
   graphs.look_after_capture(stream, result == CUDA_SUCCESS);
   if (result != CUDA_SUCCESS) return result;
   reply.graph = graphs.name_graph(native, 0);
-  return reply.graph != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (reply.graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto owner = std::dynamic_pointer_cast<StreamOwner>(request.owner_of(command.stream));
+  graphs.records().changed(reply.graph, owner != nullptr ? owner->context() : request.context());
+  return CUDA_SUCCESS;
 }
 
 void capture_info(Request request, const commands::CaptureInfo& command) {

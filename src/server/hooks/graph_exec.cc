@@ -59,6 +59,8 @@ struct ExecUpdate {
   std::uint64_t name = 0;           // Of the graph.
   std::shared_ptr<GraphCopy> copy;  // What the driver is given instead, if not null.
   std::shared_ptr<void> at_work;
+  std::uint64_t exec_name = 0;
+  GraphImageRef image;  // Of the graph, for the records.
   CUgraphExecUpdateResultInfo info{};
   CUresult result = CUDA_SUCCESS;
 
@@ -68,6 +70,9 @@ struct ExecUpdate {
 void finish(Session& session, const ExecUpdate& update, Request& answer) {
   const auto& origin = update.exec.origin;
   if (origin != nullptr && update.result == CUDA_SUCCESS) origin->note_update(update.with());
+  if (update.result == CUDA_SUCCESS) {
+    session.graphs().records().exec_updated(update.exec_name, update.image);
+  }
   const auto told = [&](CUgraphNode node) {
     if (update.copy != nullptr) node = origin->original_of(update.graph, *update.copy, node);
     return session.graphs().name_node(node, update.name);
@@ -154,6 +159,7 @@ CUresult instantiate_graph(Request& request, const commands::InstantiateGraph& c
   reply.has_memory = session.graphs().has_memory_nodes() && has_memory(request.driver(), graph);
   if (reply.has_memory) session.graph_memory().add_exec(command.graph, command.exec);
   if (session.handles().put(wire::HandleKind::kGraphExec, command.exec, exec, origin)) {
+    session.graphs().records().exec_made(command.exec, command.graph, command.flags);
     return result;
   }
   session.end("instantiate_graph: the handle is malformed or in use");
@@ -163,7 +169,8 @@ CUresult instantiate_graph(Request& request, const commands::InstantiateGraph& c
 CUresult destroy_graph_exec(Request& request, const commands::DestroyGraphExec& command) {
   Session& session = request.session();
   const Handles::Entry entry = session.handles().drop(wire::HandleKind::kGraphExec, command.exec);
-  if (!entry) return CUDA_ERROR_INVALID_VALUE;
+  if (!entry) return session.ended_before(CUDA_ERROR_INVALID_VALUE);
+  session.graphs().records().exec_ended(command.exec);
   const CUresult result = session.graphs().end(
       [&driver = request.driver(), exec = static_cast<CUgraphExec>(entry.native)] {
         return driver.cuGraphExecDestroy(exec);
@@ -212,7 +219,13 @@ void update_graph_exec(Request request, const commands::UpdateGraphExec& command
   }
   request.forget_payload();
   auto update = std::make_shared<ExecUpdate>();
-  *update = {exec, graph, command.graph, nullptr, session.graphs().at_work()};
+  *update = {exec,
+             graph,
+             command.graph,
+             nullptr,
+             session.graphs().at_work(),
+             command.exec,
+             session.graphs().records().image_of(command.graph)};
   if (exec.origin != nullptr) update->copy = exec.origin->for_update(command.graph, graph);
   session.run_slow(std::move(request), [&session, update](Request slow) {
     {
@@ -244,9 +257,10 @@ CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {
   const CUresult result = command.typed
                               ? set_typed_exec_node(driver, exec, node, params.native())
                               : driver.cuGraphExecNodeSetParams(exec, node, &params.native());
-  if (result == CUDA_SUCCESS && origin != nullptr) {
-    origin->note_params(command.node, params.native(), command.typed);
-  }
+  if (result != CUDA_SUCCESS) return result;
+  if (origin != nullptr) origin->note_params(command.node, params.native(), command.typed);
+  request.session().graphs().records().exec_node_set(command.exec, command.node, command.parameters,
+                                                     command.data);
   return result;
 }
 
@@ -256,9 +270,10 @@ CUresult enable_exec_node(Request& request, const commands::EnableExecNode& comm
   if (exec.native == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       request.driver().cuGraphNodeSetEnabled(exec.native, node, command.enabled);
-  if (result == CUDA_SUCCESS && exec.origin != nullptr) {
-    exec.origin->note_enabled(command.node, command.enabled != 0);
-  }
+  if (result != CUDA_SUCCESS) return result;
+  if (exec.origin != nullptr) exec.origin->note_enabled(command.node, command.enabled != 0);
+  request.session().graphs().records().exec_node_enabled(command.exec, command.node,
+                                                         command.enabled != 0);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Nodes of graphs: adding them, and what they do.
 #include <vector>
 
+#include "server/client_names.h"
 #include "server/graph_edges.h"
 #include "server/graph_memory.h"
 #include "server/graph_node_params.h"
@@ -98,6 +99,9 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
       !tell(request.session(), command, node, params, charge, reply, bodies)) {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (result == CUDA_SUCCESS) {
+    graphs.records().node_added(reply.node, request.context(), command.parameters, command.data);
+  }
   reply.bodies = wire::List<std::uint64_t>(bodies);
   request.reply(result, reply);
 }
@@ -118,7 +122,8 @@ void get_graph_node(Request request, const commands::GetGraphNode& command) {
   if (node == nullptr) return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
   CUgraphNodeParams params{};
   std::vector<std::byte> data;
-  const CUresult result = describe_node(request, node, command.type, params, data);
+  const CUresult result = describe_node(request.session(), ClientNames(request.session()), node,
+                                        command.type, params, data);
   if (result != CUDA_SUCCESS) return request.reply(result, reply);
   reply.graph = request.session().graphs().graph_of(command.node);
   reply.parameters = bytes_at(&params, sizeof params);
@@ -135,15 +140,23 @@ CUresult set_graph_node(Request& request, const commands::SetGraphNode& command,
   const CUresult bad = params.take(request, command.parameters, command.data);
   if (bad != CUDA_SUCCESS) return bad;
   request.session().graphs().note_part(reply.graph);
-  if (command.typed) return set_typed_node(request.driver(), node, params.native());
-  if (request.driver().cuGraphNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return request.driver().cuGraphNodeSetParams(node, &params.native());
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (command.typed) {
+    result = set_typed_node(request.driver(), node, params.native());
+  } else if (request.driver().cuGraphNodeSetParams != nullptr) {
+    result = request.driver().cuGraphNodeSetParams(node, &params.native());
+  }
+  if (result == CUDA_SUCCESS) {
+    request.session().graphs().records().node_set(command.node, command.parameters, command.data);
+  }
+  return result;
 }
 
 CUresult destroy_graph_node(Request& request, const commands::DestroyGraphNode& command) {
   Graphs& graphs = request.session().graphs();
   const CUgraphNode node = graphs.node(command.node);
-  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (node == nullptr) return request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
+  graphs.records().node_changed(command.node);
   const CUresult result = request.driver().cuGraphDestroyNode(node);
   if (result == CUDA_SUCCESS) graphs.forget_node(command.node);
   return result;
@@ -170,14 +183,16 @@ CUresult set_node_attribute(Request& request, const commands::SetNodeAttribute& 
   attribute.value = value_of(command.value);
   const CUresult bad = LaunchAttributes::admit(request, attribute);
   if (bad != CUDA_SUCCESS) return bad;
+  request.session().graphs().records().node_changed(command.node);
   return request.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
 }
 
 CUresult copy_node_attributes(Request& request, const commands::CopyNodeAttributes& command) {
-  const Graphs& graphs = request.session().graphs();
+  Graphs& graphs = request.session().graphs();
   const CUgraphNode to = graphs.node(command.to);
   const CUgraphNode from = graphs.node(command.from);
   if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  graphs.records().node_changed(command.to);
   return request.driver().cuGraphKernelNodeCopyAttributes(to, from);
 }
 

@@ -68,6 +68,7 @@ void free_graph_memory(Request request, const commands::FreeGraphMemory& command
     if (!request.resolve(stream)) return request.reply(CUDA_ERROR_INVALID_HANDLE);
     const CUresult result = request.driver().cuMemFreeAsync(command.address, stream);
     memory.sweep();
+    session.graphs().records().look_after_memory();
     return request.reply(result);
   }
   request.forget_payload();
@@ -80,6 +81,7 @@ void free_graph_memory(Request request, const commands::FreeGraphMemory& command
     }
     session.on_main([&session, result, answer = std::make_shared<Request>(std::move(slow))] {
       if (session.enter(answer->context()) == CUDA_SUCCESS) session.graph_memory().sweep();
+      session.graphs().records().look_after_memory();
       answer->reply(result);
     });
   });

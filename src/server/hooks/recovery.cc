@@ -2,6 +2,7 @@
 #include "server/hooks_recovery.h"
 
 #include "server/code_subjects.h"
+#include "server/graphs.h"
 #include "server/hooks_graph.h"
 #include "server/memory_subjects.h"
 #include "server/recovery.h"
@@ -37,8 +38,9 @@ CUresult hear_posts(Request& request, const commands::HearPosts&) {
   Session& session = request.session();
   if (session.recovery() == nullptr) return CUDA_SUCCESS;
   const auto saved = session.recovery()->take_variables();
-  if (saved == nullptr) return CUDA_SUCCESS;
-  const Status restored = session.code().variables().restore(*saved);
+  Status restored;
+  if (saved != nullptr) restored = session.code().variables().restore(*saved);
+  if (restored) restored = session.graphs().records().restore(request);
   if (!restored) {
     session.log().warn("the session cannot go on here", {{"why", restored.error().message}});
     session.end(restored.error().message);

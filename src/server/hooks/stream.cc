@@ -18,11 +18,9 @@ namespace {
 // What a stream that ends has not done yet is under way all the same.
 void note_work(Session& session, const Handles::Entry& stream) {
   const auto* const owner = dynamic_cast<const StreamOwner*>(stream.attachment.get());
-  // Captures, which a question would end, have spoilt the session before.
-  if (owner == nullptr || session.recovery() == nullptr ||
-      session.recovery()->marks().spoilt_for_good()) {
-    return;
-  }
+  if (owner == nullptr || session.recovery() == nullptr || session.recovery()->spoilt()) return;
+  // A question would end it.
+  if (session.graphs().capturing(owner->stream())) return;
   if (session.enter(owner->context()) != CUDA_SUCCESS) return;
   session.memory().ended_streams.note(owner->context(), owner->stream());
 }
