@@ -60,11 +60,13 @@ std::span<const bool> Recovery::not_missed() {
   static constexpr auto kOps = [] {
     std::array<bool, kOpMax + 1> ops{};
     for (const std::uint16_t op :
-         {EventCreate::kOp, EventDestroy::kOp, StreamCreate::kOp, StreamDestroy::kOp,
-          StreamSetAttribute::kOp, SetContextCache::kOp, MemFree::kOp, PoolCreate::kOp,
-          PoolSet::kOp, PoolDestroy::kOp, PoolFree::kOp, DescribeUpload::kOp, commands::Upload::kOp,
-           DropUpload::kOp, WriteHost::kOp, DestroyLink::kOp, DestroyTexture::kOp,
-           DestroySurface::kOp, DestroyGraphExec::kOp, UploadGraph::kOp}) {
+         {EventCreate::kOp,      EventDestroy::kOp,       StreamCreate::kOp,
+          StreamDestroy::kOp,    StreamSetAttribute::kOp, SetContextCache::kOp,
+          MemFree::kOp,          PoolCreate::kOp,         PoolSet::kOp,
+          PoolDestroy::kOp,      PoolFree::kOp,           DescribeUpload::kOp,
+          commands::Upload::kOp, DropUpload::kOp,         WriteHost::kOp,
+          DestroyLink::kOp,      DestroyTexture::kOp,     DestroySurface::kOp,
+          DestroyGraphExec::kOp, UploadGraph::kOp}) {
       ops[op] = true;
     }
     return ops;

@@ -638,9 +638,7 @@ void Transfers::forget_arrivals(std::uint64_t base, std::uint64_t bytes) {
   }
 }
 
-bool Transfers::host_writes_pending() const {
-  return host_calls_.any() || host_work_under_way();
-}
+bool Transfers::host_writes_pending() const { return host_calls_.any() || host_work_under_way(); }
 
 bool Transfers::host_work_under_way() const {
   if (host_calls_.under_way()) return true;

@@ -141,9 +141,7 @@ bool HostCalls::done(std::uint64_t token) {
 }
 
 // A graph that has been launched may come to a function of the client's at any time.
-bool HostCalls::any() const {
-  return !functions_.empty() || under_way();
-}
+bool HostCalls::any() const { return !functions_.empty() || under_way(); }
 
 bool HostCalls::under_way() const {
   const Lock lock(shared_->mutex);

@@ -223,8 +223,9 @@ bool Session::all_work_done() {
   if (graphs_->capturing()) return false;
   // What failed is not done, and the client does not know.
   if (endpoint().owes_an_error()) return false;
-  return put_off_.empty() && !memory_->host_calls.under_way() && memory_->deliveries.pending() == 0 &&
-         moves_->left_behind().empty() && memory_->ended_streams.all_done() &&
+  return put_off_.empty() && !memory_->host_calls.under_way() &&
+         memory_->deliveries.pending() == 0 && moves_->left_behind().empty() &&
+         memory_->ended_streams.all_done() &&
          !any_stream([](CUresult result) { return result != CUDA_SUCCESS; });
 }
 
