@@ -18,9 +18,8 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Test programs mostly wait, the optimised ones more so: two of these at a time left two cores idle
-# for 60 % of the time. Beside the others the next build goes ahead.
-JOBS_A_CORE = {'release': 3}
+# Test programs mostly wait: two at a time left the cores idle for 60 % of the optimised build's.
+JOBS = 2 * (os.cpu_count() or 2)
 GTEST_LINE = re.compile(r'^\[\s+(OK|FAILED|SKIPPED)\s+\] (\S+)(?:, where .*)? \(\d+ ms\)$', re.M)
 GTEST_END = re.compile(r'^\[==========\] .* ran\.', re.M)
 ENTRY = re.compile(r'^\d+/\d+ Testing: (\S+)$', re.M)
@@ -185,8 +184,7 @@ class BuildAhead:
 
 def ctest(preset, name_filter, totals):
     folder = os.path.join(ROOT, 'build', preset)
-    jobs = JOBS_A_CORE.get(preset, 2) * (os.cpu_count() or 2)
-    command = ['ctest', '--test-dir', folder, '-j', str(jobs), '--no-tests=ignore']
+    command = ['ctest', '--test-dir', folder, '-j', str(JOBS), '--no-tests=ignore']
     name_filter = name_filter or PARTS.get(preset, ([], ''))[1]
     if name_filter:
         command += ['-R', name_filter]
