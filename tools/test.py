@@ -30,7 +30,7 @@ LINES_OF_THE_END = 100
 PARTS = {'tsan': (
     ['flyt_rpc_test', 'flyt_transport_test', 'client_test', 'server_test', 'flyt_conformance',
      'flyt_libcuda', 'flyt_libsoftgpu', 'flyt-server', 'flyt_recovery_tests', 'flyt_kill'],
-    '^(flyt_rpc_test|flyt_transport_test|client_test|server_test|conformance_.*|flyt_recovery'
+    '^(flyt_rpc_test|flyt_transport_test|client_test|server_test|conformance_.*|flyt_recovery.*'
     '|flyt_kill)$')}
 RACE = re.compile(r'^SUMMARY: ThreadSanitizer: (.*)$', re.M)
 CTEST_LINE = re.compile(r'^\s*\d+/\d+ Test\s+#\d+: (\S+) \.*\s*(\*\*\*)?(\w+)')

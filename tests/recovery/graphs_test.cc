@@ -203,6 +203,11 @@ TEST_P(GraphsTest, KillsAtRandomMomentsAreNeverWrong) {
       continue;
     }
     ++failed;
+    if (answer.find(kUnavailable) != answer.npos) {
+      // It came to a capture, which nobody makes again: that ends the session, and no other.
+      child = with_graphs(client());
+      continue;
+    }
     ASSERT_NE(answer.find(kLaunchFailed), answer.npos) << answer << server_->log();
     std::string again = ask(child, "reset");
     if (again.find(kLaunchFailed) != again.npos) again = ask(child, "reset");
