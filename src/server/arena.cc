@@ -90,7 +90,7 @@ std::optional<Arena::Allocation> Arena::take_locked(const Wanted& wanted) {
   const bool slab = wanted.bytes < kSlabAllocationBytesMax;
   for (auto& [address, state] : blocks_) {
     if (state.block.device != wanted.device || state.block.slab != slab ||
-        state.block.home != home(wanted)) {
+        state.block.home != home(wanted) || state.restoring) {
       continue;
     }
     if (slab) {
@@ -131,6 +131,7 @@ bool Arena::adopt(const Block& block) {
   BlockState state;
   state.block = block;
   state.id = next_block_id_++;
+  state.restoring = true;
   if (block.slab) state.holes.emplace(block.address, block.bytes);
   regions_.add({block.address, block.bytes, Regions::Kind::kDevice});
   blocks_.emplace(block.address, std::move(state));
@@ -162,6 +163,11 @@ std::optional<Arena::Allocation> Arena::restore(std::uint64_t address, const Wan
   return note(state, address, wanted);
 }
 
+void Arena::end_restoring() {
+  const Lock lock(mutex_);
+  for (auto& [address, state] : blocks_) state.restoring = false;
+}
+
 std::optional<Arena::Allocation> Arena::retire(std::uint64_t address) {
   const Lock lock(mutex_);
   const auto found = allocations_.find(address);
@@ -188,7 +194,7 @@ void Arena::recycle(const Allocation& retired) {
     if (block.block.slab) {
       insert_range(block.holes, retired.address, round_up(retired.bytes, kAlignment));
     }
-    if (block.live != 0 || block.retired != 0) return;
+    if (block.live != 0 || block.retired != 0 || block.restoring) return;
     // This block counts as idle already.
     if (idle_bytes(block.block.device) <= kIdleBytesMax) return;
     dropped = detach(found);
@@ -204,7 +210,8 @@ std::uint64_t Arena::trim(CUdevice device) {
     for (auto at = blocks_.begin(); at != blocks_.end();) {
       const auto next = std::next(at);
       const BlockState& state = at->second;
-      if (state.block.device == device && state.live == 0 && state.retired == 0) {
+      if (state.block.device == device && state.live == 0 && state.retired == 0 &&
+          !state.restoring) {
         dropped.push_back(detach(at));
       }
       at = next;

@@ -93,11 +93,13 @@ class Arena {
   std::optional<Allocation> retire(std::uint64_t address) EXCLUDES(mutex_);
   // The GPU has passed everything that used a retired allocation.
   void recycle(const Allocation& retired) EXCLUDES(mutex_, unmapping_);
-  // Memory of another process that is mapped here again, idle until parts of it are restored;
-  // false, and nothing changes, if that is not free.
+  // Memory of another process that is mapped here again; false, and nothing changes, if that is not
+  // free. Until end_restoring() parts of it are restored, and else nobody gets any of it.
   bool adopt(const Block& block) EXCLUDES(mutex_);
   // An allocation that lies in such memory; nothing if that is not free.
   std::optional<Allocation> restore(std::uint64_t address, const Wanted& wanted) EXCLUDES(mutex_);
+  // What was adopted is like all other blocks from now on: what nobody has restored is idle.
+  void end_restoring() EXCLUDES(mutex_);
   // The block around an address, whether something is allocated there or not.
   std::optional<Block> mapped_around(std::uint64_t address) const EXCLUDES(mutex_);
   // Unmaps every idle block; returns how many bytes that freed.
@@ -133,6 +135,7 @@ class Arena {
     std::uint64_t id = 0;
     std::uint32_t live = 0;                        // Allocations.
     std::uint32_t retired = 0;                     // Allocations that wait for the GPU.
+    bool restoring = false;                        // Adopted, and parts of it may still be restored.
     std::map<std::uint64_t, std::uint64_t> holes;  // Slabs: free address -> bytes.
   };
   using Blocks = std::map<std::uint64_t, BlockState>;

@@ -313,5 +313,23 @@ TEST_F(ArenaTest, RestoresAllocationsWhereTheyWere) {
   EXPECT_EQ(allocate(3 * kMiB), kBase);
 }
 
+// A session that goes on may be slow to ask for what it had, and its lease short of memory.
+TEST_F(ArenaTest, WhatMayStillBeRestoredIsNotIdle) {
+  Block slab{.address = kBase + 4 * kMiB, .bytes = 2 * kMiB, .handle = 7, .slab = true};
+  Block large{.address = kBase + 10 * kMiB, .bytes = 6 * kMiB, .handle = 8};
+  Block never{.address = kBase + 20 * kMiB, .bytes = 6 * kMiB, .handle = 9};
+  for (const Block& block : {slab, large, never}) {
+    source.adopt(block);
+    ASSERT_TRUE(arena.adopt(block));
+  }
+  EXPECT_EQ(arena.trim(0), 0u);
+  EXPECT_NE(allocate(512), slab.address);
+  EXPECT_NE(allocate(6 * kMiB), large.address);
+  EXPECT_TRUE(arena.restore(slab.address, {0, 512, 1}));
+  EXPECT_TRUE(arena.restore(large.address, {0, 6 * kMiB, 1}));
+  arena.end_restoring();
+  EXPECT_EQ(arena.trim(0), never.bytes);
+}
+
 }  // namespace
 }  // namespace flyt::server

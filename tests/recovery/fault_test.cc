@@ -236,7 +236,8 @@ TEST_P(LongFaultTest, WhoComesWhileAFaultIsClearedUpWaits) {
   const auto offender = client();
   ASSERT_EQ(0, ::kill(first[0], SIGSTOP));
   ASSERT_EQ("0", ask(offender, "fault"));
-  // Its server finds it out by itself.
+  // Its server finds it out by itself; who came before that would not wait.
+  ASSERT_TRUE(servers_[0]->logged("the session's work faulted", kSeconds)) << log();
   const auto newcomer = begin_client();
   EXPECT_TRUE(servers_[0]->logged("a fault is cleared up first", kSeconds)) << log();
   ::kill(first[0], SIGCONT);

@@ -90,6 +90,7 @@ CUresult restore_pool_memory(Request& request, const commands::RestorePoolMemory
 
 CUresult end_restoring(Request& request, const commands::EndRestoring&) {
   if (!goes_on(request)) return CUDA_ERROR_INVALID_VALUE;
+  request.session().memory().arena.end_restoring();
   for (CUdevice device = 0; device < static_cast<CUdevice>(kUsageDevicesMax); ++device) {
     request.session().memory().arena.trim(device);
   }
