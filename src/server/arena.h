@@ -133,9 +133,9 @@ class Arena {
   struct BlockState {
     Block block;
     std::uint64_t id = 0;
-    std::uint32_t live = 0;                        // Allocations.
-    std::uint32_t retired = 0;                     // Allocations that wait for the GPU.
-    bool restoring = false;                        // Adopted, and parts of it may still be restored.
+    std::uint32_t live = 0;     // Allocations.
+    std::uint32_t retired = 0;  // Allocations that wait for the GPU.
+    bool restoring = false;     // Adopted, and parts of it may still be restored.
     std::map<std::uint64_t, std::uint64_t> holes;  // Slabs: free address -> bytes.
   };
   using Blocks = std::map<std::uint64_t, BlockState>;
