@@ -200,7 +200,7 @@ bool Session::unsettled() const { return parts_.marks != nullptr && parts_.marks
 
 void Session::look_whether_settled() {
   const auto using_objects = use();
-  if (all_work_done() && (parts_.recovery == nullptr || save())) {
+  if (save_pace_.due(clock().now()) && all_work_done() && (parts_.recovery == nullptr || save())) {
     parts_.marks->settle();
   } else {
     settling_pause_ = std::min(settling_pause_ * 2, kSettlingLast);
@@ -208,6 +208,13 @@ void Session::look_whether_settled() {
 }
 
 bool Session::save() {
+  const Instant begun = clock().now();
+  const bool saved = save_all();
+  save_pace_.saved(begun, clock().now());
+  return saved;
+}
+
+bool Session::save_all() {
   // What the GPU wrote to its client's memory has arrived there, or the client finds out that it
   // has not.
   if (!parts_.marks->spoilt_for_good()) memory_->host_mirror.send_changes();

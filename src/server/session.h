@@ -26,6 +26,7 @@
 #include "server/own_faults.h"
 #include "server/regions.h"
 #include "server/request.h"
+#include "server/save_pace.h"
 #include "server/sm_grant.h"
 #include "server/usage_board.h"
 #include "server/use_meter.h"
@@ -158,6 +159,7 @@ class Session final : public rpc::CommandHandler {
   void look_whether_settled();
   // What another process needs that goes on, when all work is done; false: later.
   bool save();
+  bool save_all();
   bool all_work_done();
   // Whether some stream, when queried, says something that `is`.
   bool any_stream(bool (*is)(CUresult));
@@ -209,6 +211,7 @@ class Session final : public rpc::CommandHandler {
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};         // Main thread only.
+  SavePace save_pace_;                 // The same.
   bool worked_ = false;                // The same: since what work leaves was saved.
   std::atomic<unsigned> shutters_{0};  // Commands on workers that may shut the driver.
   UseMeter use_meter_;                 // Main thread only.

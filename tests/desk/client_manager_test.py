@@ -109,6 +109,7 @@ class ClientManagers(NodeTest):
         environment['LD_LIBRARY_PATH'] = os.path.join(self.node.build, 'lib', 'client')
         environment['FLYT_CLIENT_SOCKET'] = self.socket
         environment['FLYT_WAIT_MS'] = str(wait_ms)
+        environment['FLYT_LOG'] = 'info'
         return environment
 
     def status(self, check=True):
@@ -160,7 +161,8 @@ class ClientManagers(NodeTest):
         self.becomes(phase='ready', programs=1, waiting=0)
         seen, said = self.result_of(self.program())
         self.assertTrue(seen.get('sees'), said)
-        self.assertEqual(self.cluster.count['request'], 1, 'a user has one token')
+        self.assertEqual(self.cluster.count['request'], 1,
+                         'a user has one token' + said + self.log())
         self.assertEqual(self.cluster.count.get('release', 0), 0)
         holder.kill()
         self.cluster.wait_for('release')

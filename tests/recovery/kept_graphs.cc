@@ -467,10 +467,17 @@ CUresult KeptGraphs::make_too_many() {
   CUDA_BATCH_MEM_OP_NODE_PARAMS params{nullptr, 256, words.data(), 0};
   steps([&] { return cu_.cuCtxGetCurrent(&params.ctx); });
   steps([&] { return cu_.cuGraphCreate(&other_graph_, 0); });
-  for (int i = 0; i < 6000; ++i) {
-    CUgraphNode node = nullptr;
-    steps([&] { return cu_.cuGraphAddBatchMemOpNode(&node, other_graph_, nullptr, 0, &params); });
+  // A MiB, some seventy times.
+  CUgraph child = nullptr;
+  CUgraphNode node = nullptr;
+  steps([&] { return cu_.cuGraphCreate(&child, 0); });
+  for (int i = 0; i < 100; ++i) {
+    steps([&] { return cu_.cuGraphAddBatchMemOpNode(&node, child, nullptr, 0, &params); });
   }
+  for (int i = 0; i < 70; ++i) {
+    steps([&] { return cu_.cuGraphAddChildGraphNode(&node, other_graph_, nullptr, 0, child); });
+  }
+  steps([&] { return cu_.cuGraphDestroy(child); });
   return steps.result();
 }
 
