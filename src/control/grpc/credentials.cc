@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "control/grpc/leak_check.h"
 #include "control/pki/certificate.h"
 #include "control/settings/settings.h"
 
@@ -62,6 +63,7 @@ class RoleCheck final : public grpc::MetadataCredentialsPlugin {
 
 std::shared_ptr<grpc::ChannelCredentials> checked(const grpc::SslCredentialsOptions& options,
                                                   ServerRole server, Revoked revoked) {
+  end_threads_before_leaks_are_looked_for();
   const auto plain = grpc::SslCredentials(options);
   if (server == ServerRole::kAny) return plain;
   return grpc::CompositeChannelCredentials(
@@ -90,6 +92,7 @@ std::shared_ptr<grpc::ChannelCredentials> nameless_credentials(const std::string
 Result<std::shared_ptr<grpc::ServerCredentials>> open_server_credentials(const TlsFiles& files) {
   const auto contents = read(files);
   if (!contents) return contents.error();
+  end_threads_before_leaks_are_looked_for();
   grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = contents->ca;
   options.pem_key_cert_pairs.push_back({contents->key, contents->cert + "\n" + contents->ca});
@@ -99,6 +102,7 @@ Result<std::shared_ptr<grpc::ServerCredentials>> open_server_credentials(const T
 Result<std::shared_ptr<grpc::ServerCredentials>> server_credentials(const TlsFiles& files) {
   const auto contents = read(files);
   if (!contents) return contents.error();
+  end_threads_before_leaks_are_looked_for();
   grpc::SslServerCredentialsOptions options(
       GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = contents->ca;

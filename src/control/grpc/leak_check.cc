@@ -1,0 +1,41 @@
+#include "control/grpc/leak_check.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <grpc/grpc.h>
+#include <openssl/crypto.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#endif
+
+namespace flyt::control {
+
+#ifdef __SANITIZE_ADDRESS__
+namespace {
+
+constexpr auto kStep = std::chrono::milliseconds(10);
+constexpr int kStepsMax = 500;
+
+// They end with the last thing of gRPC's, which one of them may hold.
+void await_threads() {
+  for (int i = 0; i < kStepsMax && grpc_is_initialized() != 0; ++i)
+    std::this_thread::sleep_for(kStep);
+}
+
+bool register_wait() {
+  // What is registered later runs earlier.
+  OPENSSL_init_crypto(0, nullptr);
+  return std::atexit(&await_threads) == 0;
+}
+
+}  // namespace
+
+void end_threads_before_leaks_are_looked_for() {
+  [[maybe_unused]] static const bool registered = register_wait();
+}
+#else
+void end_threads_before_leaks_are_looked_for() {}
+#endif
+
+}  // namespace flyt::control
