@@ -4,9 +4,9 @@
 #include <grpc/grpc.h>
 #include <openssl/crypto.h>
 
-#include <chrono>
 #include <cstdlib>
-#include <thread>
+
+#include "base/clock.h"
 #endif
 
 namespace flyt::control {
@@ -14,13 +14,12 @@ namespace flyt::control {
 #ifdef __SANITIZE_ADDRESS__
 namespace {
 
-constexpr auto kStep = std::chrono::milliseconds(10);
+constexpr Duration kStep = std::chrono::milliseconds(10);
 constexpr int kStepsMax = 500;
 
 // They end with the last thing of gRPC's, which one of them may hold.
 void await_threads() {
-  for (int i = 0; i < kStepsMax && grpc_is_initialized() != 0; ++i)
-    std::this_thread::sleep_for(kStep);
+  for (int i = 0; i < kStepsMax && grpc_is_initialized() != 0; ++i) system_clock().sleep_for(kStep);
 }
 
 bool register_wait() {
