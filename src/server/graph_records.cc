@@ -229,17 +229,18 @@ void GraphRecords::exec_ended(std::uint64_t exec) {
   if (execs_.erase(exec) == 0 || !wanted()) return;
   gone_.emplace(GraphLog::Kind::kExec, exec);
   dirty_ = true;
-  if (held_ != 0) touch();
+  if (held_) touch();
 }
 
 void GraphRecords::look_after_captures() {
   if (!wanted()) return;
-  const bool capturing = session_.graphs().capturing();
-  session_.recovery()->marks().hold_back(capturing ? commands::BeginCapture::kOp : held_);
+  capturing_ = session_.graphs().capturing()
+                   ? Spoiler(session_.recovery()->marks(), commands::BeginCapture::kOp)
+                   : Spoiler();
 }
 
 void GraphRecords::look_after_memory() {
-  if (wanted() && (session_.graph_memory().any() || held_ != 0)) touch();
+  if (wanted() && (session_.graph_memory().any() || held_)) touch();
 }
 
 void GraphRecords::save() {
@@ -268,8 +269,8 @@ void GraphRecords::save() {
     if (exec.unsaved) save_exec(log, name, exec);
   }
   saving_ = false;
-  held_ = whom_to_blame();
-  marks.hold_back(held_);
+  const std::uint16_t blame = whom_to_blame();
+  held_ = blame != 0 ? Spoiler(marks, blame) : Spoiler();
   marks.end_graphs();
   marks.set_unsaved_graphs(false);
 }

@@ -14,6 +14,7 @@
 #include "cuda/types.h"
 #include "server/graph_image.h"
 #include "server/graph_log.h"
+#include "server/marks.h"
 #include "server/request.h"
 
 namespace flyt::server {
@@ -113,7 +114,8 @@ class GraphRecords {
   bool dirty_ = false;
   bool saving_ = false;  // Names are given out for the file.
   bool restored_ = false;
-  std::uint16_t held_ = 0;  // What cannot be made again as of the last save.
+  Spoiler held_;  // Something cannot be made again as of the last save.
+  Spoiler capturing_;
 };
 
 }  // namespace flyt::server

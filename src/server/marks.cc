@@ -152,7 +152,6 @@ Result<Marks::Told> Marks::read(const Fd& file) {
   told.spoilt = static_cast<std::uint16_t>(page->spoilt.load());
   told.fault = page->fault.load();
   told.pushes = page->pushes.load();
-  if (told.spoilt == 0) told.spoilt = static_cast<std::uint16_t>(page->held_back.load());
   const std::uint32_t unsaved = page->unsaved.load();
   told.unsaved = (unsaved & kVariables) != 0;
   told.unsaved_graphs = (unsaved & kGraphs) != 0;

@@ -83,12 +83,6 @@ class Marks {
   }
   // Whether the client makes again what those of before this command did not.
   bool client_knows(std::uint16_t op) const { return client_knows_ >= op; }
-  // The same as long as something is there; `op`: whom to blame, 0: it is gone. Safe from any
-  // thread.
-  void hold_back(std::uint16_t op) {
-    if (page_ != nullptr) page_->held_back.store(op);
-  }
-  bool held_back() const { return page_ != nullptr && page_->held_back.load() != 0; }
   // Work that was not found done.
   bool unsettled() const {
     return page_ != nullptr && (page_->done.load(std::memory_order_relaxed) !=
@@ -148,7 +142,6 @@ class Marks {
     std::atomic<std::uint32_t> snapshots;  // How many there were: the last is in half 1, 0, 1, ...
     std::atomic<std::uint32_t> fault;
     std::atomic<std::uint64_t> pushes;
-    std::atomic<std::uint32_t> held_back;
     std::atomic<std::uint64_t> graphs;  // How far they stand in their log; 0: there are none.
     std::atomic<std::uint64_t> graph_names;
   };

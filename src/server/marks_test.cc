@@ -174,18 +174,6 @@ TEST(Marks, CountGraphsThatAreNotSavedAsWork) {
   EXPECT_EQ(told->graph_names, 12U);
 }
 
-TEST(Marks, NameWhatHoldsBackAsLongAsItDoes) {
-  Marks marks;
-  EXPECT_FALSE(marks.held_back());
-  ASSERT_TRUE(marks.make().ok());
-  marks.hold_back(commands::BeginCapture::kOp);
-  EXPECT_TRUE(marks.held_back());
-  EXPECT_FALSE(marks.spoilt());
-  EXPECT_EQ(Marks::read(marks.file())->spoilt, commands::BeginCapture::kOp);
-  marks.hold_back(0);
-  EXPECT_EQ(Marks::read(marks.file())->spoilt, 0U);
-}
-
 TEST(Marks, TellTheLastSnapshotThatWasEnded) {
   Marks marks;
   ASSERT_TRUE(marks.make().ok());

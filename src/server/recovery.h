@@ -84,7 +84,7 @@ class Recovery {
   // It has something that can never be made again.
   bool spoilt() const { return marks_.spoilt_for_good(); }
   // It has nothing, at the moment, that cannot be made again. Safe from any thread.
-  bool may_go_on() const { return !marks_.spoilt() && !marks_.held_back(); }
+  bool may_go_on() const { return !marks_.spoilt(); }
 
  private:
   Status take_over(const Token& token);

@@ -23,8 +23,8 @@ void await_threads() {
 }
 
 bool register_wait() {
-  // What is registered later runs earlier.
-  OPENSSL_init_crypto(0, nullptr);
+  // What is registered later runs earlier; where no option is new it registers nothing.
+  OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CRYPTO_STRINGS, nullptr);
   return std::atexit(&await_threads) == 0;
 }
 
