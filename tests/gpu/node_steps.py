@@ -192,7 +192,6 @@ class NodeRun:
              'replace_servers', 'release', 'stop')
 
     def __init__(self, runner, mode):
-        self.mode = mode
         self.prefix = runner.prefix
         self.folder = os.path.join(runner.out, f'node-{mode}')
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -275,8 +274,7 @@ class NodeRun:
                 program.keeps()
             times.append(time.monotonic() - started)
         offender.end()
-        told = FAULTS if self.mode == 'shared' else 0
-        self.node.wait_for(lambda: len(self.faults('a')) == told, ANSWER_SECONDS)
+        self.node.wait_for(lambda: len(self.faults('a')) == FAULTS, ANSWER_SECONDS)
         need(all(f'caused by node_subject, process {offender.process.pid}' in text
                  for text in self.faults('a')), f'otherwise attributed: {self.faults("a")}')
         need(not self.faults('b'), f'attributed to the other lease: {self.faults("b")}')
