@@ -95,7 +95,7 @@ constexpr Duration kDeliveriesPause = std::chrono::microseconds(100);
 // client that waits for an answer, which is held back, and of one that does not. How often it
 // looks.
 constexpr Duration kReadyHeld = std::chrono::milliseconds(2);
-constexpr Duration kReadyQuiet = std::chrono::milliseconds(20);
+constexpr Duration kReadyQuiet = std::chrono::milliseconds(50);
 constexpr Duration kReadyLook = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -156,7 +156,8 @@ std::string Session::run() {
         ran = true;
         quiet_turns = 0;
         settling_pause_ = kSettlingFirst;
-        spin_until = clock().now() + spin;
+        heard_ = clock().now();
+        spin_until = heard_ + spin;
         break;
       case rpc::Received::kNothing:
         if (handover) look_whether_ready();
@@ -337,7 +338,6 @@ bool Session::hold(const rpc::Command& command, const HandlerRow& row) {
     release_held();
     return false;
   }
-  heard_ = clock().now();
   // The process is killed, or is given back.
   while (!usage.busy_again()) clock().sleep_for(kReadyLook);
   if (row.waits && put_off_.empty()) {

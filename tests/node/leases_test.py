@@ -220,7 +220,7 @@ class Leases(NodeTest):
         self.node.create('b')
 
     def test_a_lease_expires(self):
-        self.node.create('brief', GROUP, '256M', '--expires-in', '1s')
+        self.node.create('brief', GROUP, '256M', '--expires-in', '3s')
         tenant = self.node.tenants
         self.assertEqual(tenant, [])
         watch = subprocess.Popen(
