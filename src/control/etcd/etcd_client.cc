@@ -174,7 +174,9 @@ class Client final : public Etcd {
     create.set_start_revision(static_cast<std::int64_t>(revision + 1));
     Status ended;
     pb::WatchResponse reply;
-    bool more = stream->Write(request);
+    bool more = true;
+    // Where it cannot be written, reading ends at once, and the status says why.
+    stream->Write(request);
     while (more && ended.ok() && stream->Read(&reply)) {
       if (reply.compact_revision() != 0) {
         ended = Error{ErrorCode::kNotFound, "etcd has forgotten that revision"};
