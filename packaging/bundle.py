@@ -16,10 +16,11 @@ import bundle_libraries
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, 'build', 'release')
-ARCHIVE_BYTES_MAX = 40 * 1024 * 1024
+ARCHIVE_BYTES_MAX = 48 * 1024 * 1024
 # (pattern under the build folder, folder in the bundle)
 BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/client'),
          ('tests/flyt_conformance', 'tests'), ('tests/node_subject', 'tests'),
+         ('tests/flyt_recovery_tests', 'tests'),
          ('samples/*', 'samples')]
 # Measures the manager itself, on the machine that builds it.
 LEFT_OUT = {'flyt-cluster-bench'}
@@ -111,8 +112,8 @@ def problems(bundle):
                    'lib/client/libcuda.so.1', 'lib/client/libnvidia-ml.so.1',
                    *(f'bin/{manager}' for manager in bundle_libraries.MANAGERS),
                    'systemd/flyt-node-manager.service', 'examples/node.toml',
-                   'tests/flyt_conformance', 'tests/node_subject', 'tests/gpu/run.py',
-                   'bench/gpu_bench.py'):
+                   'tests/flyt_conformance', 'tests/node_subject', 'tests/flyt_recovery_tests',
+                   'tests/gpu/run.py', 'bench/gpu_bench.py'):
         if not os.path.exists(os.path.join(bundle, needed)):
             yield f'{needed} is missing'
 

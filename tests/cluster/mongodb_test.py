@@ -35,6 +35,13 @@ def section(uri, **more):
     return f'[requirements]\nmongodb = "{uri}"\npoll = 1\n{lines}'
 
 
+def health(cluster):
+    """What is wrong."""
+    done = subprocess.run([cluster.program('flytctl'), '--cluster', cluster.address, 'health'],
+                          capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout
+
+
 class Follows:
     """What holds with any server; `put` makes the collection's rows."""
 
@@ -51,10 +58,7 @@ class Follows:
         return self.cluster.vm(vm)['spec']
 
     def health(self):
-        """What is wrong."""
-        done = subprocess.run([self.cluster.program('flytctl'), '--cluster', self.cluster.address,
-                               'health'], capture_output=True, text=True, check=False, timeout=60)
-        return done.stdout
+        return health(self.cluster)
 
     def wait_for_health(self, text):
         try:
@@ -263,8 +267,9 @@ class Secrets(unittest.TestCase):
                                     '--check-config')
             said += self.run_program('flytctl', 'config', 'check', cluster.config)
             cluster.start()
-            cluster.wait_for(lambda: 'requirements-old' in cluster.log(), 60)
-            said += cluster.ctl('health', status=1) + cluster.ctl('--json', 'events')
+            # The log and the events are still those of the manager before, too.
+            cluster.wait_for(lambda: 'cannot be read' in health(cluster), 60)
+            said += health(cluster) + cluster.ctl('--json', 'events')
             cluster.stop()
             self.assertIn('cannot be read', said)
             self.assertNotIn('hunter', said + cluster.log())

@@ -5,9 +5,9 @@
                      [--frameworks] [--transport shm|tcp|both] [--jobs N]
 
 Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, node (both
-modes) or node:MODE, bench, and only when asked for, frameworks (all of it, as --frameworks) or
-frameworks:ITEM. Every run's output is a file under --out; summary.json and the table, printed last,
-tell the results. A failure or a time-out of one never stops the others.
+modes) or node:MODE, recovery, bench, and only when asked for, frameworks (all of it, as
+--frameworks) or frameworks:ITEM. Every run's output is a file under --out; summary.json and the
+table, printed last, tell the results. A failure or a time-out of one never stops the others.
 """
 
 import argparse
@@ -29,6 +29,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'tools')]
 import framework_steps  # noqa: E402
 import node_steps  # noqa: E402
+import recovery_steps  # noqa: E402
 from flyt_process import Server, ServerError  # noqa: E402
 
 TORCH_CASES = ('first_tensor', 'elementwise', 'matmul_fp32', 'matmul_fp16', 'matmul_bf16', 'train',
@@ -455,6 +456,7 @@ def main():
         steps[f'torch:{case}'] = lambda r, case=case: torch_case(r, case)
     for mode in node_steps.MODES:
         steps[f'node:{mode}'] = lambda r, mode=mode: node_steps.run_mode(r, mode, Row)
+    steps['recovery'] = lambda r: recovery_steps.run(r, Row)
     steps['bench'] = bench
     names = arguments.names or list(steps)
     items = framework_steps.selected(names)

@@ -52,8 +52,6 @@ class KillTest : public ::testing::TestWithParam<const char*> {
     options.arguments = arguments;
     options.program = tests::server_program();
     options.listen = GetParam();
-    const char* driver = std::getenv("FLYT_KILL_DRIVER");
-    if (driver != nullptr) options.driver = driver;
     const auto started = server->start(options);
     ASSERT_TRUE(started.ok()) << started.error().message;
   }

@@ -136,6 +136,7 @@ class PeersTest : public BelongingsTest {
  protected:
   PeersTest() { ::setenv("FLYT_SOFTGPU_DEVICES", "2", 1); }
   ~PeersTest() override { ::unsetenv("FLYT_SOFTGPU_DEVICES"); }
+  void SetUp() override { need_soft_gpu(); }
 };
 
 TEST_P(PeersTest, MemoryOfAnotherDeviceIsReachedAgain) {

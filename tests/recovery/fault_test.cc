@@ -54,6 +54,9 @@ class FaultTest : public ::testing::TestWithParam<const char*> {
     ::unsetenv(kShared);
     std::filesystem::remove_all(folder_);
   }
+  void SetUp() override {
+    if (!over_soft_gpu()) GTEST_SKIP() << "faults of other GPUs are shared where MPS runs";
+  }
   // Servers are named by their numbers.
   void start(std::vector<std::string> arguments = {}) {
     const std::size_t number = servers_.size();

@@ -74,6 +74,10 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     }
     if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
+  // In SetUp() of what sets the software GPU up to behave as another GPU.
+  static void need_soft_gpu() {
+    if (!over_soft_gpu()) GTEST_SKIP() << "only the software GPU can be made to behave so";
+  }
   void start(std::vector<std::string> arguments = {"--recover", "10"}) {
     server_ = std::make_unique<ServerProcess>();
     std::string pattern = "/tmp/flyt-recovery-XXXXXX";
@@ -110,12 +114,12 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     ASSERT_EQ("ok", again) << server_->log();
     equip(child);
   }
-  // The process of the only session.
+  // The process of the only session: another one than that which was killed last.
   pid_t session() {
     pid_t found = -1;
     EXPECT_TRUE(eventually(kSeconds, [&] {
       const std::vector<pid_t> children = server_->children();
-      if (children.size() != 1) return false;
+      if (children.size() != 1 || children.front() == killed_) return false;
       found = children.front();
       return true;
     })) << server_->log();
@@ -123,6 +127,8 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
   }
   // Kills it when it has noticed that nothing is under way, and saved what it saves.
   void kill_idle() {
+    // Who asked for what waits for no answer may not have it yet.
+    session();
     settle();
     kill_now();
   }
@@ -142,6 +148,7 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     const pid_t process = session();
     ASSERT_GT(process, 1);
     ASSERT_EQ(0, ::kill(process, SIGKILL));
+    killed_ = process;
   }
   // start() makes the folder if there is none yet.
   std::string keeper_path() {
@@ -161,6 +168,7 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<ServerProcess> server_;
   std::string folder_;
   std::uint64_t seed_ = 0;
+  pid_t killed_ = -1;
 };
 
 }  // namespace flyt::tests

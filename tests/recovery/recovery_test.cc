@@ -502,6 +502,7 @@ class MovingTest : public RecoveryTest {
  protected:
   MovingTest() { ::setenv("FLYT_SOFTGPU_VARIABLES_MOVE", "1", 1); }
   ~MovingTest() override { ::unsetenv("FLYT_SOFTGPU_VARIABLES_MOVE"); }
+  void SetUp() override { need_soft_gpu(); }
   void expect_lost(const std::unique_ptr<kill::Child>& child, const std::string& why) {
     kill_idle();
     EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
@@ -612,6 +613,7 @@ class PlacesTest : public RecoveryTest {
  protected:
   PlacesTest() { of(32); }
   ~PlacesTest() override { ::unsetenv("FLYT_SOFTGPU_VARIABLES_MOVE"); }
+  void SetUp() override { need_soft_gpu(); }
   // So many places there are.
   static void of(int places) {
     ::setenv("FLYT_SOFTGPU_VARIABLES_MOVE", std::to_string(places).c_str(), 1);

@@ -204,6 +204,13 @@ void ServerProcess::read_log() {
   }
 }
 
+std::string server_driver() {
+  const char* given = ::getenv("FLYT_TEST_DRIVER");
+  return given != nullptr ? given : "soft";
+}
+
+bool over_soft_gpu() { return server_driver() == "soft"; }
+
 std::string server_program() {
   if (const char* given = ::getenv("FLYT_TEST_SERVER")) return given;
   return own_folder() + "/../bin/flyt-server";

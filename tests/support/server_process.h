@@ -14,9 +14,14 @@
 
 namespace flyt::tests {
 
+// What private servers run over: FLYT_TEST_DRIVER, or "soft".
+std::string server_driver();
+// Whether that is the software GPU, which alone can be set up to behave as other machines' do.
+bool over_soft_gpu();
+
 struct ServerOptions {
-  std::string program;          // Path of flyt-server.
-  std::string driver = "soft";  // --driver
+  std::string program;                   // Path of flyt-server.
+  std::string driver = server_driver();  // --driver
   // --listen; "shm" (or empty) and "unix" stand for a fresh path in a private folder, the latter
   // for sessions that stay on their sockets.
   std::string listen;
