@@ -16,7 +16,7 @@
 namespace flyt::client {
 namespace {
 
-constexpr unsigned kWordsMax = 256;
+constexpr unsigned kWordsMax = 255;
 
 // What a function is, or a kernel in its place; null for neither.
 std::shared_ptr<const KernelCode> code_of(std::uint64_t handle) {

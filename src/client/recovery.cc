@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "client/memory_state.h"
 #include "client/recovery_replay.h"
@@ -185,11 +188,13 @@ Status Recovery::judge(Replay& replay, const std::vector<rpc::Unanswered>& calls
     });
     const auto pushes = replay.pushes();
     if (!pushes) return pushes.error();
-    verdict = {.known = true,
-               .lost = twice || session_.channel().newest_missed() > told->begun ||
-                       session_.memory().host_work_lost() || verdict.pushes < *pushes,
-               .done = told->done,
-               .pushes = verdict.pushes};
+    verdict = {
+        .known = true,
+        .lost = twice || session_.memory().host_work_lost() ||
+                verdict.pushes<*pushes, .missed = session_.channel().newest_missed()> told->begun,
+        .begun = told->begun,
+        .done = told->done,
+        .pushes = verdict.pushes};
   }
   verdict.unfinished = verdict.unfinished || unfinished;
   verdict.lost = verdict.lost || unfinished;
@@ -211,20 +216,29 @@ Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
   if (Status judged = judge(replay, calls, verdict); !judged) return std::move(judged).error();
   steady.lock();
   if (Status made = replay.make(); !made) return std::move(made).error();
-  bool lost = verdict.lost;
+  // Before there is work again: what was kept for this and is let go of now may wait for all of it.
+  if (Status ended = replay.end(); !ended) return std::move(ended).error();
+  bool lost = verdict.lost || verdict.missed;
   // Work that may have faulted is not done twice; what was not begun has not.
   const bool may_fault = verdict.fault != CUDA_SUCCESS && verdict.unfinished;
   // Functions of graphs would run before anybody could be told that they did.
   const bool functions = session_.memory().host_work_lost() || session_.memory().host_calls().any();
   // Nor is what may have read host memory that has changed since.
   const bool redoes = lost && !functions && !may_fault && !session_.memory().mirror().active();
+  std::optional<std::vector<rpc::Unfinished::Command>> again;
   if (redoes && before.unfinished() != nullptr) {
-    const auto unfinished = before.unfinished()->behind(verdict.done);
-    auto redone = unfinished ? replay.redo(*unfinished, calls) : Result<bool>(false);
+    again = before.unfinished()->behind(verdict.done);
+  } else if (redoes && !verdict.lost) {
+    again = before.newest_behind(verdict.begun);
+    if (again && !Replay::is_all_work(*again, not_missed())) again.reset();
+    // Whoever goes on may do it and be lost, too.
+    if (again) verdict.lost = true;
+  }
+  if (again) {
+    auto redone = replay.redo(*again, calls);
     if (!redone) return std::move(redone).error();
     lost = !*redone;
   }
-  if (Status ended = replay.end(); !ended) return std::move(ended).error();
   if (!lost) return CUDA_SUCCESS;
   return verdict.fault == CUDA_SUCCESS ? CUDA_ERROR_LAUNCH_FAILED : verdict.fault;
 }

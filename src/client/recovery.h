@@ -72,7 +72,9 @@ class Recovery {
   struct Verdict {
     bool known = false;
     bool lost = false;
+    bool missed = false;      // Something was sent and not begun.
     bool unfinished = false;  // Of what was begun.
+    std::uint64_t begun = 0;  // The last command of the first process that was lost.
     std::uint64_t done = 0;   // All work up to that command.
     // What the GPU wrote to the host, as often as it has arrived: HostMirror::take_pushes().
     std::optional<std::uint64_t> pushes;

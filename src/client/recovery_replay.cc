@@ -157,6 +157,16 @@ Status Replay::ended_execs() {
 
 Status Replay::end() { return ask(nullptr, commands::EndRestoring{}); }
 
+bool Replay::is_all_work(const std::vector<rpc::Unfinished::Command>& commands,
+                         std::span<const bool> not_missed) {
+  return std::all_of(commands.begin(), commands.end(), [&](const auto& command) {
+    const wire::CommandHeader& header = command.header;
+    const bool missed = (header.flags & wire::kWantsReply) == 0 &&
+                        !(header.op < not_missed.size() && not_missed[header.op]);
+    return !missed || again_of(header.op) == Again::kNeeded;
+  });
+}
+
 Result<bool> Replay::redo(const std::vector<rpc::Unfinished::Command>& commands,
                           const std::vector<rpc::Unanswered>& asked_again) {
   std::vector<const rpc::Unfinished::Command*> chosen;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -38,11 +39,14 @@ class Replay {
   Result<std::uint64_t> pushes();
   // An error says what could not be made again as it was.
   Status make();
+  // Whether all that nobody waits for, and that is missed (by op), can be done again.
+  static bool is_all_work(const std::vector<rpc::Unfinished::Command>& commands,
+                          std::span<const bool> not_missed);
   // Does again what was sent behind a number and lost, in its order; the calls of `asked_again` are
   // left to those who wait for them. False, and nothing is done: some of it cannot be done again.
   Result<bool> redo(const std::vector<rpc::Unfinished::Command>& commands,
                     const std::vector<rpc::Unanswered>& asked_again);
-  // All is there.
+  // All is there; what is sent behind that is work as any other.
   Status end();
 
  private:

@@ -216,6 +216,10 @@ std::vector<Unanswered> Channel::unanswered() {
   return core().inbox_.unanswered();
 }
 
+std::optional<std::vector<Unfinished::Command>> Channel::newest_behind(std::uint64_t sequence) {
+  return core().outbox_.newest_behind(sequence);
+}
+
 const wire::Welcome& Channel::welcome() const { return core().welcome_; }
 
 Post Channel::begin(std::uint16_t op, std::size_t payload_bytes, std::uint32_t context,

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "rpc/observer.h"
+#include "rpc/unfinished.h"
 #include "transport/transport.h"
 #include "wire/frame.h"
 #include "wire/hello.h"
@@ -44,7 +46,6 @@ namespace flyt::rpc {
 
 class ChannelCore;
 class Inbox;
-class Unfinished;  // rpc/unfinished.h
 
 // What the server answered to one call. Owns its bytes; reuse saves allocations. Belongs to the
 // calling thread.
@@ -354,6 +355,10 @@ class Channel {
   // for sent is counted by newest(), and kept where they are kept.
   std::vector<Unanswered> unanswered();
 
+  // Once lost(), and after unanswered(): copies of all commands behind that number, as far as they
+  // are still in the buffer that they were sent from; nothing if any of them is not. Some tens of
+  // launches are.
+  std::optional<std::vector<Unfinished::Command>> newest_behind(std::uint64_t sequence);
   // The newest commands of the connection there is; null unless they are kept.
   const Unfinished* unfinished() const;
 

@@ -93,6 +93,7 @@ bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
   slot.frame = MutableBytes(ring_.get() + head % lap_bytes(), frame_bytes);
   slot.sequence = next_sequence_;
+  touched_ = head + frame_bytes;
   return true;
 }
 
@@ -174,7 +175,9 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
                      Bytes(slot.frame).subspan(wire::kHeaderBytes, payload_bytes), {});
   }
   account(key, slot.sequence, frame_bytes);
-  std::uint64_t head = head_.load(std::memory_order_relaxed) + frame_bytes;
+  std::uint64_t head = head_.load(std::memory_order_relaxed);
+  newest_[slot.sequence % kNewestMax] = head;
+  head += frame_bytes;
   if (head % lap_bytes() >= ring_bytes_ || may_start_over(head)) {
     lap_end_.store(head, std::memory_order_relaxed);
     head = (head / lap_bytes() + 1) * lap_bytes();
@@ -194,6 +197,33 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
 bool Outbox::may_start_over(std::uint64_t head) const {
   return eager_ && head % lap_bytes() >= kHotBytes &&
          tail_.load(std::memory_order_acquire) / lap_bytes() == head / lap_bytes();
+}
+
+// The next lap is written over it, by frames that were given up, too.
+bool Outbox::is_intact(std::uint64_t position) const {
+  const std::uint64_t lap = head_.load(std::memory_order_relaxed) / lap_bytes();
+  const std::uint64_t laps = lap - position / lap_bytes();
+  return laps == 0 || (laps == 1 && touched_ <= position + lap_bytes());
+}
+
+std::optional<std::vector<Unfinished::Command>> Outbox::newest_behind(std::uint64_t sequence) {
+  const RoleLock lock(post_role_);
+  const std::uint64_t count = next_sequence_ - 1 - std::min(sequence, next_sequence_ - 1);
+  if (count > kNewestMax) return std::nullopt;
+  std::vector<Unfinished::Command> commands;
+  for (sequence = next_sequence_ - count; sequence != next_sequence_; ++sequence) {
+    const std::uint64_t position = newest_[sequence % kNewestMax];
+    if (position == kNotInRing || !is_intact(position)) return std::nullopt;
+    const std::byte* frame = ring_.get() + position % lap_bytes();
+    Reader reader(Bytes(frame, wire::kHeaderBytes));
+    Unfinished::Command command;
+    command.header = wire::decode_command_header(reader);
+    FLYT_ASSERT(command.header.sequence == sequence);
+    const Bytes payload(frame + wire::kHeaderBytes, command.header.payload_bytes);
+    command.payload.assign(payload.begin(), payload.end());
+    commands.push_back(std::move(command));
+  }
+  return commands;
 }
 
 void Outbox::wake_sender() {
@@ -299,6 +329,7 @@ bool Outbox::send_bulk(const CommandKey& key, Bytes fields, std::span<const Byte
     unfinished_->add(header_of(key, sequence, payload_bytes), fields, data);
   }
   account(key, sequence, frame_bytes);
+  newest_[sequence % kNewestMax] = kNotInRing;
   const std::uint64_t before = head_.load(std::memory_order_relaxed);
   // Once the sending role is held, later posts may go on: they are sent after this command.
   send_role_.take();

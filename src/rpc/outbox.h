@@ -2,10 +2,13 @@
 // thread, or a caller who is going to wait anyway, writes it to the socket.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/clock.h"
@@ -69,6 +72,11 @@ class Outbox {
     post_role_.give();
   }
 
+  // The session is lost and settled: copies of all commands behind that number, in their order.
+  // Nothing if they are not all here any more: those at hand are the newest, kNewestMax at most and
+  // at least what kHotBytes hold, of which none was sent by send_bulk().
+  std::optional<std::vector<Unfinished::Command>> newest_behind(std::uint64_t sequence);
+
   // Nobody sends any more: the memory of what was not sent goes.
   void release_memory();
 
@@ -79,6 +87,8 @@ class Outbox {
   static constexpr std::size_t kSlack = wire::kHeaderBytes + wire::kPostPayloadBytesMax;
   // A part of a processor's first cache.
   static constexpr std::uint64_t kHotBytes = 8 * kKiB;
+  static constexpr std::size_t kNewestMax = 256;
+  static constexpr std::uint64_t kNotInRing = UINT64_MAX;
   enum class Drained : std::uint8_t { kAll, kFull, kLost };
 
   std::uint64_t lap_bytes() const { return ring_bytes_ + kSlack; }
@@ -92,6 +102,7 @@ class Outbox {
   void account(const CommandKey& key, std::uint64_t sequence, std::uint64_t frame_bytes)
       REQUIRES(post_role_);
   bool may_start_over(std::uint64_t head) const REQUIRES(post_role_);
+  bool is_intact(std::uint64_t position) const REQUIRES(post_role_);
   static wire::CommandHeader header_of(const CommandKey& key, std::uint64_t sequence,
                                        std::size_t payload_bytes);
   static void put_header(MutableBytes frame, const CommandKey& key, std::uint64_t sequence,
@@ -122,6 +133,9 @@ class Outbox {
   alignas(64) Role post_role_;
   std::uint64_t next_sequence_ GUARDED_BY(post_role_) = 1;
   std::uint64_t known_tail_ GUARDED_BY(post_role_) = 0;
+  // Where the newest commands are in the ring, by their sequence numbers.
+  std::array<std::uint64_t, kNewestMax> newest_ GUARDED_BY(post_role_){};
+  std::uint64_t touched_ GUARDED_BY(post_role_) = 0;  // Behind the last frame that was begun.
   std::atomic<std::uint64_t> credit_waits_{0};
 
   // [tail_, head_) is to be sent. lap_end_ is where the bytes of the lap before head_'s end.

@@ -13,7 +13,7 @@
 namespace flyt::server {
 namespace {
 
-constexpr unsigned kWordsMax = 256;
+constexpr unsigned kWordsMax = 255;
 constexpr unsigned kBodiesMax = 4096;
 constexpr std::size_t kAccessMax = 64;
 

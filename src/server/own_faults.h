@@ -1,27 +1,26 @@
-// OwnFaults: faults of a session's kernels where they are the session's alone, each counted once.
+// OwnFaults: faults of a session's kernels where they are the session's alone.
 #pragma once
 
 #include <atomic>
 
 #include "cuda/types.h"
-#include "server/fault_board.h"
-#include "server/usage_board.h"
 
 namespace flyt::server {
+
+class Session;
 
 // Safe from any thread.
 class OwnFaults {
  public:
-  // What the driver answers from now on for ever is one fault, until forget().
-  void see(CUresult result) {
-    if (!is_gpu_fault(result) || seen_.exchange(true)) return;
-    own_usage().note_suspect(
-        {.error = static_cast<std::uint32_t>(result), .suspects = 1, .goes_on = true});
-  }
-  // A context has ended, and what it kept of its fault with it.
-  void forget() { seen_.store(false); }
+  explicit OwnFaults(const Session& session) : session_(session) {}
+
+  // What the driver answers from now on for ever, whatever becomes of the contexts, is one fault.
+  // Only another process has a use of the GPU again: a session that can goes on there, and this
+  // does not come back.
+  void see(CUresult result);
 
  private:
+  const Session& session_;
   std::atomic<bool> seen_{false};
 };
 

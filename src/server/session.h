@@ -194,7 +194,7 @@ class Session final : public rpc::CommandHandler {
   void look_whether_ready();
 
   SessionParts parts_;
-  OwnFaults own_faults_;
+  OwnFaults own_faults_{*this};
   Exchange exchange_;
   Handles handles_;
   Regions regions_;

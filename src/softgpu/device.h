@@ -63,7 +63,7 @@ class Device {
   ptx::MemoryMap& map() { return map_; }
   // Null where a fault is its process's alone.
   SharedFaults* shared_faults() const { return shared_faults_.get(); }
-  const LostGpu& lost() const { return lost_; }
+  LostGpu& lost() { return lost_; }
   // Before a context is made.
   CUresult enter() {
     if (const CUresult lost = lost_.error(); lost != CUDA_SUCCESS) return lost;
@@ -97,7 +97,7 @@ class Device {
   CodeChunks code_chunks_;
   ptx::MemoryMap map_;
   const std::unique_ptr<SharedFaults> shared_faults_;
-  const LostGpu lost_;
+  LostGpu lost_;
   Mutex primary_mutex_;
   Primary primary_ GUARDED_BY(primary_mutex_);
   std::uint64_t default_pool_ = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/annotations.h"
+#include "cuda/sticky.h"
 #include "cuda/types.h"
 #include "softgpu/lost_gpu.h"
 #include "softgpu/multiprocessors.h"
@@ -22,8 +23,8 @@ namespace flyt::softgpu {
 class Fate {
  public:
   // `shared`: where the GPU's processes share their faults; null: they do not. `lost`: whether
-  // there still is a GPU; null: always.
-  explicit Fate(SharedFaults* shared = nullptr, const LostGpu* lost = nullptr)
+  // there still is a GPU for this process; null: always.
+  explicit Fate(SharedFaults* shared = nullptr, LostGpu* lost = nullptr)
       : shared_(shared), lost_(lost) {}
 
   // CUDA_SUCCESS, or the first error that made the context useless.
@@ -37,6 +38,8 @@ class Fate {
   void fail(CUresult error) {
     CUresult none = CUDA_SUCCESS;
     error_.compare_exchange_strong(none, error);
+    // Not what a destroyed context's kernels end with.
+    if (lost_ != nullptr && cuda::is_sticky(error)) lost_->fault(error);
     if (shared_ != nullptr) shared_->tell(error);
   }
   // The context is gone: nothing of it runs any more.
@@ -45,7 +48,7 @@ class Fate {
 
  private:
   SharedFaults* const shared_;
-  const LostGpu* const lost_;
+  LostGpu* const lost_;
   std::atomic<CUresult> error_{CUDA_SUCCESS};
   std::atomic<bool> ended_{false};
 };

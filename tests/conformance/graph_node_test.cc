@@ -2,11 +2,13 @@
 // attributes, pictures, and objects that graphs hold.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/conformance/graphs.h"
 
@@ -107,6 +109,35 @@ TEST_F(GraphNodeTest, MemoryWordsAreWrittenAndWaitedFor) {
   CU_OK(cu().cuGraphExecBatchMemOpNodeSetParams(exec, node, &params));
   CU_OK(run(exec));
   EXPECT_EQ(5u, read(0));
+}
+
+TEST_F(GraphNodeTest, AsManyMemoryWordsAtOnceAsDriversTake) {
+  if (attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0) GTEST_SKIP();
+  std::vector<CUstreamBatchMemOpParams> operations(256);
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    operations[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operations[i].writeValue.address = word(i % 4);
+    operations[i].writeValue.value = static_cast<cuuint32_t>(i);
+  }
+  const OwnedGraph graph;
+  CUDA_BATCH_MEM_OP_NODE_PARAMS params{};
+  params.ctx = context;
+  params.count = 256;
+  params.paramArray = operations.data();
+  CUgraphNode node = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &params));
+  params.count = 255;
+  CU_OK(cu().cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &params));
+  const OwnedExec exec(graph);
+  CU_OK(run(exec));
+  EXPECT_EQ(254u, read(2));
+  EXPECT_EQ(251u, read(3));
+  const Stream stream;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamBatchMemOp_v2(stream, 256, operations.data(), 0));
+  std::reverse(operations.begin(), operations.end());
+  CU_OK(cu().cuStreamBatchMemOp_v2(stream, 255, operations.data(), 0));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(2u, read(2));
 }
 
 TEST_F(GraphNodeTest, OneCallAddsAnyKind) {

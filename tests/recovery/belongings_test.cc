@@ -111,6 +111,7 @@ TEST_P(BelongingsOnceTest, MoreArraysThanAreSavedSpoilAsLongAsTheyLive) {
 }
 
 TEST_P(BelongingsOnceTest, ATextureThatCannotHaveItsValueIsALostServer) {
+  if (!over_soft_gpu()) GTEST_SKIP() << "other drivers give values in another order";
   start();
   const auto child = client();
   ASSERT_NO_FATAL_FAILURE(do_all(child, {"image-linear", "image-gap 16400", "image-array"}));

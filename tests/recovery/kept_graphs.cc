@@ -457,17 +457,17 @@ CUresult KeptGraphs::make_object() {
 
 // Nodes that are as large as nodes are.
 CUresult KeptGraphs::make_too_many() {
-  std::vector<CUstreamBatchMemOpParams> words(256);
+  std::vector<CUstreamBatchMemOpParams> words(255);
   for (CUstreamBatchMemOpParams& word : words) {
     word.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     word.writeValue.address = slot(16);
     word.writeValue.value = 1;
   }
   Steps steps;
-  CUDA_BATCH_MEM_OP_NODE_PARAMS params{nullptr, 256, words.data(), 0};
+  CUDA_BATCH_MEM_OP_NODE_PARAMS params{nullptr, 255, words.data(), 0};
   steps([&] { return cu_.cuCtxGetCurrent(&params.ctx); });
   steps([&] { return cu_.cuGraphCreate(&other_graph_, 0); });
-  // A MiB, some seventy times.
+  // Almost a MiB, some seventy times.
   CUgraph child = nullptr;
   CUgraphNode node = nullptr;
   steps([&] { return cu_.cuGraphCreate(&child, 0); });

@@ -4,7 +4,16 @@
 namespace flyt::tests {
 namespace {
 
-class MeanwhileTest : public RecoveryTest {};
+class MeanwhileTest : public RecoveryTest {
+ protected:
+  // What is asked now is sent, and nobody begins it before kill_now().
+  void stop_session() {
+    settle();
+    const pid_t process = session();
+    ASSERT_GT(process, 1);
+    ASSERT_EQ(0, ::kill(process, SIGSTOP));
+  }
+};
 // Where nothing is shared the kernel is who reads and writes what is copied.
 class SharedMeanwhileTest : public RecoveryTest {};
 
@@ -20,6 +29,36 @@ TEST_P(MeanwhileTest, WorkOfAStreamThatIsDestroyedIsUnderWay) {
   ASSERT_EQ("0", ask(child, "release"));
   kill_idle();
   EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+}
+
+TEST_P(MeanwhileTest, WorkThatNobodyHadBegunIsDone) {
+  start();
+  const auto child = client();
+  for (const int times : {1, 20}) {
+    ASSERT_NO_FATAL_FAILURE(stop_session());
+    for (int i = 0; i < times; ++i) ASSERT_EQ("0", ask(child, "paint"));
+    kill_now();
+    ASSERT_EQ("0", ask(child, "sync")) << server_->log();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+}
+
+TEST_P(MeanwhileTest, WorkThatNobodyHadBegunIsMissedWithWhatEndsBehindIt) {
+  start();
+  const auto child = client();
+  ASSERT_NO_FATAL_FAILURE(stop_session());
+  ASSERT_EQ("0", ask(child, "abandon"));
+  kill_now();
+  EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
+}
+
+TEST_P(MeanwhileTest, MoreWorkThanIsKeptIsMissed) {
+  start();
+  const auto child = client();
+  ASSERT_NO_FATAL_FAILURE(stop_session());
+  for (int i = 0; i < 300; ++i) ASSERT_EQ("0", ask(child, "paint"));
+  kill_now();
+  EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
 }
 
 // It failed when it was begun: nobody waits for it, and the next answer would tell.
@@ -42,10 +81,7 @@ TEST_P(MeanwhileTest, WhatEndsMeanwhileHasEnded) {
   const auto child = client();
   ASSERT_EQ("0", ask(child, "spares"));
   for (const char* what : {"end-pinned", "end-module", "end-library", "end-context"}) {
-    settle();
-    const pid_t process = session();
-    ASSERT_GT(process, 1);
-    ASSERT_EQ(0, ::kill(process, SIGSTOP));
+    ASSERT_NO_FATAL_FAILURE(stop_session());
     std::string ended;
     std::thread ending([&] { ended = ask(child, what); });
     static_cast<void>(eventually(kNoticing, [] { return false; }));

@@ -395,8 +395,9 @@ TEST_P(AnswerTest, WhatWasDoneAndNotToldIsNotWrong) {
   EXPECT_NE(0, kept_back);
 }
 
-// What a process is not told before it dies is missed only if it is work.
-TEST_P(AnswerTest, WhatIsNoWorkIsNotMissed) {
+// What a process is not told before it dies is sent again, or made again; work is missed if
+// something was ended behind it.
+TEST_P(AnswerTest, WhatDoesNotArriveIsNotMissed) {
   ASSERT_NO_FATAL_FAILURE(start_behind_valve());
   const auto child = client("lanes=0", valve_.url());
   const auto drop = [&](const std::vector<std::string>& requests) {
@@ -413,6 +414,9 @@ TEST_P(AnswerTest, WhatIsNoWorkIsNotMissed) {
   drop({"tidy"});
   ASSERT_EQ("ok", ask(child, "use")) << server_->log();
   drop({"tidy", "touch"});
+  ASSERT_EQ("0", ask(child, "sync")) << server_->log();
+  ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  drop({"touch", "tidy"});
   EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
 }
 

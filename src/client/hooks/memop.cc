@@ -10,7 +10,7 @@
 namespace flyt::client::hooks {
 namespace {
 
-constexpr unsigned int kBatchMax = 256;
+constexpr unsigned int kBatchMax = 255;
 constexpr unsigned int kWaitKinds = 3;
 
 struct Operation {

@@ -144,6 +144,23 @@ TEST_F(EtcdTest, AWatchEndsWhenItIsStopped) {
   EXPECT_TRUE(ended);
 }
 
+// The question itself was never sent: nobody listens, and it is waited for that somebody does.
+TEST(UnreachableEtcdTest, AWatchThatIsStoppedBeforeItBeganIsLost) {
+  const auto etcd = connect_to_etcd({"127.0.0.1:1"}, {});
+  ASSERT_TRUE(etcd.ok()) << etcd.error().message;
+  std::atomic<bool> ended = false;
+  std::thread watcher([&] {
+    EXPECT_FALSE((*etcd)->watch("", 0, [](const std::vector<EtcdEntry>&) { return true; }).ok());
+    ended = true;
+  });
+  // lint: allow(sleep): the watch is to be under way, and nothing tells that it is.
+  system_clock().sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(ended);
+  (*etcd)->stop();
+  watcher.join();
+  EXPECT_TRUE(ended);
+}
+
 // An etcd that wants certificates, and two authorities: its own, and one that it does not know.
 class EtcdTlsTest : public ::testing::Test {
  protected:

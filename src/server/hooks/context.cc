@@ -8,11 +8,13 @@
 #include "server/code_subjects.h"
 #include "server/context_description.h"
 #include "server/context_subjects.h"
+#include "server/empty_kernel.h"
 #include "server/gpu_return.h"
 #include "server/graphs.h"
 #include "server/memory_subjects.h"
 #include "server/moves.h"
 #include "server/pinned_memory.h"
+#include "server/recovery.h"
 #include "server/session.h"
 #include "server/usage_board.h"
 
@@ -114,7 +116,6 @@ CUresult release_primary(Request& request, const commands::ReleasePrimary& comma
   for (int count = request.session().contexts().take_retained(command.device); count > 0; --count) {
     result = request.driver().cuDevicePrimaryCtxRelease_v2(command.device);
   }
-  request.session().own_faults().forget();
   request.session().memory().on_context_gone(native);
   return result;
 }
@@ -124,7 +125,6 @@ CUresult reset_primary(Request& request, const commands::ResetPrimary& command) 
   const CUcontext native = let_go_primary(request, command.context, command.device);
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = request.driver().cuDevicePrimaryCtxReset_v2(command.device);
-  request.session().own_faults().forget();
   request.session().memory().on_context_gone(native);
   return result;
 }
@@ -164,7 +164,6 @@ CUresult destroy_context(Request& request, const commands::DestroyContext& comma
   });
   if (native == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = request.driver().cuCtxDestroy_v2(native);
-  request.session().own_faults().forget();
   request.session().memory().on_context_gone(native);
   return result;
 }
@@ -180,6 +179,12 @@ CUresult set_context_limit(Request& request, const commands::SetContextLimit& co
   std::size_t value = 0;
   if (result == CUDA_SUCCESS) result = request.driver().cuCtxGetLimit(&value, limit);
   reply.value = value;
+  // What is done again then may wait for the program, and keep the next launch from that it has to
+  // wait for.
+  const Recovery* const recovery = request.session().recovery();
+  if (result == CUDA_SUCCESS && recovery != nullptr && recovery->restoring()) {
+    run_empty_kernel(request.driver());
+  }
   return result;
 }
 

@@ -165,7 +165,7 @@ CUDA_MEMSET_NODE_PARAMS_v2 widen(const CUDA_MEMSET_NODE_PARAMS_v1& p, CUcontext 
 
 CUresult read_words(Driver& driver, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& params,
                     WordsWork& out) {
-  constexpr unsigned kBatchMax = 256;
+  constexpr unsigned kBatchMax = 255;
   if (const CUresult bad = read_context(driver, params.ctx, &out.context); bad != CUDA_SUCCESS) {
     return bad;
   }

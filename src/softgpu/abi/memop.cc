@@ -7,7 +7,7 @@
 namespace flyt::softgpu {
 namespace {
 
-constexpr unsigned kBatchMax = 256;
+constexpr unsigned kBatchMax = 255;
 
 CUresult submit(Driver& driver, const StreamOfCall& stream, std::vector<MemoryWord> words) {
   if (stream.stream->capturing()) {
