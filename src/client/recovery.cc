@@ -188,13 +188,13 @@ Status Recovery::judge(Replay& replay, const std::vector<rpc::Unanswered>& calls
     });
     const auto pushes = replay.pushes();
     if (!pushes) return pushes.error();
-    verdict = {
-        .known = true,
-        .lost = twice || session_.memory().host_work_lost() ||
-                verdict.pushes<*pushes, .missed = session_.channel().newest_missed()> told->begun,
-        .begun = told->begun,
-        .done = told->done,
-        .pushes = verdict.pushes};
+    const bool late = verdict.pushes < *pushes;
+    verdict = {.known = true,
+               .lost = twice || late || session_.memory().host_work_lost(),
+               .missed = session_.channel().newest_missed() > told->begun,
+               .begun = told->begun,
+               .done = told->done,
+               .pushes = verdict.pushes};
   }
   verdict.unfinished = verdict.unfinished || unfinished;
   verdict.lost = verdict.lost || unfinished;

@@ -387,6 +387,67 @@ TEST_P(ChannelOver, CountsWhatWasBegunBeforeTheLossAndCommittedAfterIt) {
   EXPECT_EQ(newest, 1U);
 }
 
+// The notes of the commands behind that number; nothing if they are not at hand.
+std::optional<std::vector<std::string>> notes_behind(Channel& channel, std::uint64_t sequence) {
+  const auto commands = channel.newest_behind(sequence);
+  if (!commands) return std::nullopt;
+  std::vector<std::string> notes;
+  for (const Unfinished::Command& command : *commands) {
+    EXPECT_EQ(command.header.op, kOpNote);
+    EXPECT_EQ(command.header.sequence, ++sequence);
+    notes.emplace_back(reinterpret_cast<const char*>(command.payload.data()),
+                       command.payload.size());
+  }
+  return notes;
+}
+
+// Through many turns of the buffer, whatever the lengths; some frames were given up.
+TEST_P(ChannelOver, HasItsNewestCommandsAtHandWhenTheSessionIsLost) {
+  std::uint64_t posted = 0;
+  const auto text_of = [](std::uint64_t sequence) {
+    return std::string(sequence * 37 % 300, 'x') + std::to_string(sequence);
+  };
+  for (const int more : {1, 39, 200, 1000, 3000, 7}) {
+    for (int i = 0; i < more; ++i) {
+      if (i % 5 == 0) {
+        Post dropped = session.channel->begin(kOpNote, 250, 0);
+        if (dropped) dropped.writer().write_bytes(bytes_of(std::string(250, 'y')));
+      }
+      ASSERT_TRUE(post_note(*session.channel, text_of(++posted)));
+    }
+  }
+  ASSERT_EQ(session.channel->newest(), posted);
+  session.server.end("gone");
+  while (!session.channel->lost()) std::this_thread::yield();
+  static_cast<void>(session.channel->unanswered());
+  EXPECT_EQ(notes_behind(*session.channel, posted), std::vector<std::string>());
+  std::uint64_t at_hand = 0;
+  for (std::uint64_t count = 1; count <= 256; ++count) {
+    const auto notes = notes_behind(*session.channel, posted - count);
+    if (!notes) continue;
+    // What is at hand has no gaps.
+    ASSERT_EQ(count, ++at_hand);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      ASSERT_EQ((*notes)[i], text_of(posted - count + i + 1));
+    }
+  }
+  // As many as 8 KiB hold.
+  EXPECT_GE(at_hand, 8U * 1024 / (wire::kHeaderBytes + 304) - 2);
+  EXPECT_FALSE(notes_behind(*session.channel, posted - 257));
+}
+
+TEST_P(ChannelOver, HasNoCommandAtHandThatWasSentFromTheCallersMemory) {
+  std::array<std::byte, 8> fields{};
+  ASSERT_TRUE(post_note(*session.channel, "before"));
+  ASSERT_TRUE(session.channel->post_bulk(kOpBulk, 0, fields, Bytes(fields)));
+  ASSERT_TRUE(post_note(*session.channel, "behind"));
+  session.server.end("gone");
+  while (!session.channel->lost()) std::this_thread::yield();
+  static_cast<void>(session.channel->unanswered());
+  EXPECT_EQ(notes_behind(*session.channel, 2), std::vector<std::string>{"behind"});
+  EXPECT_FALSE(notes_behind(*session.channel, 1));
+}
+
 TEST_P(ChannelOver, KeepsDeliveriesApartWhenItGoesOnElsewhere) {
   std::vector<std::byte> memory(100);
   const Destination destination = Destination::flat(memory.data(), memory.size());

@@ -218,7 +218,7 @@ std::optional<std::vector<Unfinished::Command>> Outbox::newest_behind(std::uint6
     Reader reader(Bytes(frame, wire::kHeaderBytes));
     Unfinished::Command command;
     command.header = wire::decode_command_header(reader);
-    FLYT_ASSERT(command.header.sequence == sequence);
+    if (command.header.sequence != sequence) return std::nullopt;
     const Bytes payload(frame + wire::kHeaderBytes, command.header.payload_bytes);
     command.payload.assign(payload.begin(), payload.end());
     commands.push_back(std::move(command));

@@ -25,7 +25,7 @@ class VariablePlaces {
  public:
   static constexpr std::uint64_t kChunkBytes = 2 * kMiB;
   // Memory that all of it takes at a time, and never more than half of what is free.
-  static constexpr std::uint64_t kBytesMax = 256 * kChunkBytes;
+  static constexpr std::uint64_t kBytesMax = 576 * kChunkBytes;
   // Modules in all.
   static constexpr std::uint32_t kModulesMax = 1024;
   static constexpr std::size_t kPlacesMax = 64;
