@@ -147,8 +147,15 @@ CUresult Context::set_limit(CUlimit limit, std::size_t value) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Lock lock(mutex_);
+  if (limit == CU_LIMIT_STACK_SIZE && value > limits_[limit]) larger_stacks_.store(true);
   limits_[limit] = value;
   return CUDA_SUCCESS;
+}
+
+void Context::make_stacks() {
+  if (!larger_stacks_.load(std::memory_order_relaxed) || !larger_stacks_.exchange(false)) return;
+  const Ticket gate = mark(*whole_, [] {});
+  for (const auto& part : partitions(*whole_)) part->hold_back(gate);
 }
 
 unsigned Context::flags() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -64,6 +65,10 @@ class Context {
 
   // CUDA_ERROR_UNSUPPORTED_LIMIT where there is no such limit here.
   CUresult limit(CUlimit limit, std::size_t* value) const;
+  // Before a launch: the first one after kernels' stacks were made larger waits for all work of the
+  // context, and what comes after it as well, as with NVIDIA's driver (seen on an H100, driver
+  // 580).
+  void make_stacks();
   CUresult set_limit(CUlimit limit, std::size_t value);
   unsigned flags() const;
   void set_flags(unsigned flags);
@@ -100,6 +105,7 @@ class Context {
   std::set<ptx::Grid*> grids_ GUARDED_BY(mutex_);
   std::set<std::uint64_t> peers_ GUARDED_BY(mutex_);
   std::array<std::size_t, CU_LIMIT_MAX> limits_ GUARDED_BY(mutex_);
+  std::atomic<bool> larger_stacks_{false};  // Than the launches so far have needed.
   unsigned flags_ GUARDED_BY(mutex_);
   CUfunc_cache cache_config_ GUARDED_BY(mutex_) = CU_FUNC_CACHE_PREFER_NONE;
   // The legacy stream's number on NVIDIA is 7.

@@ -380,6 +380,7 @@ CUresult submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
   ptx::Launch launch = prepare(driver, *context, request);
   launch.parameters = std::move(request.parameters);
   stream->await_room();
+  context->make_stacks();
   // The context ends only after what was submitted to it, so the operation may refer to it.
   context->submit(*stream, [&driver, &context = *context, function, launch = std::move(launch),
                             bindings = bindings_for(driver, *function)]() mutable {

@@ -62,6 +62,7 @@ TEST_P(RecoveryTest, WorkUnderWayIsDoneAgainWhereThatIsWished) {
   settle();
   ASSERT_EQ("0", ask(child, "hang"));
   ASSERT_EQ("0", ask(child, "paint"));
+  ASSERT_EQ("0", ask(child, "add"));
   kill_at_work();
   EXPECT_EQ("0", ask(child, "release")) << server_->log();
   EXPECT_EQ("ok", ask(child, "use")) << server_->log();

@@ -470,6 +470,11 @@ class Survivor {
     std::fill(expected.begin(), expected.end(), std::uint8_t{7});
     return text(cu_.cuMemsetD8Async(address, 7, expected.size(), streams_[0]));
   }
+  // And a kernel, of which nobody hears.
+  std::string add() {
+    expect_one_more();
+    return text(post_launch(add_, streams_[0]));
+  }
   std::string release() {
     const CUresult result = cu_.cuMemsetD32Async(word_, 1, 1, streams_[1]);
     return result == CUDA_SUCCESS ? sync() : text(result);
@@ -640,11 +645,8 @@ class Survivor {
   }
 
   std::string launch(CUfunction function, CUstream stream, CUevent event) {
-    const CUdeviceptr address = memory_.begin()->first;
-    std::vector<std::uint8_t>& expected = memory_.begin()->second;
-    void* parameters[] = {const_cast<CUdeviceptr*>(&address)};
-    CUresult result = cu_.cuLaunchKernel(function, kWordsOfKernel / 32, 1, 1, 32, 1, 1, 0, stream,
-                                         parameters, nullptr);
+    const auto& [address, expected] = *memory_.begin();
+    CUresult result = post_launch(function, stream);
     if (result == CUDA_SUCCESS) result = cu_.cuEventRecord(event, stream);
     if (result == CUDA_SUCCESS) {
       result = cu_.cuMemcpyDtoHAsync_v2(pinned_, address, 4096 / 4, stream);
@@ -652,16 +654,26 @@ class Survivor {
     if (result == CUDA_SUCCESS) result = cu_.cuEventSynchronize(event);
     if (result == CUDA_SUCCESS) result = cu_.cuStreamSynchronize(stream);
     if (result != CUDA_SUCCESS) return "launch " + text(result);
+    expect_one_more();
+    if (std::memcmp(pinned_, expected.data(), 4096 / 4) != 0) {
+      return "a kernel's result was wrong, of which its memory says " + verify_first();
+    }
+    return verify_first();
+  }
+  CUresult post_launch(CUfunction function, CUstream stream) {
+    CUdeviceptr address = memory_.begin()->first;
+    void* parameters[] = {&address};
+    return cu_.cuLaunchKernel(function, kWordsOfKernel / 32, 1, 1, 32, 1, 1, 0, stream, parameters,
+                              nullptr);
+  }
+  void expect_one_more() {
+    std::vector<std::uint8_t>& expected = memory_.begin()->second;
     for (std::size_t i = 0; i < kWordsOfKernel && i * 4 + 4 <= expected.size(); ++i) {
       std::uint32_t word = 0;
       std::memcpy(&word, expected.data() + i * 4, 4);
       ++word;
       std::memcpy(expected.data() + i * 4, &word, 4);
     }
-    if (std::memcmp(pinned_, expected.data(), 4096 / 4) != 0) {
-      return "a kernel's result was wrong, of which its memory says " + verify_first();
-    }
-    return verify_first();
   }
   std::string verify_first() {
     const auto& [address, expected] = *memory_.begin();
@@ -744,6 +756,7 @@ std::string answer(Survivor& survivor, const std::string& line) {
   if (what == "hang") return survivor.hang();
   if (what == "abandon") return survivor.abandon();
   if (what == "paint") return survivor.paint();
+  if (what == "add") return survivor.add();
   if (what == "release") return survivor.release();
   if (what == "fault") return survivor.fault();
   if (what == "sync") return survivor.sync();
