@@ -205,6 +205,9 @@ class Access(NodeTest):
             self.assertEqual(self.node.poke(tenant).get('fault'), ILLEGAL_ADDRESS)
             self.assertEqual(value('flyt_lease_faults_total', name='a'), count)
             self.assertEqual(value('flyt_gpu_faults_total', gpu=0), before['faults'] + count)
+            # A fault leaves its process no GPU: the session goes on in another one.
+            self.assertEqual(value('flyt_gpu_recoveries_total', gpu=0),
+                             before['recoveries'] + count)
         self.node.wait_for(lambda: 'gpu-fault' in [event['kind'] for event in self.node.events()])
         self.assertEqual(value('flyt_gpu_leases', gpu=0), 1)
         self.assertEqual(value('flyt_gpu_sessions', gpu=0), 1)
@@ -213,8 +216,8 @@ class Access(NodeTest):
         # Its process is killed, and another one goes on, with or without an error.
         killed = self.node.ask('sessions', 'a')['sessions'][0]['server_pid']
         os.kill(killed, signal.SIGKILL)
-        self.node.wait_for(lambda: value('flyt_gpu_recoveries_total', gpu=0) >
-                           before['recoveries'], 60)
+        self.node.wait_for(lambda: value('flyt_gpu_recoveries_total', gpu=0) ==
+                           before['recoveries'] + 3, 60)
         self.node.end_tenants()
         self.node.wait_for(lambda: value('flyt_gpu_sessions', gpu=0) == 0)
         self.node.ctl('release', 'a')
@@ -222,7 +225,7 @@ class Access(NodeTest):
         after = {one: value(f'flyt_gpu_{one}_total', gpu=0) for one in totals}
         self.assertEqual(after['launches'], before['launches'] + 2)
         self.assertEqual(after['faults'], before['faults'] + 2)
-        self.assertEqual(after['recoveries'], before['recoveries'] + 1)
+        self.assertEqual(after['recoveries'], before['recoveries'] + 3)
         for one in ('posted', 'waited', 'received_bytes'):
             self.assertGreater(after[one], before[one])
 

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <map>
 #include <sstream>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "base/random.h"
 #include "tests/recovery/belongings.h"
 #include "tests/recovery/held_calls.h"
+#include "tests/recovery/host_step.h"
 #include "tests/recovery/kept_graphs.h"
 #include "tests/recovery/placed_code.h"
 #include "tests/recovery/spares.h"
@@ -508,22 +507,8 @@ class Survivor {
   Belongings& belongings() { return belongings_; }
   KeptGraphs& graphs() { return graphs_; }
 
-  // A host function that runs until it may end, and another one, which runs behind it.
-  std::string run_on_host() {
-    const auto wait = [](void* self) { static_cast<Survivor*>(self)->hold_host_function(); };
-    const CUresult result = cu_.cuLaunchHostFunc(streams_[0], wait, this);
-    while (result == CUDA_SUCCESS && !host_running_.load()) std::this_thread::yield();
-    return text(result);
-  }
-  std::string end_on_host() {
-    host_may_end_.store(true);
-    host_may_end_.notify_all();
-    bool ran = false;
-    const auto run = [](void* flag) { *static_cast<bool*>(flag) = true; };
-    CUresult result = cu_.cuLaunchHostFunc(streams_[0], run, &ran);
-    if (result == CUDA_SUCCESS) result = cu_.cuStreamSynchronize(streams_[0]);
-    return result == CUDA_SUCCESS && !ran ? "it did not run" : text(result);
-  }
+  std::string run_on_host() { return host_.begin(streams_[0]); }
+  std::string end_on_host() { return host_.end(streams_[0]); }
 
   // Code of so many bytes.
   std::string load_long(std::size_t bytes) {
@@ -575,11 +560,6 @@ class Survivor {
   }
 
  private:
-  void hold_host_function() {
-    host_running_.store(true);
-    host_may_end_.wait(false);
-  }
-
   static constexpr std::size_t kMappedBytes = 4 * kMiB;
   struct Mapped {
     CUdeviceptr address = 0;
@@ -741,8 +721,7 @@ class Survivor {
   PlacedCode placed_{cu_};
   Belongings belongings_{cu_};
   KeptGraphs graphs_{cu_};
-  std::atomic<bool> host_running_{false};
-  std::atomic<bool> host_may_end_{false};
+  HostStep host_{cu_};
 };
 
 std::string answer(Survivor& survivor, const std::string& line) {
