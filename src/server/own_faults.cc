@@ -19,6 +19,8 @@ void OwnFaults::see(CUresult result) {
                       {{"pid", ::getpid()}, {"error", error}, {"returns", returns}});
   if (!returns) return;
   recovery->marks().set_fault(error);
+  // What the kernel has printed.
+  session_.flush_before_reply();
   ::_exit(kExitGpuFault);
 }
 

@@ -12,7 +12,7 @@ class Session;
 // Safe from any thread.
 class OwnFaults {
  public:
-  explicit OwnFaults(const Session& session) : session_(session) {}
+  explicit OwnFaults(Session& session) : session_(session) {}
 
   // What the driver answers from now on for ever, whatever becomes of the contexts, is one fault.
   // Only another process has a use of the GPU again: a session that can goes on there, and this
@@ -20,7 +20,7 @@ class OwnFaults {
   void see(CUresult result);
 
  private:
-  const Session& session_;
+  Session& session_;
   std::atomic<bool> seen_{false};
 };
 

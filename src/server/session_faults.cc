@@ -101,6 +101,8 @@ void SessionFaults::clear_up() {
   if (marks != nullptr && of_device(seen)) {
     marks->set_fault(static_cast<std::uint32_t>(seen));
   }
+  // What its kernels have printed.
+  if (suspect) session_->flush_before_reply();
   const bool returns = goes_on();
   parts_.board.give(suspect ? FaultPart::kSuspect : FaultPart::kInnocent);
   tell_end(!returns ? Outcome::kLost : unsettled ? Outcome::kWithError : Outcome::kGoesOn, suspect);

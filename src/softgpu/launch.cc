@@ -193,6 +193,8 @@ void run(Driver& driver, Context& context, const Function& function, ptx::Launch
   context.remove_grid(grid->get());
   const auto& fault = (*grid)->fault();
   if (!fault) return;
+  // No call is sure to come that would show it: from now on they fail before they do anything.
+  driver.output().flush();
   context.fate()->fail(error_of(fault->kind));
   driver.driver_log().write(CU_LOG_LEVEL_ERROR, "kernel " + fault->kernel + ": " +
                                                     cuda::error_name(error_of(fault->kind)));

@@ -286,6 +286,20 @@ TEST_P(LongFaultTest, WhereFaultsAreNotSharedNobodyNoticesAnything) {
   }
 }
 
+TEST_P(FaultTest, WhatTheKernelPrintedIsTold) {
+  for (const bool shared : {true, false}) {
+    if (!shared) ::unsetenv(kShared);
+    board_ = shared;
+    const std::size_t server = servers_.size();
+    start();
+    const auto child = client(server);
+    EXPECT_EQ("told", ask(child, "die-aloud")) << log();
+    EXPECT_TRUE(child->wrote("\n719\n", kSeconds)) << child->output() << log();
+    EXPECT_EQ("ok", ask(child, "reset")) << log();
+    EXPECT_EQ("ok", ask(child, "use")) << log();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shm, FaultTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Shm, LongFaultTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Tcp, FaultTest, ::testing::Values("tcp://127.0.0.1:0"));

@@ -469,7 +469,6 @@ class Survivor {
     std::fill(expected.begin(), expected.end(), std::uint8_t{7});
     return text(cu_.cuMemsetD8Async(address, 7, expected.size(), streams_[0]));
   }
-  // And a kernel, of which nobody hears.
   std::string add() {
     expect_one_more();
     return text(post_launch(add_, streams_[0]));
@@ -483,6 +482,14 @@ class Survivor {
     CUdeviceptr nowhere = 64;
     void* parameters[] = {&nowhere};
     return text(cu_.cuLaunchKernel(add_, 1, 1, 1, 32, 1, 1, 0, streams_[0], parameters, nullptr));
+  }
+  std::string die_aloud() {
+    CUmodule module = nullptr;
+    CUfunction die = nullptr;
+    cu_.cuModuleLoadData(&module, kPtxThatTells);
+    cu_.cuModuleGetFunction(&die, module, "tell_and_die");
+    cu_.cuLaunchKernel(die, 1, 1, 1, 1, 1, 1, 0, streams_[0], nullptr, nullptr);
+    return sync();
   }
   std::string sync() { return text(cu_.cuCtxSynchronize()); }
 
@@ -738,6 +745,7 @@ std::string answer(Survivor& survivor, const std::string& line) {
   if (what == "add") return survivor.add();
   if (what == "release") return survivor.release();
   if (what == "fault") return survivor.fault();
+  if (what == "die-aloud") return survivor.die_aloud();
   if (what == "sync") return survivor.sync();
   if (what == "rescue") return survivor.rescue();
   if (what == "reset") return survivor.reset();

@@ -139,5 +139,28 @@ inline constexpr const char* kPtxWithHeap = R"(.version 7.0
   ret;
 }
 )";
+// Prints a line, and traps.
+inline constexpr const char* kPtxThatTells = R"(.version 7.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b32 written) vprintf (.param .b64 format, .param .b64 values);
+.global .align 1 .b8 line[6] = {116, 111, 108, 100, 10, 0};
+.visible .entry tell_and_die()
+{
+  .reg .b64 %rd<3>;
+  mov.u64 %rd1, line;
+  cvta.global.u64 %rd1, %rd1;
+  mov.u64 %rd2, 0;
+  {
+    .param .b64 format;
+    .param .b64 values;
+    .param .b32 written;
+    st.param.b64 [format], %rd1;
+    st.param.b64 [values], %rd2;
+    call.uni (written), vprintf, (format, values);
+  }
+  trap;
+}
+)";
 
 }  // namespace flyt::tests
