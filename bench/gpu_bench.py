@@ -5,7 +5,8 @@
     bench/gpu_bench.py [--prefix FOLDER] [--out FOLDER] [--only NAME,...] [--transports WAY,...]
                        [--repeat N] [--quick] [--minutes N] [--driver auto|soft]
 
-Names: launches, copies, small_op, item, resnet_1, resnet_64, gpt2, train, start, idle, waits, raw.
+Names: launches, copies, small_op, item, resnet_1, resnet_64, resnet_1_stream, resnet_64_stream,
+gpt2, train, start, idle, waits, raw.
 Ways: shm, unix, tcp, each with +TIME behind it for a delay in each direction, such as tcp+1ms.
 
 Each way has its server and its client process; they live through the whole run and take turns, so
@@ -33,7 +34,8 @@ sys.path[:0] = [HERE, os.path.join(ROOT, 'tools')]
 import gpu_report  # noqa: E402
 from flyt_process import Server, ServerError  # noqa: E402
 
-TORCH = ('small_op', 'item', 'resnet_1', 'resnet_64', 'gpt2', 'train')
+TORCH = ('small_op', 'item', 'resnet_1', 'resnet_64', 'resnet_1_stream', 'resnet_64_stream', 'gpt2',
+         'train')
 DRIVER = ('launches', 'copies')
 NAMES = (*DRIVER, *TORCH, 'start', 'idle', 'waits', 'raw')
 WAYS = ('shm', 'tcp', 'tcp+1ms')

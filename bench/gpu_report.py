@@ -20,6 +20,8 @@ COPIES = [
 WORK = [
     ('resnet_1', 'ResNet-50 fp32 inference, batch 1', 'ms', 1, 2),
     ('resnet_64', 'ResNet-50 fp32 inference, batch 64', 'ms', 1, 2),
+    ('resnet_1_stream', 'the same, batch 1, one wait for 20', 'ms', 1, 2),
+    ('resnet_64_stream', 'the same, batch 64, one wait for 20', 'ms', 1, 2),
     ('gpt2', 'GPT-2 small fp16 generate, 64 tokens', 'ms', 1, 1),
     ('train', 'ResNet-50 autocast training step, batch 64', 'ms', 1, 2),
     ('first_tensor', 'first CUDA tensor (server warm)', 'ms', 1, 0),

@@ -133,6 +133,25 @@ class ResNetBatch(ResNet):
     steps = 5
 
 
+class ResNetStream(ResNet):
+    """As who works through many pictures does it: the inputs are there, and it waits once."""
+    per_step, steps = 20, 1
+
+    def step(self):
+        with self.torch.no_grad():
+            for _ in range(self.per_step):
+                self.output = self.model(self.input)
+        self.torch.cuda.synchronize()
+
+    def warm(self):
+        self.step()
+        self.check = digest(self.output)
+
+
+class ResNetBatchStream(ResNetStream):
+    batch = 64
+
+
 class Gpt2(Workload):
     unit, per_step, samples, figure_units = 'token', GPT2_TOKENS, 1, GPT2_TOKENS
 
@@ -192,6 +211,7 @@ class Train(Workload):
 
 
 WORKLOADS = {'small_op': SmallOp, 'item': Item, 'resnet_1': ResNet, 'resnet_64': ResNetBatch,
+             'resnet_1_stream': ResNetStream, 'resnet_64_stream': ResNetBatchStream,
              'gpt2': Gpt2, 'train': Train}
 
 

@@ -16,22 +16,12 @@ constexpr std::array kEssential = {
     "cuLaunchKernel",  "cuGetProcAddress",
 };
 
-// The driver must call its own functions, never same-named ones of the program. Sanitizers replace
-// functions of the whole process and do not work with that.
+// The driver must call its own functions, never same-named ones of the program. Only where there
+// are any: a library bound like that does not see what a program has in place of libc's functions,
+// and sanitizers do not work with it.
 int load_flags() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int kDeepBind = 0;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-  constexpr int kDeepBind = 0;
-#else
-  constexpr int kDeepBind = RTLD_DEEPBIND;
-#endif
-#else
-  constexpr int kDeepBind = RTLD_DEEPBIND;
-#endif
-  return RTLD_NOW | RTLD_LOCAL | kDeepBind;
+  const bool namesakes = dlsym(RTLD_DEFAULT, kEssential.front()) != nullptr;
+  return RTLD_NOW | RTLD_LOCAL | (namesakes ? RTLD_DEEPBIND : 0);
 }
 
 std::string loader_error() {

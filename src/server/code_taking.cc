@@ -13,8 +13,8 @@ namespace flyt::server {
 
 namespace {
 
-// Less is looked into as fast as it is hashed.
-constexpr std::size_t kFactsKeptBytesMin = 256 * kKiB;
+// Less is looked into as fast as it is hashed, even if it is packed twenty to one.
+constexpr std::size_t kFactsKeptBytesMin = 16 * kKiB;
 
 // Looks into code, or finds what was seen when it was looked into before.
 cuda::CodeFacts facts_of(CodeStore* store, Bytes code, const std::optional<Digest>& named) {

@@ -82,8 +82,8 @@ class PinnedStock {
 // bytes. Must outlive every ChunkRef. Safe from any thread.
 class PinnedBufferPool final : public rpc::BufferPool {
  public:
-  static constexpr std::size_t kChunkBytes = 4 * kMiB;
-  static constexpr std::size_t kChunksMax = 24;
+  static constexpr std::size_t kChunkBytes = 2 * kMiB;
+  static constexpr std::size_t kChunksMax = 48;
   static constexpr std::size_t kChunksReserve = 3;
 
   explicit PinnedBufferPool(const driver::Table& driver)
@@ -104,7 +104,7 @@ class Staging {
  public:
   static constexpr std::size_t kSlotBytes = 1 * kMiB;
   static constexpr std::size_t kSmallSlotBytes = 16 * kKiB;
-  static constexpr std::size_t kSlotsReserve = 8;
+  static constexpr std::size_t kSlotsReserve = 4;
   // What copies may take in all before they wait for the peer to take the data...
   static constexpr std::size_t kBytesMax = 256 * kMiB;
   // ... and when waiting could be for ever, because a stream waits for the peer itself.

@@ -35,6 +35,7 @@ CUresult start_driver() {
   if (current_driver() != nullptr) return CUDA_SUCCESS;
   const Settings settings = Settings::from_environment();
   if (settings.devices == 0) return CUDA_ERROR_NO_DEVICE;
+  if (settings.memory_moves) DeviceMemory::shift_addresses();
   static const int registered = ::pthread_atfork(nullptr, nullptr, &forget_driver);
   if (registered != 0) return CUDA_ERROR_OPERATING_SYSTEM;
   // Lives until the process ends: atexit handlers of programs still call.

@@ -20,6 +20,7 @@ class SettingsTest : public testing::Test {
                                            "FLYT_SOFTGPU_MEMORY",
                                            "FLYT_SOFTGPU_COMPUTE_CAPABILITY",
                                            "FLYT_SOFTGPU_KERNEL_TIMEOUT_MS",
+                                           "FLYT_SOFTGPU_MEMORY_MOVES",
                                            "FLYT_SOFTGPU_VARIABLES_MOVE",
                                            "CUDA_VISIBLE_DEVICES"};
 };
@@ -31,6 +32,7 @@ TEST_F(SettingsTest, HaveDefaults) {
   EXPECT_EQ(settings.memory_bytes, 2 * kGiB);
   EXPECT_EQ(settings.capability.number(), 90u);
   EXPECT_GE(settings.threads, 1u);
+  EXPECT_FALSE(settings.memory_moves);
   EXPECT_FALSE(settings.variables_move);
   EXPECT_EQ(settings.variable_places, 0u);
 }
@@ -41,6 +43,7 @@ TEST_F(SettingsTest, ComeFromTheEnvironment) {
   ::setenv("FLYT_SOFTGPU_MEMORY", "512M", 1);
   ::setenv("FLYT_SOFTGPU_COMPUTE_CAPABILITY", "8.6", 1);
   ::setenv("FLYT_SOFTGPU_KERNEL_TIMEOUT_MS", "250", 1);
+  ::setenv("FLYT_SOFTGPU_MEMORY_MOVES", "1", 1);
   ::setenv("FLYT_SOFTGPU_VARIABLES_MOVE", "1", 1);
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.devices, 3u);
@@ -48,6 +51,7 @@ TEST_F(SettingsTest, ComeFromTheEnvironment) {
   EXPECT_EQ(settings.memory_bytes, 512 * kMiB);
   EXPECT_EQ(settings.capability.number(), 86u);
   EXPECT_EQ(settings.kernel_timeout_ns, 250'000'000u);
+  EXPECT_TRUE(settings.memory_moves);
   EXPECT_TRUE(settings.variables_move);
   EXPECT_EQ(settings.variable_places, 0u);
 }

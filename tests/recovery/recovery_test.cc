@@ -613,6 +613,40 @@ TEST_P(MovingLostTest, AServerThatIsToBeReplacedEndsWhereVariablesMayMove) {
   EXPECT_TRUE(server_->logged("the next server may take over", kSeconds)) << server_->log();
 }
 
+// What a process maps before its driver asks for addresses is another amount in each.
+class RangesTest : public RecoveryTest {
+ protected:
+  RangesTest() {
+    ::setenv("FLYT_SOFTGPU_MEMORY_MOVES", "1", 1);
+    // So that the range of all of it is one that a driver may ask for.
+    ::setenv("FLYT_SOFTGPU_MEMORY", "1G", 1);
+  }
+  ~RangesTest() override {
+    ::unsetenv("FLYT_SOFTGPU_MEMORY_MOVES");
+    ::unsetenv("FLYT_SOFTGPU_MEMORY");
+  }
+  void SetUp() override {
+    need_soft_gpu();
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "under ThreadSanitizer all addresses are the system's to give";
+#endif
+  }
+};
+
+TEST_P(RangesTest, AddressesThatTheProgramKnowsAreTheSameAgain) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  ASSERT_EQ("ok", ask(child, "learn"));
+  ASSERT_EQ("ok", ask(child, "learn-more"));
+  for (int i = 0; i < 3; ++i) {
+    kill_idle();
+    ASSERT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, RangesTest, ::testing::Values("shm"));
+
 // Variables are in chunks, and which the first one is, is another one in each process.
 class PlacesTest : public RecoveryTest {
  protected:

@@ -12,10 +12,14 @@ namespace {
 constexpr std::uint64_t kSpacePerMemory = 8;
 constexpr std::uint64_t kSpaceAlign = 2 * kMiB;
 
+// Addresses first, then access, as NVIDIA's driver does.
 std::uint64_t reserve(std::uint64_t bytes) {
-  void* at = ::mmap(nullptr, bytes + kSpaceAlign, PROT_READ | PROT_WRITE,
+  void* at = ::mmap(nullptr, bytes + kSpaceAlign, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return at == MAP_FAILED ? 0 : address_of(at);
+  if (at == MAP_FAILED) return 0;
+  if (::mprotect(at, bytes + kSpaceAlign, PROT_READ | PROT_WRITE) == 0) return address_of(at);
+  ::munmap(at, bytes + kSpaceAlign);
+  return 0;
 }
 
 std::uint64_t aligned(std::uint64_t address) {
@@ -37,6 +41,13 @@ DeviceMemory::DeviceMemory(std::uint64_t limit)
 
 DeviceMemory::~DeviceMemory() {
   if (base_ != 0) ::munmap(pointer_at(base_), reserved_ + kSpaceAlign);
+}
+
+void DeviceMemory::shift_addresses() {
+  constexpr std::uint64_t kSteps = 1021;
+  const std::uint64_t steps = static_cast<std::uint64_t>(::getpid()) % kSteps + 1;
+  static_cast<void>(::mmap(nullptr, steps * 32 * kMiB, PROT_READ,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 }
 
 std::optional<std::uint64_t> DeviceMemory::place(std::uint64_t bytes) {

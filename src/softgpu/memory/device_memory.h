@@ -20,6 +20,10 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
+  // Memory of this process that is never used nor given back, so that the ranges made from now on
+  // are elsewhere than in other processes, as far as it is the system that places them.
+  static void shift_addresses();
+
   // The host gave the address range.
   bool usable() const { return base_ != 0; }
   // Addresses for `bytes`, without taking them from the budget.
