@@ -48,10 +48,8 @@ bool Uploads::add_piece(std::uint64_t upload, std::uint64_t total, std::uint64_t
   Upload& present = found->second;
   std::vector<std::byte>& bytes = present.bytes;
   if (present.sent_total() != total || bytes.size() != offset) return false;
-  const std::size_t needed = bytes.size() + data.size();
-  if (needed > bytes.capacity()) {
-    bytes.reserve(std::min<std::size_t>(std::max(needed, 2 * bytes.capacity()), total) + 1);
-  }
+  // Nothing but addresses, until the bytes come.
+  if (bytes.empty()) bytes.reserve(total + 1);
   bytes.insert(bytes.end(), data.begin(), data.end());
   return true;
 }
