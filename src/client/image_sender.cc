@@ -192,6 +192,7 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
   if (!found->linked.empty() && machine_code_only && interprets_code()) {
     return upload_linked(found->linked, device, out);
   }
+  if (cuda::all_fits(*fatbin, capability)) return upload(found->bytes, out);
   out.kept = cuda::reduced_fatbin(*fatbin, capability);
   if (!out.kept.empty()) return upload(out.kept, out);
   if (!found->linked.empty()) return upload_linked(found->linked, device, out);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/assert.h"
 
@@ -198,13 +199,27 @@ Candidates candidates(const Fatbin& fatbin, ComputeCapability capability) {
 std::vector<std::byte> reduced_fatbin(const Fatbin& fatbin, ComputeCapability capability) {
   const Candidates fitting = candidates(fatbin, capability);
   if (fitting.cubins.empty() && fitting.ptx.empty()) return {};
-  FatbinWriter writer;
-  for (const std::size_t index : fitting.cubins) writer.add(fatbin.files()[index]);
-  if (!fitting.ptx.empty()) writer.add(fatbin.files()[fitting.ptx.front()]);
-  return writer.finish();
+  std::vector<std::size_t> kept = fitting.cubins;
+  if (!fitting.ptx.empty()) kept.push_back(fitting.ptx.front());
+  std::size_t bytes = 0;
+  for (const std::size_t index : kept) bytes += fatbin.files()[index].whole.size();
+  FatbinWriter writer(bytes);
+  for (const std::size_t index : kept) writer.add(fatbin.files()[index]);
+  return std::move(writer).finish();
 }
 
-void FatbinWriter::add(const FatbinFile& file) { append(files_, file.whole); }
+bool all_fits(const Fatbin& fatbin, ComputeCapability capability) {
+  const Candidates fitting = candidates(fatbin, capability);
+  const std::size_t kept = fitting.cubins.size() + (fitting.ptx.empty() ? 0 : 1);
+  return kept != 0 && kept == fatbin.files().size();
+}
+
+FatbinWriter::FatbinWriter(std::size_t bytes) {
+  out_.reserve(kFatbinHeaderBytes + bytes);
+  out_.resize(kFatbinHeaderBytes);
+}
+
+void FatbinWriter::add(const FatbinFile& file) { append(out_, file.whole); }
 
 void FatbinWriter::add(FatbinFileKind kind, std::uint32_t sm_version, std::uint64_t flags,
                        Bytes payload, Packing packing) {
@@ -214,9 +229,9 @@ void FatbinWriter::add(FatbinFileKind kind, std::uint32_t sm_version, std::uint6
   if (packing == Packing::kLz4) flags |= kFatbinFlagLz4;
   if (packing == Packing::kZstd) flags |= kFatbinFlagZstd;
   const bool ptx = kind == FatbinFileKind::kPtx;
-  const std::size_t start = files_.size();
-  files_.resize(start + kFatbinFileHeaderBytes + padded);
-  Writer writer(MutableBytes(files_).subspan(start));
+  const std::size_t start = out_.size();
+  out_.resize(start + kFatbinFileHeaderBytes + padded);
+  Writer writer(MutableBytes(out_).subspan(start));
   writer.write(ptx ? kKindPtx : kind == FatbinFileKind::kElf ? kKindElf : std::uint16_t{64});
   writer.write(kFatbinFileVersion);
   writer.write(static_cast<std::uint32_t>(kFatbinFileHeaderBytes));
@@ -232,15 +247,12 @@ void FatbinWriter::add(FatbinFileKind kind, std::uint32_t sm_version, std::uint6
   writer.write_bytes(stored);
 }
 
-std::vector<std::byte> FatbinWriter::finish() const {
-  std::vector<std::byte> out(kFatbinHeaderBytes + files_.size());
-  Writer writer(out);
+void FatbinWriter::write_header() {
+  Writer writer(MutableBytes(out_).first(kFatbinHeaderBytes));
   writer.write(kFatbinHeaderMagic);
   writer.write(kFatbinVersion);
   writer.write(static_cast<std::uint16_t>(kFatbinHeaderBytes));
-  writer.write(static_cast<std::uint64_t>(files_.size()));
-  writer.write_bytes(files_);
-  return out;
+  writer.write(static_cast<std::uint64_t>(out_.size() - kFatbinHeaderBytes));
 }
 
 }  // namespace flyt::cuda

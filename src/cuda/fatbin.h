@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -84,17 +85,32 @@ Candidates candidates(const Fatbin& fatbin, ComputeCapability capability);
 // fit (the driver judges), and the best PTX. Empty where nothing fits.
 std::vector<std::byte> reduced_fatbin(const Fatbin& fatbin, ComputeCapability capability);
 
+// Whether that would be all of it, but for the order of the files.
+bool all_fits(const Fatbin& fatbin, ComputeCapability capability);
+
 // Makes fat binaries: for reduced ones, and for tests that need odd ones.
 class FatbinWriter {
  public:
+  // `bytes`: of the files that will come, if that is known.
+  explicit FatbinWriter(std::size_t bytes = 0);
   // Copies a file as it stands.
   void add(const FatbinFile& file);
   void add(FatbinFileKind kind, std::uint32_t sm_version, std::uint64_t flags, Bytes payload,
            Packing packing = Packing::kNone);
-  std::vector<std::byte> finish() const;
+  // What was added so far.
+  std::vector<std::byte> finish() & {
+    write_header();
+    return out_;
+  }
+  std::vector<std::byte> finish() && {
+    write_header();
+    return std::move(out_);
+  }
 
  private:
-  std::vector<std::byte> files_;
+  void write_header();
+
+  std::vector<std::byte> out_;
 };
 
 }  // namespace flyt::cuda

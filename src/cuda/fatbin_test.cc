@@ -67,6 +67,13 @@ TEST(Fatbin, IsReducedToWhatOneGpuCanUse) {
   EXPECT_EQ(text(again->files()[1]), kText);
   EXPECT_EQ(text(again->files()[2]), "ptx90a");
   EXPECT_TRUE(reduced_fatbin(*fatbin, {5, 0}).empty());
+  EXPECT_FALSE(all_fits(*fatbin, {9, 0}));
+  EXPECT_TRUE(all_fits(*again, {9, 0}));
+  EXPECT_FALSE(all_fits(*again, {5, 0}));
+  const std::vector<std::byte> header = FatbinWriter().finish();
+  const auto nothing = Fatbin::parse(header);
+  ASSERT_TRUE(nothing.ok());
+  EXPECT_FALSE(all_fits(*nothing, {9, 0}));
 }
 
 TEST(Fatbin, RefusesEveryTruncation) {
