@@ -196,11 +196,20 @@ Candidates candidates(const Fatbin& fatbin, ComputeCapability capability) {
   return found;
 }
 
+namespace {
+
+// What a reduced one has.
+std::vector<std::size_t> kept_files(const Fatbin& fatbin, ComputeCapability capability) {
+  Candidates fitting = candidates(fatbin, capability);
+  if (!fitting.ptx.empty()) fitting.cubins.push_back(fitting.ptx.front());
+  return std::move(fitting.cubins);
+}
+
+}  // namespace
+
 std::vector<std::byte> reduced_fatbin(const Fatbin& fatbin, ComputeCapability capability) {
-  const Candidates fitting = candidates(fatbin, capability);
-  if (fitting.cubins.empty() && fitting.ptx.empty()) return {};
-  std::vector<std::size_t> kept = fitting.cubins;
-  if (!fitting.ptx.empty()) kept.push_back(fitting.ptx.front());
+  const std::vector<std::size_t> kept = kept_files(fatbin, capability);
+  if (kept.empty()) return {};
   std::size_t bytes = 0;
   for (const std::size_t index : kept) bytes += fatbin.files()[index].whole.size();
   FatbinWriter writer(bytes);
@@ -209,8 +218,7 @@ std::vector<std::byte> reduced_fatbin(const Fatbin& fatbin, ComputeCapability ca
 }
 
 bool all_fits(const Fatbin& fatbin, ComputeCapability capability) {
-  const Candidates fitting = candidates(fatbin, capability);
-  const std::size_t kept = fitting.cubins.size() + (fitting.ptx.empty() ? 0 : 1);
+  const std::size_t kept = kept_files(fatbin, capability).size();
   return kept != 0 && kept == fatbin.files().size();
 }
 

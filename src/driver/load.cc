@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <array>
 
 namespace flyt::driver {
@@ -20,7 +21,9 @@ constexpr std::array kEssential = {
 // are any: a library bound like that does not see what a program has in place of libc's functions,
 // and sanitizers do not work with it.
 int load_flags() {
-  const bool namesakes = dlsym(RTLD_DEFAULT, kEssential.front()) != nullptr;
+  const bool namesakes = std::any_of(kEssential.begin(), kEssential.end(), [](const char* name) {
+    return dlsym(RTLD_DEFAULT, name) != nullptr;
+  });
   return RTLD_NOW | RTLD_LOCAL | (namesakes ? RTLD_DEEPBIND : 0);
 }
 

@@ -41,7 +41,7 @@ class BufferPool {
  public:
   virtual ~BufferPool() = default;
 
-  // A chunk of at least wire::kFrameBytesMax bytes (4 MiB is good) that nobody uses, or null if
+  // A chunk of at least wire::kFrameBytesMax bytes (2 MiB is good) that nobody uses, or null if
   // all are in use: the Endpoint then stops reading until recycle() was called, which is how a
   // client that sends faster than the device copies is slowed down. Called by the Endpoint's main
   // thread.

@@ -13,7 +13,8 @@ namespace flyt::server {
 
 namespace {
 
-// Less is looked into as fast as it is hashed, even if it is packed twenty to one.
+// Kernels of frameworks' libraries come packed, up to twenty to one, most of them in 30 to 600 KiB;
+// what is smaller than this is soon looked into.
 constexpr std::size_t kFactsKeptBytesMin = 16 * kKiB;
 
 // Looks into code, or finds what was seen when it was looked into before.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cerrno>
 
 #include "base/bytes.h"
 
@@ -32,16 +33,19 @@ std::uint64_t DriverRanges::slots_of(std::uint64_t bytes) {
 
 void* map_memory(void* address, std::size_t bytes, int protection, int flags, int file,
                  off_t offset) {
+  const int before = errno;
   const std::uint64_t slots =
       reservation(address, protection, flags) ? DriverRanges::slots_of(bytes) : 0;
   for (std::uint64_t i = 0; slots != 0 && i < DriverRanges::kSlots; ++i) {
     void* const slot = pointer_at(slots + i * std::bit_ceil(bytes));
     void* const got =
         ask_system(slot, bytes, protection, flags | MAP_FIXED_NOREPLACE, file, offset);
+    if (got != MAP_FAILED && got != slot) {
+      ::munmap(got, bytes);
+      break;
+    }
+    errno = before;
     if (got == slot) return got;
-    if (got == MAP_FAILED) continue;
-    ::munmap(got, bytes);
-    break;
   }
   return ask_system(address, bytes, protection, flags, file, offset);
 }

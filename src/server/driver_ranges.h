@@ -17,7 +17,7 @@ namespace flyt::server {
 struct DriverRanges {
   static constexpr std::uint64_t kBase = 0x400000000000;
   static constexpr std::uint64_t kBytesMin = 1ull << 25;
-  static constexpr std::uint64_t kBytesMax = 1ull << 34;
+  static constexpr std::uint64_t kBytesMax = 1ull << 35;
   static constexpr std::uint64_t kSlots = 256;  // Of each size.
 
   // Where the slots for `bytes` begin; each is as large as `bytes` rounded up. 0: there are none.

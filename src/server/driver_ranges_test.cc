@@ -21,25 +21,34 @@ std::uint64_t reserve(std::size_t bytes, int flags = kPrivate) {
 
 void let_go(std::uint64_t address, std::size_t bytes) { ::munmap(pointer_at(address), bytes); }
 
+#ifdef __SANITIZE_THREAD__
+constexpr bool kPlaceable = false;  // It allows no memory there.
+#else
+constexpr bool kPlaceable = true;
+#endif
+
 TEST(DriverRangesTest, HaveSlotsOfTheirSize) {
   EXPECT_EQ(DriverRanges::slots_of(32 * kMiB - 1), 0u);
-  EXPECT_EQ(DriverRanges::slots_of(16 * kGiB + 1), 0u);
+  EXPECT_EQ(DriverRanges::slots_of(32 * kGiB + 1), 0u);
   std::uint64_t end = DriverRanges::kBase;
-  for (std::uint64_t bytes = 32 * kMiB; bytes <= 16 * kGiB; bytes *= 2) {
+  for (std::uint64_t bytes = 32 * kMiB; bytes <= 32 * kGiB; bytes *= 2) {
     EXPECT_GE(DriverRanges::slots_of(bytes), end);
     EXPECT_EQ(DriverRanges::slots_of(bytes / 2 + 1),
               bytes == 32 * kMiB ? 0 : DriverRanges::slots_of(bytes));
     end = DriverRanges::slots_of(bytes) + DriverRanges::kSlots * bytes;
   }
   // Far below where programs and their libraries are.
-  EXPECT_LT(end, 0x500000000000u);
+  EXPECT_LE(end, 0x500000000000u);
 }
 
 TEST(DriverRangesTest, TakeTheFirstSlotThatIsFree) {
+  if (!kPlaceable) GTEST_SKIP();
   const std::uint64_t slots = DriverRanges::slots_of(kBytes);
+  errno = 0;
   const std::uint64_t first = reserve(kBytes);
   const std::uint64_t second = reserve(kBytes, kPrivate | MAP_NORESERVE);
   EXPECT_EQ(first, slots);
+  EXPECT_EQ(errno, 0);
   EXPECT_EQ(second, slots + 64 * kMiB);
   // As a driver does: what it does not need goes, and the rest stands for the slot.
   let_go(first + 32 * kMiB, kBytes - 32 * kMiB);
@@ -50,6 +59,7 @@ TEST(DriverRangesTest, TakeTheFirstSlotThatIsFree) {
 }
 
 TEST(DriverRangesTest, AreTheSystemsWhereNoSlotIsFree) {
+  if (!kPlaceable) GTEST_SKIP();
   std::vector<std::uint64_t> all;
   for (std::uint64_t i = 0; i < DriverRanges::kSlots; ++i) all.push_back(reserve(kBytes));
   EXPECT_EQ(all.back(), DriverRanges::slots_of(kBytes) + 255 * 64 * kMiB);

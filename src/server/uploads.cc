@@ -48,8 +48,11 @@ bool Uploads::add_piece(std::uint64_t upload, std::uint64_t total, std::uint64_t
   Upload& present = found->second;
   std::vector<std::byte>& bytes = present.bytes;
   if (present.sent_total() != total || bytes.size() != offset) return false;
-  // Nothing but addresses, until the bytes come.
-  if (bytes.empty()) bytes.reserve(total + 1);
+  const std::size_t needed = bytes.size() + data.size();
+  if (needed > bytes.capacity()) {
+    const std::size_t more = std::max({needed, 2 * bytes.capacity(), kReservedAtOnce});
+    bytes.reserve(std::min<std::size_t>(more, total) + 1);
+  }
   bytes.insert(bytes.end(), data.begin(), data.end());
   return true;
 }

@@ -19,12 +19,14 @@ struct UploadFacts {
   std::optional<Digest> digest;  // SHA-256 of the code, if it may be stored already.
 };
 
-// Takes memory only for what has arrived, whatever size was announced. Safe from any thread.
+// Takes memory only for what has arrived, whatever size was announced: of addresses,
+// kReservedAtOnce at first and twice what has arrived then. Safe from any thread.
 class Uploads {
  public:
   static constexpr std::uint64_t kBytesMax = 1 * kGiB;
   static constexpr std::uint64_t kBytesOfAllMax = 2 * kGiB;  // As announced.
   static constexpr std::size_t kCountMax = 4096;
+  static constexpr std::size_t kReservedAtOnce = 32 * kMiB;
 
   // Announces an upload, or announces it anew before its first piece; false if that breaks a rule.
   [[nodiscard]] bool describe(std::uint64_t upload, const UploadFacts& facts) EXCLUDES(mutex_);

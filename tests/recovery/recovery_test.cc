@@ -616,24 +616,18 @@ TEST_P(MovingLostTest, AServerThatIsToBeReplacedEndsWhereVariablesMayMove) {
 // What a process maps before its driver asks for addresses is another amount in each.
 class RangesTest : public RecoveryTest {
  protected:
-  RangesTest() {
-    ::setenv("FLYT_SOFTGPU_MEMORY_MOVES", "1", 1);
-    // So that the range of all of it is one that a driver may ask for.
-    ::setenv("FLYT_SOFTGPU_MEMORY", "1G", 1);
-  }
+  RangesTest() { ::setenv("FLYT_SOFTGPU_MEMORY_MOVES", "1", 1); }
   ~RangesTest() override {
     ::unsetenv("FLYT_SOFTGPU_MEMORY_MOVES");
     ::unsetenv("FLYT_SOFTGPU_MEMORY");
   }
-  void SetUp() override {
-    need_soft_gpu();
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "under ThreadSanitizer all addresses are the system's to give";
-#endif
-  }
+  void SetUp() override { need_soft_gpu(); }
 };
 
 TEST_P(RangesTest, AddressesThatTheProgramKnowsAreTheSameAgain) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "under ThreadSanitizer all addresses are the system's to give";
+#endif
   start();
   const auto child = client();
   ASSERT_EQ("ok", ask(child, "variables"));
@@ -643,6 +637,17 @@ TEST_P(RangesTest, AddressesThatTheProgramKnowsAreTheSameAgain) {
     kill_idle();
     ASSERT_EQ("ok", ask(child, "use")) << server_->log();
   }
+}
+
+TEST_P(RangesTest, AddressesThatAreTheSystemsToGiveAreOthers) {
+  // A range for that is larger than any slot.
+  ::setenv("FLYT_SOFTGPU_MEMORY", "8G", 1);
+  start();
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "variables"));
+  ASSERT_EQ("ok", ask(child, "learn"));
+  kill_idle();
+  EXPECT_EQ(kUnavailable, ask(child, "sync")) << server_->log();
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, RangesTest, ::testing::Values("shm"));

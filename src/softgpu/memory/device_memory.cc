@@ -44,9 +44,10 @@ DeviceMemory::~DeviceMemory() {
 }
 
 void DeviceMemory::shift_addresses() {
+  // Processes with numbers near each other are far apart.
   constexpr std::uint64_t kSteps = 1021;
   const std::uint64_t steps = static_cast<std::uint64_t>(::getpid()) % kSteps + 1;
-  static_cast<void>(::mmap(nullptr, steps * 32 * kMiB, PROT_READ,
+  static_cast<void>(::mmap(nullptr, steps * 2 * kGiB, PROT_READ,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
 }
 
