@@ -13,8 +13,8 @@ namespace flyt::server {
 
 namespace {
 
-// Kernels of frameworks' libraries come packed, up to twenty to one, most of them in 30 to 600 KiB;
-// what is smaller than this is soon looked into.
+// Most kernels of PyTorch's libraries come packed, in 30 to 600 KiB; less than this is soon
+// unpacked.
 constexpr std::size_t kFactsKeptBytesMin = 16 * kKiB;
 
 // Looks into code, or finds what was seen when it was looked into before.

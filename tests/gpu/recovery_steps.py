@@ -8,7 +8,7 @@ import concurrent.futures
 import os
 import re
 
-SECONDS = 300
+SECONDS = 600
 # Each runs a server with a session or two, which share the GPU in turns.
 SHARDS = 6
 RAN = re.compile(r'^\[==========\] (\d+) tests? from .* ran', re.M)
