@@ -124,8 +124,10 @@ TEST_F(EtcdTest, AKeyGoesWithItsLease) {
 
 TEST_F(EtcdTest, OneThatDoesNotAnswerIsLostAndFoundAgain) {
   process_->hold(true);
-  EXPECT_EQ(etcd_->commit({}, {{"a", "x", 0}}).error().code, ErrorCode::kLost);
+  const auto held = etcd_->commit({}, {{"a", "x", 0}});
   process_->hold(false);
+  ASSERT_FALSE(held.ok());
+  EXPECT_EQ(held.error().code, ErrorCode::kLost);
   EXPECT_TRUE(soon([this] { return etcd_->list("").ok(); }));
   process_->kill();
   EXPECT_EQ(etcd_->commit({}, {{"b", "x", 0}}).error().code, ErrorCode::kLost);

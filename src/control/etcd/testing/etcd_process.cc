@@ -86,7 +86,11 @@ bool EtcdProcess::restart() {
   return launch();
 }
 
-void EtcdProcess::hold(bool still) const { ::kill(pid_, still ? SIGSTOP : SIGCONT); }
+void EtcdProcess::hold(bool still) const {
+  ::kill(pid_, still ? SIGSTOP : SIGCONT);
+  // Until all of its threads stand it may still answer.
+  if (still) ::waitpid(pid_, nullptr, WUNTRACED);
+}
 
 bool EtcdProcess::listens() const {
   const Fd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
