@@ -1,9 +1,14 @@
 #include "tests/nvml/cuda_client.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "driver/table.h"
 #include "nvml/gpu.h"
@@ -110,6 +115,51 @@ int monitor() {
   return 0;
 }
 
+bool sleeps(const std::filesystem::path& thread) {
+  std::ifstream file(thread / "stat");
+  const std::string stat((std::istreambuf_iterator<char>(file)), {});
+  return stat.find(") S ") != std::string::npos;
+}
+
+bool others_sleep() {
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (thread.path().filename() != std::to_string(::getpid()) && !sleeps(thread)) return false;
+  }
+  return true;
+}
+
+// The exit status of `work` in a forked child. AddressSanitizer's allocator does not know of forks:
+// what another thread holds of it then, the child waits for. So they sleep first.
+template <class Work>
+int in_child(Work&& work) {
+  while (!others_sleep()) ::usleep(100);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::_exit(work());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+int ask_across_forks() {
+  nvmlDevice_t gpu = nullptr;
+  if (nvml().nvmlInit_v2() != NVML_SUCCESS) return 1;
+  if (nvml().nvmlDeviceGetHandleByIndex_v2(0, &gpu) != NVML_SUCCESS) return 2;
+  const auto ask = [&] {
+    nvmlMemory_t memory{};
+    unsigned int count = 0;
+    if (nvml().nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || count != 2) return 3;
+    if (nvml().nvmlDeviceGetMemoryInfo(gpu, &memory) != NVML_SUCCESS) return 4;
+    if (memory.total == 0) return 5;
+    return nvml().nvmlShutdown() == NVML_SUCCESS ? 0 : 6;
+  };
+  int result = in_child(ask);
+  if (result == 0) result = in_child([&] { return in_child(ask); });
+  return result == 0 ? ask() : result;
+}
+
 }  // namespace
 
 std::string describe_line(const std::string& name, const std::string& uuid, const std::string& pci,
@@ -124,6 +174,7 @@ int run_client(const std::string& job, std::uint64_t number) {
   if (job == "graph") return hold(take_by_graph, number);
   if (job == "trimmed") return hold(take_and_give_back, number);
   if (job == "describe") return describe();
+  if (job == "fork") return ask_across_forks();
   return job == "monitor" ? monitor() : 1;
 }
 

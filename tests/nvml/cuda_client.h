@@ -11,6 +11,7 @@ namespace flyt::tests {
 // allocates it; "trimmed": and after it was freed and given back.
 // "describe": prints what CUDA says of each GPU, a line each, and ends.
 // "monitor": asks NVML alone, says "ready", and waits likewise.
+// "fork": asks NVML, then in a child, in a child's child and again itself; 0 if all were answered.
 int run_client(const std::string& job, std::uint64_t number);
 
 // One line of "describe".

@@ -1,14 +1,13 @@
 // How a process starts, shares and loses its connection for NVML.
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
 #include <thread>
 #include <vector>
 
+#include "tests/kill/child.h"
 #include "tests/nvml/library.h"
 
 namespace flyt::tests {
@@ -22,16 +21,6 @@ unsigned int count_of_gpus() {
   unsigned int count = 99;
   EXPECT_EQ(nvml().nvmlDeviceGetCount_v2(&count), NVML_SUCCESS);
   return count;
-}
-
-// The exit status of `work` in a forked child.
-template <class Work>
-int in_child(Work&& work) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(work());
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 TEST_P(Lifetime, NothingWorksBeforeInit) {
@@ -71,19 +60,8 @@ TEST_P(Lifetime, HandlesOutliveAReinitialisation) {
 }
 
 TEST_P(Lifetime, AForkedChildAsksForItself) {
-  init();
-  const nvmlDevice_t gpu = device(0);
-  const auto ask = [&] {
-    nvmlMemory_t memory{};
-    unsigned int count = 0;
-    if (nvml().nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || count != 2) return 2;
-    if (nvml().nvmlDeviceGetMemoryInfo(gpu, &memory) != NVML_SUCCESS) return 3;
-    if (memory.total == 0) return 4;
-    return nvml().nvmlShutdown() == NVML_SUCCESS ? 0 : 5;
-  };
-  EXPECT_EQ(in_child(ask), 0);
-  EXPECT_EQ(in_child([&] { return in_child(ask); }), 0);
-  EXPECT_EQ(ask(), 0);
+  kill::Child forking("fork", 0, server_.url());
+  EXPECT_EQ(forking.wait(kSeconds), 0) << server_.log();
 }
 
 TEST_P(Lifetime, ThreadsMayAskWhileOthersComeAndGo) {
