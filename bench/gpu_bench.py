@@ -299,15 +299,17 @@ class Bench:
 
     def measure_raw(self):
         self.say('raw sockets')
-        program = os.path.join(self.prefix, 'bin', 'flyt-bench')
-        for _ in range(2 if self.quick else 3):
-            done = subprocess.run([program, '--worker', 'raw'], capture_output=True, text=True,
-                                  check=False, timeout=ROUND_SECONDS)
-            if done.returncode != 0:
-                self.trouble(f'raw sockets: {done.stderr.strip()}')
-                return
-            self.results.add_raw({name: float(value) for name, value in
-                                  (line.split() for line in done.stdout.splitlines())})
+        program = [os.path.join(self.prefix, 'bin', 'flyt-bench'), '--worker', 'raw']
+        delays = sorted({way.partition('+')[2] for way in self.ways if way.startswith('tcp+')})
+        for delay in [['--delay', delay] for delay in delays] or [[]]:
+            for _ in range(2 if self.quick else 3):
+                done = subprocess.run(program + delay, capture_output=True, text=True,
+                                      check=False, timeout=ROUND_SECONDS)
+                if done.returncode != 0:
+                    self.trouble(f'raw sockets: {done.stderr.strip()}')
+                    return
+                self.results.add_raw({name: float(value) for name, value in
+                                      (line.split() for line in done.stdout.splitlines())})
 
     def start_torch(self):
         """Workers of all ways that have none; importing PyTorch takes seconds, so all do it at

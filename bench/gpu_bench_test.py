@@ -97,6 +97,17 @@ class Report(unittest.TestCase):
                          [['tcp round trip of 64 bytes, us', '20.0'],
                           ['tcp, 256 MiB over 4 connections, GB/s', '10.00']])
 
+    def test_copies_have_a_share_of_what_sockets_as_far_away_carry(self):
+        results = gpu_report.Results(['native', 'tcp', 'tcp+1ms'])
+        for way, us in (('native', 5000), ('tcp', 20000), ('tcp+1ms', 40000)):
+            results.add(way, {'h2d_pinned_268435456_us': us})
+        results.raw = {'tcp_streams_4_us': [30000.0], 'tcp_streams_8_us': [18000.0],
+                       'tcp+1ms_streams_8_us': [36000.0]}
+        self.assertEqual(gpu_report.share_rows(results),
+                         [['tcp: to device, pinned, 256 MiB, of the fastest of these', '0.90'],
+                          ['tcp+1ms: to device, pinned, 256 MiB, of the fastest of these',
+                           '0.90']])
+
 
 class Options(unittest.TestCase):
     def test_refuses_what_it_does_not_know(self):

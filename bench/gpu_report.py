@@ -166,6 +166,20 @@ def raw_rows(results):
     return rows
 
 
+def share_rows(results):
+    """What copies have of the fastest sockets that are as far away."""
+    rows = []
+    for way in results.ways:
+        streams = [median(values) for name, values in results.raw.items()
+                   if name.startswith(f'{way}_streams_')]
+        for figure, label in COPIES:
+            copy = results.median(way, figure)
+            if streams and copy:
+                rows.append([f'{way}: {label}, of the fastest of these',
+                             cell(min(streams) / copy, 2)])
+    return rows
+
+
 def report(results):
     facts = results.facts
     lines = [f'## {facts.get("gpu", "no GPU")}, {facts.get("date", "")}', '',
@@ -176,7 +190,8 @@ def report(results):
              'Noise: how far the native rounds lay apart, (largest - smallest) / median; the host '
              'is shared or virtual, so that a ratio is no better than that.',
              '/native of times: remote / native; of GB/s: the share of the native rate.', '']
-    for rows in (figure_rows(results), wait_rows(results), idle_rows(results), raw_rows(results)):
+    for rows in (figure_rows(results), wait_rows(results), idle_rows(results),
+                 raw_rows(results) + share_rows(results)):
         if len(rows) > 1:
             lines += [markdown(rows)]
     if any('+' in way for way in results.ways):

@@ -5,7 +5,8 @@
 //   --recovery [--mib N] [--rounds N]   how long a killed session takes to go on, alone
 //   --quick                  fewer repeats, no copies above 16 MiB
 //   --worker WORK --library PATH   one part alone, of one library, as gpu_bench.py needs it:
-//                            probe, start, figures, rounds (worker.h); raw needs no library;
+//                            probe, start, figures, rounds (worker.h); raw needs no library,
+//                            and takes --delay for sockets as far away besides;
 //                            elastic (elastic.h), for which --control URL names a server's control
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@
 #include "bench/report.h"
 #include "bench/worker.h"
 #include "tests/support/server_process.h"
+#include "transport/url.h"
 
 namespace flyt::bench {
 namespace {
@@ -153,22 +155,30 @@ int measure(const Options& options) {
   return written ? 0 : fail(written.error());
 }
 
-// Raw sockets alone, as "name value" lines.
-int measure_raw() {
-  for (const SocketKind kind : {SocketKind::kUnix, SocketKind::kTcp}) {
-    const char* const name = kind == SocketKind::kUnix ? "unix" : "tcp";
-    auto figures = measure_raw_round_trip(kind);
-    if (!figures) return fail(figures.error());
-    if (kind == SocketKind::kTcp) {
-      auto streams = measure_raw_streams(kind);
-      if (!streams) return fail(streams.error());
-      figures->merge(*streams);
-    }
-    for (const auto& [figure, value] : *figures) {
-      std::printf("%s_%s %.4f\n", name, figure.c_str(), value);
-    }
+// One kind of raw sockets alone, as "name value" lines; `streams`: over several of them, too.
+Status print_raw(const std::string& name, SocketKind kind, bool streams, Duration delay) {
+  auto figures = measure_raw_round_trip(kind, delay);
+  if (!figures) return figures.error();
+  if (streams) {
+    auto rates = measure_raw_streams(kind, delay);
+    if (!rates) return rates.error();
+    figures->merge(*rates);
   }
-  return 0;
+  for (const auto& [figure, value] : *figures) {
+    std::printf("%s_%s %.4f\n", name.c_str(), figure.c_str(), value);
+  }
+  return {};
+}
+
+int measure_raw(const std::string& delay) {
+  Status done = print_raw("unix", SocketKind::kUnix, false, {});
+  if (done) done = print_raw("tcp", SocketKind::kTcp, true, {});
+  if (done && !delay.empty()) {
+    auto far = transport::parse_url("tcp://localhost:1?delay=" + delay);
+    if (!far) return fail(far.error());
+    done = print_raw("tcp+" + delay, SocketKind::kTcp, true, far->delay);
+  }
+  return done ? 0 : fail(done.error());
 }
 
 }  // namespace
@@ -221,7 +231,7 @@ int main(int argc, char** argv) {
   }
   if (work.empty()) return flyt::bench::measure(options);
   if (work == "elastic") return flyt::bench::run_elastic(library, control);
-  if (work == "raw") return flyt::bench::measure_raw();
+  if (work == "raw") return flyt::bench::measure_raw(options.delay);
   const Work which = work == "probe"    ? Work::kProbe
                      : work == "start"  ? Work::kStart
                      : work == "rounds" ? Work::kRounds

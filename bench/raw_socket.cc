@@ -18,6 +18,7 @@
 
 #include "base/fd.h"
 #include "bench/stopwatch.h"
+#include "transport/delayed.h"
 
 namespace flyt::bench {
 namespace {
@@ -96,7 +97,8 @@ bool receive_all(int fd, char* data, std::size_t size) {
 // A connection with a forked process at its other end, which ends with it.
 class Link {
  public:
-  static Result<std::unique_ptr<Link>> open(SocketKind kind, std::size_t bytes_max) {
+  static Result<std::unique_ptr<Link>> open(SocketKind kind, std::size_t bytes_max,
+                                            Duration delay) {
     auto made = kind == SocketKind::kUnix ? unix_pair() : tcp_pair();
     if (!made) return made.error();
     const pid_t peer = ::fork();
@@ -105,14 +107,21 @@ class Link {
       made->near.close();
       serve(made->far.get(), bytes_max);
     }
-    return std::make_unique<Link>(std::move(made->near), peer, bytes_max);
+    auto link = std::make_unique<Link>(std::move(made->near), peer, bytes_max);
+    if (delay == Duration{}) return link;
+    auto socket = transport::adopt(std::move(link->fd_));
+    if (!socket) return socket.error();
+    auto relayed = transport::delayed(std::move(*socket), delay);
+    if (!relayed) return relayed.error();
+    link->relayed_ = std::move(*relayed);
+    return link;
   }
 
   Link(Fd fd, pid_t peer, std::size_t bytes_max)
       : fd_(std::move(fd)), peer_(peer), buffer_(bytes_max + sizeof(std::uint64_t)) {}
   // A later peer has a copy of this connection too: only shutting it down ends it.
   ~Link() {
-    ::shutdown(fd_.get(), SHUT_RDWR);
+    ::shutdown(fd(), SHUT_RDWR);
     ::waitpid(peer_, nullptr, 0);
   }
   Link(const Link&) = delete;
@@ -121,8 +130,8 @@ class Link {
   // Sends that many bytes behind their size; the answer is awaited.
   bool exchange(std::uint64_t size, std::size_t answer) {
     std::copy_n(reinterpret_cast<const char*>(&size), sizeof(size), buffer_.data());
-    return send_all(fd_.get(), buffer_.data(), size + sizeof(size)) &&
-           receive_all(fd_.get(), buffer_.data(), answer);
+    return send_all(fd(), buffer_.data(), size + sizeof(size)) &&
+           receive_all(fd(), buffer_.data(), answer);
   }
 
   double round_trip_us() {
@@ -130,15 +139,18 @@ class Link {
   }
 
  private:
-  Fd fd_;
-  pid_t peer_;
+  int fd() const { return relayed_ == nullptr ? fd_.get() : relayed_->fd(); }
+
+  Fd fd_;                                           // Without a delay,
+  std::unique_ptr<transport::Connection> relayed_;  // and with one.
+  const pid_t peer_;
   std::vector<char> buffer_;
 };
 
 }  // namespace
 
 Result<Figures> measure_raw_socket(SocketKind kind) {
-  auto link = Link::open(kind, kBytesMax);
+  auto link = Link::open(kind, kBytesMax, {});
   if (!link) return link.error();
   Figures figures;
   figures["rtt_us"] = (*link)->round_trip_us();
@@ -149,19 +161,19 @@ Result<Figures> measure_raw_socket(SocketKind kind) {
   return figures;
 }
 
-Result<Figures> measure_raw_round_trip(SocketKind kind) {
-  auto link = Link::open(kind, kPing);
+Result<Figures> measure_raw_round_trip(SocketKind kind, Duration delay) {
+  auto link = Link::open(kind, kPing, delay);
   if (!link) return link.error();
   return Figures{{"rtt_us", (*link)->round_trip_us()}};
 }
 
-Result<Figures> measure_raw_streams(SocketKind kind) {
+Result<Figures> measure_raw_streams(SocketKind kind, Duration delay) {
   Figures figures;
   for (const std::size_t count : kStreamCounts) {
     const std::size_t part = kBytesMax / count;
     std::vector<std::unique_ptr<Link>> links;
     for (std::size_t i = 0; i < count; ++i) {
-      auto link = Link::open(kind, part);
+      auto link = Link::open(kind, part, delay);
       if (!link) return link.error();
       links.push_back(std::move(*link));
     }

@@ -1,5 +1,6 @@
 #include "tests/nvml/cuda_client.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -132,7 +133,7 @@ bool others_sleep() {
 // what another thread holds of it then, the child waits for. So they sleep first.
 template <class Work>
 int in_child(Work&& work) {
-  while (!others_sleep()) ::usleep(100);
+  while (!others_sleep()) ::sched_yield();
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
