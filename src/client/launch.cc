@@ -235,10 +235,10 @@ CUresult launch(CUfunction function, const LaunchShape& shape, void** parameters
     return no;
   }
   session().memory().mirror().begin_all_in(packed.bytes());
-  const std::uint64_t key = verdict_key(shape, packed, attributes);
   FunctionFacts& facts = *callable.facts;
   const bool ordinary = attributes.empty() && !packed.from_buffer() && facts.accepted.any() &&
                         within_limits(shape, facts, device);
+  const std::uint64_t key = ordinary ? 0 : verdict_key(shape, packed, attributes);
   if (ordinary || facts.accepted.contains(key)) {
     return post(
         make_command<commands::LaunchKernel>(function, resolved, packed.bytes(), attributes));

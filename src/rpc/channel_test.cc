@@ -2,9 +2,11 @@
 #include "rpc/channel.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <thread>
 
 #include "rpc/testing/session.h"
@@ -318,25 +320,46 @@ TEST_P(ChannelOver, EndsAPostedCopyOfNoBytesToo) {
   while (session.pushes.delivered.load() != id) std::this_thread::yield();
 }
 
+// What a child ended with; one that hangs is killed.
+std::optional<int> status_of(pid_t child) {
+  if (child < 0) return std::nullopt;
+  const Instant end = system_clock().now() + std::chrono::seconds(20);
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = ::waitpid(child, &status, WNOHANG)) == 0) {
+    if (system_clock().now() > end) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+      return std::nullopt;
+    }
+    std::this_thread::yield();
+  }
+  return ended == child ? std::optional(status) : std::nullopt;
+}
+
 TEST_P(ChannelOver, BelongsToTheParentAfterAFork) {
   ASSERT_TRUE(echo(*session.channel, "before").ok());
   session.channel->expect_pushes(1);
-  std::thread busy([&] {
-    for (int i = 0; i < 200; ++i) ASSERT_TRUE(echo(*session.channel, "busy").ok());
-  });
-  const pid_t child = ::fork();
-  if (child == 0) {
-    session.channel->abandon_after_fork();
-    const bool refused = !session.channel->begin(kOpNote, 0, 0) &&
-                         !echo(*session.channel, "x").ok() &&
-                         !session.channel->post_bulk(kOpBulk, 0, {}, Bytes{}).ok() &&
-                         session.channel->lost() && !session.channel->error().message.empty();
-    ::_exit(refused ? 0 : 1);
+  std::optional<int> status;
+  // A child also hangs where the busy thread held a lock of AddressSanitizer's allocator, which
+  // knows nothing of forks; but not three times.
+  for (int tries = 0; tries < 3 && !status; ++tries) {
+    std::thread busy([&] {
+      for (int i = 0; i < 200; ++i) ASSERT_TRUE(echo(*session.channel, "busy").ok());
+    });
+    const pid_t child = ::fork();
+    if (child == 0) {
+      session.channel->abandon_after_fork();
+      const bool refused = !session.channel->begin(kOpNote, 0, 0) &&
+                           !echo(*session.channel, "x").ok() &&
+                           !session.channel->post_bulk(kOpBulk, 0, {}, Bytes{}).ok() &&
+                           session.channel->lost() && !session.channel->error().message.empty();
+      ::_exit(refused ? 0 : 1);
+    }
+    status = status_of(child);
+    busy.join();
   }
-  int status = 1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  busy.join();
+  EXPECT_EQ(status, std::optional<int>(0));
   EXPECT_TRUE(echo(*session.channel, "after").ok());
   session.channel->expect_pushes(-1);
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 namespace flyt::rpc {
 namespace {
@@ -58,6 +59,7 @@ Outbox::Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, 
       spin_(spin),
       eager_(connection.eager()),
       ring_bytes_(options.send_buffer_bytes),
+      lap_bits_(static_cast<unsigned>(std::bit_width(ring_bytes_ + kSlack - 1))),
       ring_(std::make_unique_for_overwrite<std::byte[]>(ring_bytes_ + kSlack)),
       unfinished_(unfinished),
       not_missed_(options.not_missed) {}
@@ -91,7 +93,7 @@ bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
     return false;
   }
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
-  slot.frame = MutableBytes(ring_.get() + head % lap_bytes(), frame_bytes);
+  slot.frame = MutableBytes(ring_.get() + within_lap(head), frame_bytes);
   slot.sequence = next_sequence_;
   touched_ = head + frame_bytes;
   return true;
@@ -103,9 +105,9 @@ bool Outbox::open(std::size_t payload_bytes, Slot& slot) {
 bool Outbox::has_space(std::size_t frame_bytes) {
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
   const auto fits = [&](std::uint64_t tail) {
-    return head / lap_bytes() == tail / lap_bytes() ||
-           head % lap_bytes() + frame_bytes <=
-               std::min<std::uint64_t>(tail % lap_bytes(), ring_bytes_ - 1);
+    return lap_of(head) == lap_of(tail) ||
+           within_lap(head) + frame_bytes <=
+               std::min<std::uint64_t>(within_lap(tail), ring_bytes_ - 1);
   };
   if (fits(known_tail_)) return true;
   known_tail_ = tail_.load(std::memory_order_acquire);
@@ -117,7 +119,7 @@ bool Outbox::wait_for_space(std::size_t frame_bytes) {
     const RoleLock lock(send_role_);
     if (has_space(frame_bytes)) return true;
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    const std::uint64_t lap = tail / lap_bytes() * lap_bytes();
+    const std::uint64_t lap = lap_of(tail) * lap_bytes();
     if (drain_ring(Patience::kWait, lap + lap_bytes()) == Drained::kLost) return false;
   }
   return true;
@@ -178,31 +180,32 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
   std::uint64_t head = head_.load(std::memory_order_relaxed);
   newest_[slot.sequence % kNewestMax] = head;
   head += frame_bytes;
-  if (head % lap_bytes() >= ring_bytes_ || may_start_over(head)) {
+  if (within_lap(head) >= ring_bytes_ || may_start_over(head)) {
     lap_end_.store(head, std::memory_order_relaxed);
-    head = (head / lap_bytes() + 1) * lap_bytes();
+    head = (lap_of(head) + 1) * lap_bytes();
+  }
+  if (eager_) {
+    head_.store(head, std::memory_order_release);
+    post_role_.give();
+    if (wake) flush();
+    return;
   }
   head_.store(head);
   post_role_.give();
-  if (!wake) return;
-  if (eager_) {
-    flush();
-  } else if (sender_asleep_.load() != 0) {
-    wake_sender();
-  }
+  if (wake && sender_asleep_.load() != 0) wake_sender();
 }
 
 // Frames that are sent as they are published need little room, and soon meet the same cache lines
 // again. Not while a part of the lap before is unsent, as has_space() has it.
 bool Outbox::may_start_over(std::uint64_t head) const {
-  return eager_ && head % lap_bytes() >= kHotBytes &&
-         tail_.load(std::memory_order_acquire) / lap_bytes() == head / lap_bytes();
+  return eager_ && within_lap(head) >= kHotBytes &&
+         lap_of(tail_.load(std::memory_order_acquire)) == lap_of(head);
 }
 
 // The next lap is written over it, by frames that were given up, too.
 bool Outbox::is_intact(std::uint64_t position) const {
-  const std::uint64_t lap = head_.load(std::memory_order_relaxed) / lap_bytes();
-  const std::uint64_t laps = lap - position / lap_bytes();
+  const std::uint64_t lap = lap_of(head_.load(std::memory_order_relaxed));
+  const std::uint64_t laps = lap - lap_of(position);
   return laps == 0 || (laps == 1 && touched_ <= position + lap_bytes());
 }
 
@@ -214,7 +217,7 @@ std::optional<std::vector<Unfinished::Command>> Outbox::newest_behind(std::uint6
   for (sequence = next_sequence_ - count; sequence != next_sequence_; ++sequence) {
     const std::uint64_t position = newest_[sequence % kNewestMax];
     if (position == kNotInRing || !is_intact(position)) return std::nullopt;
-    const std::byte* frame = ring_.get() + position % lap_bytes();
+    const std::byte* frame = ring_.get() + within_lap(position);
     Reader reader(Bytes(frame, wire::kHeaderBytes));
     Unfinished::Command command;
     command.header = wire::decode_command_header(reader);
@@ -226,13 +229,24 @@ std::optional<std::vector<Unfinished::Command>> Outbox::newest_behind(std::uint6
   return commands;
 }
 
+// Where who publishes also sends, the head is stored without a fence. This is that fence, for who
+// leaves the sending to another: whoever acts behind it sees the head.
+void Outbox::confirm_head() { head_.fetch_add(0); }
+
 void Outbox::wake_sender() {
+  confirm_head();
   if (sender_asleep_.exchange(0) != 0) sender_wakeup_.signal();
 }
 
+// Who fails to take the role leaves the work to its holder, who looks again after giving it up.
+bool Outbox::take_to_send() {
+  if (send_role_.try_take()) return true;
+  confirm_head();
+  return send_role_.try_take();
+}
+
 void Outbox::flush() {
-  // Who fails to take the role leaves the work to its holder, who looks again after giving it up.
-  while (pending() && send_role_.try_take()) {
+  while (pending() && take_to_send()) {
     const Drained drained = drain_ring(Patience::kNow, UINT64_MAX);
     send_role_.give();
     if (drained == Drained::kAll) continue;
@@ -247,23 +261,24 @@ Outbox::Drained Outbox::drain_ring(Patience patience, std::uint64_t until) {
     std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     const std::uint64_t head = std::min(head_.load(), until);
     if (tail >= head) return Drained::kAll;
-    const std::uint64_t lap = tail / lap_bytes();
+    const std::uint64_t lap = lap_of(tail);
     // A head on a later lap was stored after the end of this one.
-    const bool same_lap = head / lap_bytes() == lap;
+    const bool same_lap = lap_of(head) == lap;
     const std::uint64_t end = same_lap ? head : lap_end_.load(std::memory_order_relaxed);
     if (tail == end) {
-      tail_.store((lap + 1) * lap_bytes());
+      tail_.store((lap + 1) * lap_bytes(), std::memory_order_release);
       continue;
     }
-    const Bytes bytes(ring_.get() + tail % lap_bytes(), end - tail);
+    const Bytes bytes(ring_.get() + within_lap(tail), end - tail);
     Result<std::size_t> sent = connection_.write({&bytes, 1}, Patience::kNow);
     if (!sent) {
       lose(std::move(sent).error(), patience);
       return Drained::kLost;
     }
-    bytes_sent_.fetch_add(*sent, std::memory_order_relaxed);
+    count_sent(*sent);
     tail += *sent;
-    tail_.store(!same_lap && tail == end ? (lap + 1) * lap_bytes() : tail);
+    tail_.store(!same_lap && tail == end ? (lap + 1) * lap_bytes() : tail,
+                std::memory_order_release);
     if (*sent > 0) continue;
     if (patience == Patience::kNow) return Drained::kFull;
     if (!wait_for_room()) return Drained::kLost;
@@ -301,7 +316,7 @@ bool Outbox::write_all(std::span<Bytes> pieces) {
       lose(std::move(sent).error(), Patience::kWait);
       return false;
     }
-    bytes_sent_.fetch_add(*sent, std::memory_order_relaxed);
+    count_sent(*sent);
     drop_front(pieces, *sent);
     if (*sent == 0 && !wait_for_room()) return false;
   }

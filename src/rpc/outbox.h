@@ -33,8 +33,9 @@ struct CommandKey {
 
 // Safe from any thread; start() and stop() belong to the owner.
 //
-// Positions in the ring count "virtual" bytes: a lap is kSlack longer than the ring, so that a
-// frame that begins near the ring's end runs on contiguously, and the next one begins a new lap.
+// Positions in the ring count "virtual" bytes: a lap is longer than the ring by kSlack and more, so
+// that a frame that begins near the ring's end runs on contiguously, and the next one begins a new
+// lap. It is a power of two: a launch would divide eight times otherwise.
 class Outbox {
  public:
   Outbox(transport::Connection& connection, Ledger& ledger, Inbox& inbox, Loss& loss,
@@ -91,7 +92,9 @@ class Outbox {
   static constexpr std::uint64_t kNotInRing = UINT64_MAX;
   enum class Drained : std::uint8_t { kAll, kFull, kLost };
 
-  std::uint64_t lap_bytes() const { return ring_bytes_ + kSlack; }
+  std::uint64_t lap_bytes() const { return std::uint64_t{1} << lap_bits_; }
+  std::uint64_t lap_of(std::uint64_t position) const { return position >> lap_bits_; }
+  std::uint64_t within_lap(std::uint64_t position) const { return position & (lap_bytes() - 1); }
   bool have_credits(std::uint64_t frame_bytes) REQUIRES(post_role_) {
     return ledger_.covers(next_sequence_, frame_bytes, false) || wait_for_credits(frame_bytes);
   }
@@ -108,11 +111,17 @@ class Outbox {
   static void put_header(MutableBytes frame, const CommandKey& key, std::uint64_t sequence,
                          std::size_t payload_bytes);
 
+  bool take_to_send() TRY_ACQUIRE(true, send_role_);
+  void count_sent(std::uint64_t bytes) REQUIRES(send_role_) {
+    bytes_sent_.store(bytes_sent_.load(std::memory_order_relaxed) + bytes,
+                      std::memory_order_relaxed);
+  }
   Drained drain_ring(transport::Patience patience, std::uint64_t until) REQUIRES(send_role_);
   bool write_all(std::span<Bytes> pieces) REQUIRES(send_role_);
   bool wait_for_room();
   void lose(Error error, transport::Patience patience);
   bool pending() const { return tail_.load() != head_.load(); }
+  void confirm_head();
   void wake_sender();
   void run_sender();
   bool spin_for_work();
@@ -125,6 +134,7 @@ class Outbox {
   const Duration spin_;
   const bool eager_;  // The connection's: who publishes also sends.
   const std::size_t ring_bytes_;
+  const unsigned lap_bits_;
   const std::unique_ptr<std::byte[]> ring_;
   Unfinished* const unfinished_;  // Null: nothing is done again.
   const std::span<const bool> not_missed_;

@@ -57,7 +57,7 @@ class RingWriter {
   std::uint64_t known_tail_ = 0;
 };
 
-// Copies out of the ring; the same rules.
+// Copies out of the ring; the same rules, of size too.
 class RingReader {
  public:
   RingReader(RingControl& control, Bytes data) : control_(control), data_(data) {}
