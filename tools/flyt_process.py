@@ -32,7 +32,7 @@ class Server:
     log      path of the log file; default: beside the socket
     """
 
-    START_SECONDS_MAX = 20
+    START_SECONDS_MAX = 120
 
     def __init__(self, prefix, driver='auto', url=None, log=None, arguments=()):
         self.prefix = os.path.abspath(prefix)

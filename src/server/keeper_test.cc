@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>  // lint: allow(sockets): what a session says that is not as it should be
 #include <sys/syscall.h>
@@ -18,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/other_threads.h"
 #include "server/fd_line.h"
 
 namespace flyt::server {
@@ -43,6 +45,14 @@ Kept block(std::uint64_t address, const std::string& text) {
   return {KeptKind::kBlock, address, 2 * kMiB, 1, file_with(text)};
 }
 
+// While the keeper's thread is at nothing. It ends with this process.
+pid_t fork_child() {
+  wait_until_other_threads_sleep();
+  const pid_t child = ::fork();
+  if (child == 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return child;
+}
+
 // A session's process: does its work, tells its token, and waits to be killed.
 class Process {
  public:
@@ -51,14 +61,16 @@ class Process {
     int ends[2];
     EXPECT_EQ(0, ::pipe2(ends, O_CLOEXEC));
     const Fd reading(ends[0]);
-    const Fd writing(ends[1]);
-    pid_ = ::fork();
+    Fd writing(ends[1]);
+    pid_ = fork_child();
     if (pid_ == 0) {
       Keeping keeping(door, kUser, place);
       const Token told = work(keeping);
       [[maybe_unused]] const ssize_t written = ::write(writing.get(), told.data(), told.size());
       while (true) ::pause();
     }
+    // So that a child that dies early is the end of what there is to read.
+    writing.close();
     EXPECT_EQ(static_cast<ssize_t>(token.size()),
               ::read(reading.get(), token.data(), token.size()));
   }
@@ -232,8 +244,8 @@ TEST_F(KeeperTest, KnowsEveryProcessThatIsStillEnding) {
   int ends[2];
   ASSERT_EQ(0, ::pipe2(ends, O_CLOEXEC));
   const Fd reading(ends[0]);
-  const Fd writing(ends[1]);
-  const pid_t ending = ::fork();
+  Fd writing(ends[1]);
+  const pid_t ending = fork_child();
   ASSERT_GE(ending, 0);
   if (ending == 0) {
     Keeping keeping(door(), kUser, 1);
@@ -244,6 +256,7 @@ TEST_F(KeeperTest, KnowsEveryProcessThatIsStillEnding) {
     ::close_range(3, ~0U, 0);
     ::syscall(SYS_exit, 0);
   }
+  writing.close();
   Token token{};
   ASSERT_EQ(static_cast<ssize_t>(token.size()), ::read(reading.get(), token.data(), token.size()));
   Process next(
@@ -308,7 +321,7 @@ TEST(Keeper, WithoutADoorKeepsNothing) {
 TEST(Keeper, GivesNothingOfASessionForWhichItHadNoRoom) {
   auto door = make_door();
   ASSERT_TRUE(door.ok());
-  const pid_t keeper = ::fork();
+  const pid_t keeper = fork_child();
   if (keeper == 0) {
     door->outside.close();
     const rlimit few{100, 100};

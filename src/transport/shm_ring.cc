@@ -15,9 +15,7 @@ constexpr std::size_t kLinesAhead = 3;
 
 // The ring's size is a power of two, which the compiler does not know: a division costs as much as
 // copying a small frame.
-std::size_t offset_in(Bytes data, std::uint64_t position) {
-  return position & (data.size() - 1);
-}
+std::size_t offset_in(Bytes data, std::uint64_t position) { return position & (data.size() - 1); }
 
 // Fetches the lines that are written next while nobody waits for them: the reader has had them.
 void fetch_ahead(MutableBytes data, std::uint64_t at) {

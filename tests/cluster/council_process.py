@@ -115,12 +115,15 @@ class Etcd:
         self.client, self.peer = free_port(), free_port()
         self.url = f'etcd:{self.host}:{self.client}'
         self.process = None
+        # In memory where that can be: it waits for its disk at every change.
+        memory = '/dev/shm' if os.access('/dev/shm', os.W_OK) else None
+        self.data = tempfile.mkdtemp(prefix='flyt-etcd-', dir=memory)
 
     def start(self):
         client, peer = f'http://{self.host}:{self.client}', f'http://127.0.0.1:{self.peer}'
         with open(f'{self.folder}/etcd.log', 'ab') as log:
             self.process = subprocess.Popen(self.network.on('etcd', [
-                ETCD, '--name=one', f'--data-dir={self.folder}/etcd',
+                ETCD, '--name=one', f'--data-dir={self.data}/etcd',
                 f'--listen-client-urls={client}', f'--advertise-client-urls={client}',
                 f'--listen-peer-urls={peer}', f'--initial-advertise-peer-urls={peer}',
                 f'--initial-cluster=one={peer}', '--logger=zap']), stdout=log, stderr=log)
@@ -129,6 +132,11 @@ class Etcd:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def remove(self):
+        if self.process is not None:
+            self.kill()
+        shutil.rmtree(self.data, ignore_errors=True)
 
 
 class Manager(OnMachine, Daemon):
@@ -264,8 +272,8 @@ class Council:
             if daemon.process is not None and daemon.process.poll() is None:
                 daemon.process.send_signal(signal.SIGCONT)
             daemon.remove()
-        if getattr(self, 'etcd', None) and self.etcd.process is not None:
-            self.etcd.kill()
+        if getattr(self, 'etcd', None):
+            self.etcd.remove()
         self.network.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -19,6 +19,8 @@ from council_process import ETCD, Council  # noqa: E402
 from daemon_process import free_port  # noqa: E402
 
 BAD, NO_ANSWER, NO_ROOM, REFUSED = 2, 3, 5, 6
+# Until a limit of ten is reached.
+TRIES = 100
 
 
 class Enrolment(unittest.TestCase):
@@ -49,11 +51,14 @@ class Enrolment(unittest.TestCase):
     def token(self, name, role='vm', *more):
         return self.cluster.ctl('enrol-token', 'create', name, '--role', role, *more).strip()
 
-    def enrol(self, name, token, role='vm', *more, status=0, at=None, folder=None):
-        done = subprocess.run(
+    def try_enrol(self, name, token, role='vm', *more, at=None, folder=None):
+        return subprocess.run(
             [self.cluster.program('flytctl'), 'enrol', name, '--role', role,
              '--at', at or self.at, '--dir', folder or self.folder, '--token-file', '-', *more],
             input=token + '\n', capture_output=True, text=True, check=False, timeout=60)
+
+    def enrol(self, name, token, role='vm', *more, status=0, at=None, folder=None):
+        done = self.try_enrol(name, token, role, *more, at=at, folder=folder)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
@@ -121,10 +126,13 @@ class Enrolment(unittest.TestCase):
         said = self.speak(self.files('vm-a'), 'vm-a')
         self.assertEqual(said.returncode, 0, said.stderr)
 
-    def renew(self, name, *more, status=0, at=None):
-        done = subprocess.run(
-            [self.cluster.program('flytctl'), 'renew', name, '--at', at or self.at, '--dir',
+    def try_renew(self, name, *more):
+        return subprocess.run(
+            [self.cluster.program('flytctl'), 'renew', name, '--at', self.at, '--dir',
              self.folder, *more], capture_output=True, text=True, check=False, timeout=60)
+
+    def renew(self, name, *more, status=0):
+        done = self.try_renew(name, *more)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
@@ -204,12 +212,15 @@ class Enrolment(unittest.TestCase):
 
     def test_who_renews_all_the_time_does_not_fill_the_audit_log(self):
         self.enrol('vm-a', self.token('vm-a'))
-        said = [subprocess.run([self.cluster.program('flytctl'), 'renew', 'vm-a', '--at', self.at,
-                                '--dir', self.folder, '--within', '366d'], capture_output=True,
-                               text=True, check=False, timeout=60) for _ in range(12)]
-        self.assertEqual(said[0].returncode, 0, said[0].stderr)
-        self.assertEqual(said[-1].returncode, NO_ROOM, said[-1].stdout)
-        self.assertIn('vm vm-a was renewed too often', said[-1].stderr)
+        self.renew('vm-a', '--within', '366d')
+        # One more is allowed every six seconds, in which a busy machine asks but a few times.
+        for _ in range(TRIES):
+            last = self.try_renew('vm-a', '--within', '366d')
+            if last.returncode == NO_ROOM:
+                break
+            self.assertEqual(last.returncode, 0, last.stderr)
+        self.assertEqual(last.returncode, NO_ROOM, last.stdout)
+        self.assertIn('vm vm-a was renewed too often', last.stderr)
 
     def test_a_node_gets_names_that_the_operator_gave_it(self):
         token = self.token('n9', 'node', '--host', 'n9.example.org', '--host', '10.0.0.9')
@@ -284,11 +295,18 @@ class Enrolment(unittest.TestCase):
     def test_who_guesses_is_not_listened_to_for_a_while(self):
         token = self.token('vm-a')
         front, number, _, pin = token.split('.')
-        said = ''
-        for guess in range(12):
-            _, said = self.raw('vm-a', f'{front}.{number}.{guess:064x}.{pin}', '')
-        self.assertIn('too many wrong tokens', said)
-        self.assertIn('too many wrong tokens', self.enrol('vm-a', token, status=NO_ROOM))
+        # A try comes back every six seconds, in which a busy machine asks but a few times. None of
+        # these spends a token: not the right one either, as it comes without a request.
+        for guess in range(TRIES):
+            wrong = f'{front}.{number}.{guess:064x}.{pin}'
+            if ('too many wrong tokens' in self.raw('vm-a', wrong, '')[1] and
+                    'too many wrong tokens' in self.raw('vm-a', token, '')[1]):
+                last = self.try_enrol('vm-a', wrong)
+                if last.returncode == NO_ROOM:
+                    break
+        else:
+            self.fail('who guesses is listened to')
+        self.assertIn('too many wrong tokens', last.stderr)
         self.assertEqual(self.state(token), 'unused')
         self.assertNotIn('not known', self.cluster.ctl('audit'), 'guesses fill no log for ever')
 
@@ -429,7 +447,7 @@ class EnrolmentWithSeveralManagers(unittest.TestCase):
     def test_a_machine_enrols_with_whoever_decides(self):
         follower = self.council.follower()
         leader = next(one for one in self.council.managers.values() if one is not follower)
-        self.council.wait_for(lambda: (follower.describe() or {}).get('manager') == leader.name, 60)
+        self.council.wait_for(lambda: (follower.describe() or {}).get('manager') == leader.name)
         # Made by way of the one that does not decide.
         token, later = self.token('vm-a', follower), self.token('vm-b', follower)
         status, said = self.enrol('vm-a', token, follower)
@@ -442,7 +460,7 @@ class EnrolmentWithSeveralManagers(unittest.TestCase):
         self.assertEqual(self.state(token, follower), 'used')
         # What one has spent and what it has not, the next one knows.
         self.assertEqual(leader.stop(), 0)
-        self.council.wait_for(lambda: self.council.leader() is follower, 90)
+        self.council.wait_for(lambda: self.council.leader() is follower)
         shutil.rmtree(self.folder)
         os.mkdir(self.folder)
         status, said = self.enrol('vm-a', token, follower)

@@ -46,7 +46,7 @@ class Machine:
 
     def stop(self, with_signal=signal.SIGTERM):
         self.process.send_signal(with_signal)
-        self.process.wait(30)
+        self.process.wait(120)
 
     def remove(self):
         for program in self.programs:
@@ -105,7 +105,7 @@ class Machines(ClusterTest):
         self.cluster.settle()
         # It is given back after the last program.
         program.stdin.close()
-        program.wait(30)
+        program.wait(120)
         self.cluster.wait_for(lambda: self.cluster.phase(machine.name) == 'none')
         self.cluster.settle()
 

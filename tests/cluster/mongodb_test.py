@@ -4,7 +4,7 @@ responder of the tests' own, which is no MongoDB. FLYT_TEST_MONGODB=HOST:PORT na
 too, of which the database flyt_test is used and dropped.
 
 Nearly all of it waits until the manager reads again, a second later: tests have a cluster each and
-run at once."""
+some run at once."""
 
 import concurrent.futures
 import io
@@ -24,6 +24,7 @@ SERVER = os.environ.get('FLYT_TEST_MONGODB', '')
 # What is silent is noticed soon, and a slow machine is not silent.
 OPTIONS = '?connectTimeoutMS=1500&socketTimeoutMS=1500&serverSelectionTimeoutMS=1500'
 TOKEN = '0123456789abcdef' * 4
+AT_ONCE = 4
 
 
 def row(vm, units=8, memory=256):
@@ -50,7 +51,7 @@ class Follows:
 
     def wait_for_names(self, *names):
         try:
-            self.cluster.wait_for(lambda: self.names() == sorted(names), 60)
+            self.cluster.wait_for(lambda: self.names() == sorted(names))
         except AssertionError as error:
             raise AssertionError(f'{self.names()}, not {names}\n{self.cluster.log()}') from error
 
@@ -62,7 +63,7 @@ class Follows:
 
     def wait_for_health(self, text):
         try:
-            self.cluster.wait_for(lambda: text in self.health(), 60)
+            self.cluster.wait_for(lambda: text in self.health())
         except AssertionError as error:
             raise AssertionError(f'{self.health()}\n{self.cluster.log()}') from error
 
@@ -82,7 +83,7 @@ class Follows:
         # As they change.
         self.put([row(names[0], 8, 512), row(names[1], 24), row('10.1.0.9')])
         self.wait_for_names(names[0], names[1], '10.1.0.9')
-        self.cluster.wait_for(lambda: self.spec(names[1])['sms'] == 24, 60)
+        self.cluster.wait_for(lambda: self.spec(names[1])['sms'] == 24)
         # The library would leave counters there, if the manager is killed.
         self.assertFalse(os.path.exists(f'/dev/shm/mongoc-{self.cluster.process.pid}'))
         self.assertEqual(self.cluster.vm(names[0])['gpu']['sms_granted'], 16)
@@ -91,7 +92,7 @@ class Follows:
         self.wait_for_names(names[0], names[1])
         self.cluster.ctl('release', names[0])
         self.wait_for_names(names[1])
-        self.cluster.settle(60)
+        self.cluster.settle()
 
     def test_rows_that_make_no_vm_are_named_once_and_the_others_taken(self):
         self.put([row('10.1.0.1'), row('10.1.0.2', -1), row('10.1.0.3', '8'), row('fe80::1'),
@@ -116,7 +117,7 @@ class Follows:
 
 class WithResponder(Follows, unittest.TestCase):
     def setUp(self):
-        self.responder = Responder()
+        self.responder = Responder(free_port())
         self.addCleanup(self.responder.stop)
         self.page = free_port()
         self.cluster = Cluster(BUILD, ('n1',))
@@ -169,7 +170,7 @@ class WithResponder(Follows, unittest.TestCase):
         self.cluster.ctl('vm', 'set', 'a', '--priority', '7')
         self.cluster.ctl('vm', 'set', 'mine', '--sms', '8', '--memory', '64M')
         self.put([row('a', 24)])
-        self.cluster.wait_for(lambda: self.spec('a')['sms'] == 24, 60)
+        self.cluster.wait_for(lambda: self.spec('a')['sms'] == 24)
         self.assertEqual(self.spec('a')['priority'], 7)
         self.assertEqual(self.names(), ['a', 'mine'])
         self.cluster.want('a')
@@ -179,7 +180,7 @@ class WithResponder(Follows, unittest.TestCase):
         self.assertIn('come from MongoDB', self.cluster.ctl('explain', 'a'))
         self.cluster.ctl('vm', 'rm', 'mine')
         self.cluster.ctl('release', 'a')
-        self.cluster.settle(60)
+        self.cluster.settle()
 
     def test_while_mongodb_is_away_what_is_known_is_served(self):
         self.responder.stop()
@@ -195,12 +196,12 @@ class WithResponder(Follows, unittest.TestCase):
         self.cluster.start()
         self.wait_for_health('cannot be read')
         self.assertEqual(self.names(), ['a'])
-        self.cluster.want('a', 60)
+        self.cluster.want('a')
         self.cluster.ctl('release', 'a')
         self.put([row('a'), row('b')])
         self.responder.start()
         self.wait_for_names('a', 'b')
-        self.cluster.wait_for(lambda: self.ready() == (200, 'ok\n'), 60)
+        self.cluster.wait_for(lambda: self.ready() == (200, 'ok\n'))
         kinds = [event['kind'] for event in self.cluster.events()
                  if event['kind'].startswith('requirements')]
         self.assertIn('requirements-old', kinds)
@@ -223,7 +224,7 @@ class WithResponders(Follows, unittest.TestCase):
     def test_whatever_a_server_does_wrong_changes_no_vm_and_is_got_over(self):
         self.pairs = {}
         for mode in self.MODES:
-            responder = Responder()
+            responder = Responder(free_port())
             self.addCleanup(responder.stop)
             responder.documents = [row(name) for name in 'abcde']
             cluster = Cluster(BUILD, (), 1, QUICK + section(
@@ -234,7 +235,7 @@ class WithResponders(Follows, unittest.TestCase):
             self.wait_for_names(*'abcde')
             self.responder.mode = mode
         for mode in self.each():
-            self.cluster.wait_for(lambda: self.responder.wrong > 0, 60)
+            self.cluster.wait_for(lambda: self.responder.wrong > 0)
             self.wait_for_health('cannot be read')
             self.assertEqual(self.names(), list('abcde'), mode)
             self.responder.mode = 'right'
@@ -252,7 +253,7 @@ class Secrets(unittest.TestCase):
         return done.stdout + done.stderr
 
     def test_passwords_are_nowhere_to_be_read(self):
-        responder = Responder()
+        responder = Responder(free_port())
         self.addCleanup(responder.stop)
         cluster = Cluster(BUILD, ())
         self.addCleanup(cluster.remove)
@@ -268,7 +269,7 @@ class Secrets(unittest.TestCase):
             said += self.run_program('flytctl', 'config', 'check', cluster.config)
             cluster.start()
             # The log and the events are still those of the manager before, too.
-            cluster.wait_for(lambda: 'cannot be read' in health(cluster), 60)
+            cluster.wait_for(lambda: 'cannot be read' in health(cluster))
             said += health(cluster) + cluster.ctl('--json', 'events')
             cluster.stop()
             self.assertIn('cannot be read', said)
@@ -317,7 +318,7 @@ def run_at_once(suites):
         stream = io.StringIO()
         return unittest.TextTestRunner(stream, verbosity=2).run(suite), stream.getvalue()
     good = True
-    with concurrent.futures.ThreadPoolExecutor(len(suites)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         for done in concurrent.futures.as_completed([pool.submit(run, one) for one in suites]):
             result, said = done.result()
             print(said, file=sys.stderr, flush=True)

@@ -117,18 +117,19 @@ class Client:
 
 
 class Responder:
-    """`documents` are what find finds. `mode`: "right", or how it goes wrong."""
+    """`documents` are what find finds. `mode`: "right", or how it goes wrong. `port`: one that the
+    system gives nobody while it is stopped."""
 
     BATCH = 3
 
-    def __init__(self):
+    def __init__(self, port):
         self.documents = []
         self.mode = 'right'
         self.finds = 0
         self.batches = 0
         self.wrong = 0  # Answers that went wrong.
         self.asked = {}  # The last find.
-        self.port = 0
+        self.port = port
         self.listener = None
         self.connections = set()
         self.lock = threading.Lock()
@@ -139,7 +140,6 @@ class Responder:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(('127.0.0.1', self.port))
         listener.listen(16)
-        self.port = listener.getsockname()[1]
         self.listener = listener
         threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
 

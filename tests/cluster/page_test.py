@@ -222,7 +222,7 @@ class Page(Served):
             status = stream.answer.status
             stream.close()
             return status == 200
-        self.cluster.wait_for(room, 60)
+        self.cluster.wait_for(room)
 
     def test_connections_that_say_nothing_hold_nobody_up_for_long(self):
         silent = [socket.create_connection(('127.0.0.1', self.port), timeout=120)

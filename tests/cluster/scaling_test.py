@@ -5,18 +5,15 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster_process import GROUP, ClusterTest, main  # noqa: E402
-
-PATIENCE = 120
+from cluster_process import GROUP, QUICK, ClusterTest, main  # noqa: E402
 
 
 class Scaling(ClusterTest):
     nodes = ('n1',)
-    extra = ('[nodes]\nreport_every = 1\nlost_after = 60\n'
-             '[scaling]\nwindow = 2\ncool_down = 1\ngrow_above = 50\nshrink_below = 10\n')
+    extra = QUICK + '[scaling]\nwindow = 2\ncool_down = 1\ngrow_above = 50\nshrink_below = 10\n'
 
     def becomes(self, sms):
-        self.cluster.wait_for(lambda: self.cluster.vm('a')['gpu']['sms_granted'] == sms, PATIENCE)
+        self.cluster.wait_for(lambda: self.cluster.vm('a')['gpu']['sms_granted'] == sms)
 
     def test_a_busy_programs_gpu_grows_and_an_idle_ones_shrinks(self):
         self.cluster.add_vm('a', GROUP, '256M', '--sms-min', str(GROUP),

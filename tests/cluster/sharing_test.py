@@ -10,7 +10,6 @@ from cluster_process import GROUP, SMS, ClusterTest, main  # noqa: E402
 
 class Sharing(ClusterTest):
     nodes = ('n1',)
-    extra = '[nodes]\nreport_every = 1\nlost_after = 60\n'
     node_gpus = 'sm_percent = 200'
 
     def holders(self):
@@ -25,7 +24,7 @@ class Sharing(ClusterTest):
         self.assertEqual([first['sms'] for _, first in programs], [SMS, SMS])
         self.assertEqual([first['total'] for _, first in programs], [256 << 20, 256 << 20])
         # As the node's next report has it.
-        self.cluster.wait_for(lambda: self.holders() == [2] * (SMS // GROUP), 60)
+        self.cluster.wait_for(lambda: self.holders() == [2] * (SMS // GROUP))
         self.assertIn(f'0 of {2 * SMS}', self.cluster.ctl('gpus'))
         # All is given out twice; and whoever does not agree gets nothing there.
         for name, more in (('c', ['--share-sms']), ('d', [])):

@@ -109,7 +109,7 @@ class Vms(ClusterTest):
         pause.wait()
         self.assertIn('kept', self.cluster.poke(tenant))
         tenant.stdin.close()
-        tenant.wait(30)
+        tenant.wait(120)
         self.cluster.wait_for(lambda: self.cluster.phase('a') == 'none')
         self.assertIn('gpu-freed', self.cluster.kinds('a'))
         self.assertEqual(self.cluster.phase('b'), 'ready')

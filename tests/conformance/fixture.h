@@ -19,7 +19,7 @@
 namespace flyt::conformance {
 
 // Longest time that anything in a test may take before the test has failed.
-inline constexpr int kDeadlineSeconds = 20;
+inline constexpr int kDeadlineSeconds = 60;
 
 // Calls `done` until it says true; false when the deadline passes. Nothing in it is recorded.
 bool eventually(const std::function<bool()>& done);

@@ -64,7 +64,8 @@ class Clusters(NodeTest):
         if os.path.exists(f'{run}/cluster.sock'):
             os.unlink(f'{run}/cluster.sock')
         cls.launch('cluster', 'flyt-cluster-manager',
-                   f'[cluster]\nstate = "{cls.folder}/state"\nrun = "{run}"\n',
+                   f'[cluster]\nstate = "{cls.folder}/state"\nrun = "{run}"\n'
+                   '[nodes]\nlost_after = 60\n',
                    f'{run}/cluster.sock')
 
     @classmethod

@@ -361,8 +361,7 @@ class NodeRun:
             answer = self.programs[name].poke()
             need('kept' not in answer, f'{name} goes on without its lease: {answer}')
             self.programs[name].end()
-        left = self.node.left_over()
-        need(left == [[], [], [], [], []], f'left over: {left}')
+        self.node.check_nothing_left()
         need(self.node.ctl('health') == 'healthy\n', 'the node is not healthy')
         self.node.look('released')
         gpu = self.node.ask('describe')['gpus'][0]

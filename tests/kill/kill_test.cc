@@ -95,7 +95,7 @@ TEST_P(KillTest, ClientsKilledAtRandomMomentsLeaveNothingBehind) {
   }
   EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->zombies().empty(); }));
   // The last one's connection may still be on its way out.
-  EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->open_descriptors() == descriptors; }))
+  EXPECT_TRUE(tests::eventually(kSlow, [&] { return server->open_descriptors() <= descriptors; }))
       << descriptors << " files were open, and now " << server->open_descriptors();
   witness->close_stdin();
   EXPECT_EQ(0, witness->wait(kSlow)) << witness->output();

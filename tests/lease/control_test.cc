@@ -73,7 +73,8 @@ TEST_F(Control, ShrinksWhenMemoryIsFreed) {
   EXPECT_EQ(ask(a, "alloc", 2), "2");
   EXPECT_EQ(ask(b, "free"), "0");
   EXPECT_EQ(ask(a, "alloc", 12), "2");
-  EXPECT_EQ(ask(a, "alloc", 10), "0");
+  // The other process gives up what lies idle there as soon as it comes to that.
+  EXPECT_TRUE(eventually(kSeconds, [&] { return ask(a, "alloc", 10) == "0"; }));
 }
 
 TEST_F(Control, RefusesWhatMakesNoSense) {
@@ -95,9 +96,9 @@ TEST_F(Control, EndsASession) {
   const auto b = tenant();
   EXPECT_EQ(ask(a, "alloc", 50), "0");
   ASSERT_TRUE(client->end_session(client->sessions()->front().number).ok());
-  EXPECT_TRUE(eventually(1, [&] { return client->sessions()->size() == 1; }));
+  EXPECT_TRUE(eventually(kSeconds, [&] { return client->sessions()->size() == 1; }));
   EXPECT_NE(ask(a, "alloc", 1), "0");
-  EXPECT_EQ(ask(b, "alloc", 60), "0");
+  EXPECT_TRUE(eventually(kSeconds, [&] { return ask(b, "alloc", 60) == "0"; }));
 }
 
 TEST_F(Control, DrainsAndEndsTheServer) {

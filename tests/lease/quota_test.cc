@@ -42,10 +42,11 @@ TEST_F(Quota, IsSharedByTheProcessesOfALease) {
   EXPECT_EQ(ask(b, "info"), "0 256 256");
   EXPECT_EQ(ask(a, "alloc", 2), kFull);
   EXPECT_EQ(ask(b, "free"), kOk);
-  EXPECT_EQ(ask(a, "alloc", 106), kOk);
+  // The other process gives up what lies idle there as soon as it comes to that.
+  EXPECT_TRUE(eventually(kSeconds, [&] { return ask(a, "alloc", 106) == kOk; }));
 }
 
-TEST_F(Quota, OfAKilledProcessIsBackWithinASecond) {
+TEST_F(Quota, OfAKilledProcessIsBack) {
   start({"--memory", "256M"});
   auto a = tenant();
   const auto b = tenant();
@@ -53,7 +54,7 @@ TEST_F(Quota, OfAKilledProcessIsBackWithinASecond) {
   EXPECT_EQ(ask(a, "array", 20), kOk);
   EXPECT_EQ(ask(b, "alloc", 200), kFull);
   a->kill();
-  EXPECT_TRUE(eventually(1, [&] { return used() == 0; }));
+  EXPECT_TRUE(eventually(kSeconds, [&] { return used() == 0; }));
   EXPECT_EQ(ask(b, "alloc", 256), kOk);
 }
 
@@ -65,7 +66,7 @@ TEST_F(Quota, HoldsForAServerProcessThatIsKilled) {
   ASSERT_TRUE(sessions.ok());
   ASSERT_EQ(sessions->size(), 1U);
   ::kill(static_cast<pid_t>(sessions->front().server_process), SIGKILL);
-  EXPECT_TRUE(eventually(1, [&] { return used() == 0; }));
+  EXPECT_TRUE(eventually(kSeconds, [&] { return used() == 0; }));
   const auto b = tenant();
   EXPECT_EQ(ask(b, "alloc", 256), kOk);
 }
@@ -150,7 +151,7 @@ TEST_F(Quota, IsNotHeldByWhatLiesIdle) {
   EXPECT_EQ(ask(a, "alloc", 60), kOk);
   EXPECT_EQ(ask(a, "free"), kOk);
   EXPECT_EQ(ask(a, "wait"), kOk);
-  EXPECT_EQ(ask(b, "alloc", 60), kOk);
+  EXPECT_TRUE(eventually(kSeconds, [&] { return ask(b, "alloc", 60) == kOk; }));
 }
 
 TEST_F(Quota, IsRefusedWhereTheGpuHasLess) {

@@ -10,6 +10,9 @@
 namespace flyt::tests {
 namespace {
 
+// That sessions have for moving, however busy the machine is.
+constexpr Duration kPatience = std::chrono::seconds(20);
+
 class Resize : public LeaseTest {
  protected:
   void SetUp() override {
@@ -37,18 +40,18 @@ TEST_F(Resize, MovesRunningSessions) {
   const auto a = mover();
   const auto b = mover();
   EXPECT_EQ(ask(a, "groups"), everywhere("1,3"));
-  auto set = client->set_groups({0, 4});  // Others of the same number.
+  auto set = client->set_groups({0, 4}, kPatience);  // Others of the same number.
   ASSERT_TRUE(set.ok()) << set.error().message;
   EXPECT_EQ(set->behind, 0U);
   EXPECT_EQ(ask(a, "groups"), everywhere("0,4"));
   EXPECT_EQ(ask(b, "groups"), everywhere("0,4"));
-  ASSERT_TRUE(client->set_groups({0, 2, 4, 5}).ok());  // More.
+  ASSERT_TRUE(client->set_groups({0, 2, 4, 5}, kPatience).ok());  // More.
   EXPECT_EQ(ask(a, "groups"), everywhere("0,2,4,5"));
-  ASSERT_TRUE(client->set_groups({5}).ok());  // Fewer.
+  ASSERT_TRUE(client->set_groups({5}, kPatience).ok());  // Fewer.
   EXPECT_EQ(ask(a, "groups"), everywhere("5"));
-  ASSERT_TRUE(client->set_sms(0).ok());  // All.
+  ASSERT_TRUE(client->set_sms(0, kPatience).ok());  // All.
   EXPECT_EQ(ask(b, "groups"), everywhere("0,1,2,3,4,5"));
-  ASSERT_TRUE(client->set_sms(16).ok());
+  ASSERT_TRUE(client->set_sms(16, kPatience).ok());
   EXPECT_EQ(ask(b, "groups"), everywhere("0,1"));
   EXPECT_EQ(ask(a, "run 5"), "equal");
   const auto state = client->describe();
@@ -63,7 +66,7 @@ TEST_F(Resize, MovesASessionOfAServerWithoutGroups) {
   start({"--gpu", "0"});
   const auto a = mover();
   EXPECT_EQ(ask(a, "groups"), everywhere("0,1,2,3,4,5"));
-  ASSERT_TRUE(control()->set_groups({2}).ok());
+  ASSERT_TRUE(control()->set_groups({2}, kPatience).ok());
   EXPECT_EQ(ask(a, "groups"), everywhere("2"));
 }
 
@@ -71,7 +74,7 @@ TEST_F(Resize, TellsTheAttributeOfTheBeginning) {
   start({"--sms", "16"});
   const auto a = mover();
   EXPECT_EQ(ask(a, "sms"), "16 16");
-  ASSERT_TRUE(control()->set_sms(32).ok());
+  ASSERT_TRUE(control()->set_sms(32, kPatience).ok());
   EXPECT_EQ(ask(a, "sms"), "16 32");
   EXPECT_EQ(ask(mover(), "sms"), "32 32");
 }
@@ -95,7 +98,7 @@ TEST_F(Resize, FiveHundredTimesUnderLoadChangesNoResult) {
   std::thread second([&] { keep_running(b, said_b); });
   unsigned moved = 0;
   for (unsigned i = 0; i < 500; ++i) {
-    const auto set = client->set_groups(shapes[i % shapes.size()], std::chrono::seconds(20));
+    const auto set = client->set_groups(shapes[i % shapes.size()], kPatience);
     if (!set.ok() || set->behind != 0) break;
     ++moved;
   }
@@ -106,7 +109,7 @@ TEST_F(Resize, FiveHundredTimesUnderLoadChangesNoResult) {
   EXPECT_EQ(said_a, "equal") << server_.log();
   EXPECT_EQ(said_b, "equal") << server_.log();
   EXPECT_EQ(client->describe()->moves, 500U);
-  ASSERT_TRUE(client->set_groups({4}).ok());
+  ASSERT_TRUE(client->set_groups({4}, kPatience).ok());
   EXPECT_EQ(ask(a, "groups"), everywhere("4"));
 }
 
@@ -122,7 +125,7 @@ TEST_F(Resize, WaitsForTheEndOfACapture) {
   // What was captured in the old groups runs in the new ones as soon as the session has moved.
   const std::string first = ask(a, "end");
   EXPECT_TRUE(first == "1" || first == "2") << first;
-  EXPECT_TRUE(client->set_groups({2}).ok());
+  EXPECT_TRUE(client->set_groups({2}, kPatience).ok());
   EXPECT_EQ(ask(a, "groups"), everywhere("2"));
   EXPECT_EQ(client->describe()->behind, 0U);
 }
@@ -133,7 +136,7 @@ TEST_F(Resize, LeavesAProgramsOwnGreenContextsWhereTheyAre) {
   const auto a = mover();
   const std::string own = ask(a, "green");
   EXPECT_TRUE(own == "1" || own == "2") << own;
-  ASSERT_TRUE(client->set_groups({4, 5}).ok());
+  ASSERT_TRUE(client->set_groups({4, 5}, kPatience).ok());
   EXPECT_EQ(ask(a, "green"), own);
   EXPECT_GE(client->describe()->fixed, 1U);
 }
@@ -146,7 +149,7 @@ TEST_F(Resize, NeverWaitsForWorkThatWaitsForWorkToCome) {
   EXPECT_EQ(ask(a, "held"), "held");
   ASSERT_TRUE(client->set_groups({3}, std::chrono::milliseconds(50)).ok());
   EXPECT_EQ(ask(a, "freed"), "freed");
-  EXPECT_EQ(client->set_groups({3}, std::chrono::seconds(20))->behind, 0U);
+  EXPECT_EQ(client->set_groups({3}, kPatience)->behind, 0U);
   EXPECT_EQ(ask(a, "groups"), everywhere("3"));
   EXPECT_EQ(ask(a, "run 3"), "equal");
 }
@@ -163,7 +166,7 @@ TEST_F(Resize, OutlivesProgramsThatEnd) {
     }
     busy.join();
   }
-  const auto set = client->set_groups({1, 2}, std::chrono::seconds(20));
+  const auto set = client->set_groups({1, 2}, kPatience);
   ASSERT_TRUE(set.ok());
   EXPECT_EQ(set->behind, 0U);
   EXPECT_EQ(ask(mover(), "groups"), everywhere("1,2"));

@@ -4,6 +4,9 @@
 namespace flyt::tests {
 namespace {
 
+// That sessions have for moving, however busy the machine is.
+constexpr Duration kPatience = std::chrono::seconds(20);
+
 class Sms : public LeaseTest {
  protected:
   void SetUp() override { ::setenv("FLYT_SOFTGPU_SMS", "48", 1); }
@@ -47,21 +50,21 @@ TEST_F(Sms, Change) {
   const auto client = control();
   const auto before = tenant();
   EXPECT_EQ(client->describe()->group_sms, 8U);
-  auto set = client->set_sms(20);
+  auto set = client->set_sms(20, kPatience);
   ASSERT_TRUE(set.ok()) << set.error().message;
   EXPECT_EQ(set->granted, 24U);
   EXPECT_EQ(set->groups, (std::vector<std::uint32_t>{0, 1, 2}));
   const auto after = tenant();
   EXPECT_EQ(ask(before, "sms"), "48 24 24");
   EXPECT_EQ(ask(after, "sms"), "24 24 24");
-  set = client->set_groups({3, 1});
+  set = client->set_groups({3, 1}, kPatience);
   ASSERT_TRUE(set.ok());
   EXPECT_EQ(set->granted, 16U);
   EXPECT_EQ(ask(tenant(), "where own"), "0");
   EXPECT_EQ(client->set_sms(49).error().code, ErrorCode::kInvalid);
   EXPECT_EQ(client->set_groups({6}).error().code, ErrorCode::kInvalid);
   EXPECT_EQ(client->describe()->sms_granted, 16U);
-  EXPECT_TRUE(client->set_sms(0).ok());
+  EXPECT_TRUE(client->set_sms(0, kPatience).ok());
   EXPECT_EQ(client->describe()->sms_granted, 48U);
 }
 

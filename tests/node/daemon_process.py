@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 
@@ -16,14 +17,16 @@ import time
 _PORTS = range(20000, 32000)
 _PORTS_PER_PROCESS = 16
 _next_port = os.getpid() * _PORTS_PER_PROCESS % len(_PORTS)
+_next_port_lock = threading.Lock()
 
 
 def free_ports(count):
-    """The first of some ports side by side; nobody else is told the same soon."""
+    """The first of some ports side by side; nobody else is told the same soon. From any thread."""
     global _next_port
     while True:
-        first = _PORTS[min(_next_port, len(_PORTS) - count)]
-        _next_port = (_next_port + count) % len(_PORTS)
+        with _next_port_lock:
+            first = _PORTS[min(_next_port, len(_PORTS) - count)]
+            _next_port = (_next_port + count) % len(_PORTS)
         try:
             with contextlib.ExitStack() as stack:
                 for port in range(first, first + count):
@@ -40,7 +43,9 @@ def free_port():
 class Daemon:
     """A daemon's folder, and the daemon while it runs. `program`: "flyt-node-manager"."""
 
-    START_SECONDS_MAX = 90
+    # A limit for what has gone wrong: a busy machine with sanitizers takes half a minute for what
+    # others do at once.
+    PATIENCE_SECONDS = 120
 
     def __init__(self, build, program, name):
         self.build = os.path.abspath(build)
@@ -67,8 +72,7 @@ class Daemon:
     def start(self, *arguments):
         before = len(self.log())
         self.process = self.launch(*arguments)
-        self.wait_for(lambda: 'serving' in self.log()[before:] or self.process.poll() is not None,
-                      self.START_SECONDS_MAX)
+        self.wait_for(lambda: 'serving' in self.log()[before:] or self.process.poll() is not None)
         if self.process.poll() is not None:
             raise AssertionError(f'{self.daemon} did not start: {self.log()[before:]}')
         return self
@@ -81,7 +85,7 @@ class Daemon:
 
     def stop(self, with_signal=signal.SIGTERM):
         self.process.send_signal(with_signal)
-        status = self.process.wait(30)
+        status = self.process.wait(self.PATIENCE_SECONDS)
         self.process = None
         return status
 
@@ -113,7 +117,7 @@ class Daemon:
             file.write(whole)
 
     @staticmethod
-    def wait_for(condition, seconds=30.0):
+    def wait_for(condition, seconds=PATIENCE_SECONDS):
         """The condition's value once it is true; an error if it never is."""
         deadline = time.monotonic() + seconds
         while True:
@@ -127,7 +131,8 @@ class Daemon:
     def flytctl(self, options, words, status, environment=None):
         """flytctl's output; its exit status must be `status`."""
         done = subprocess.run([self.program('flytctl'), *options, *words], capture_output=True,
-                              text=True, check=False, timeout=120, env=environment)
+                              text=True, check=False, timeout=self.PATIENCE_SECONDS,
+                              env=environment)
         if done.returncode != status:
             raise AssertionError(f'flytctl {words}: exit status {done.returncode}, not {status}: '
                                  f'{done.stdout}{done.stderr}\n{self.log()[-3000:]}')

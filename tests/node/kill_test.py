@@ -58,7 +58,7 @@ class Kills(NodeTest):
         self.node.end_tenants()
         for name in self.node.leases():
             self.node.ctl('release', name)
-        self.node.wait_for(lambda: self.node.left_over() == [[], [], [], [], []], SLOW)
+        self.node.check_nothing_left()
         for gpu in self.node.ask('describe')['gpus']:
             self.assertEqual((gpu['sms_free'], gpu['memory_free_bytes']), (SMS, MEMORY))
         self.node.wait_for(lambda: self.manager_files() <= self.files, SLOW)

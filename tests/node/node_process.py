@@ -140,6 +140,18 @@ class Node(Daemon):
         return [list(self.servers()), files, self.rows('leases'), self.rows('lease_groups'),
                 self.rows('labels')]
 
+    def check_nothing_left(self):
+        """Waits for it: a keeper, for one, is killed and not waited for."""
+        left = []
+
+        def nothing():
+            left[:] = self.left_over()
+            return not any(left)
+        try:
+            self.wait_for(nothing)
+        except AssertionError as error:
+            raise AssertionError(f'left over: {left}') from error
+
 
 class NodeTest(unittest.TestCase):
     """One node for all tests of a class."""

@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from daemon_process import free_ports  # noqa: E402
@@ -55,7 +54,7 @@ class Recovery(NodeTest):
         self.assertEqual(self.node.poke(tenant)['total'], 300 << 20)
         for name in created:
             self.node.ctl('release', name)
-        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+        self.node.check_nothing_left()
 
     def test_a_stopped_manager_leaves_its_leases_running(self):
         lease = self.node.create('a')
@@ -83,12 +82,12 @@ class Recovery(NodeTest):
         return sessions[0]['server_pid']
 
     def survivor(self, lease, kill):
-        """A program whose process was killed, and that noticed nothing. How soon a session knows
-        that its work is done depends on the machine: who was too quick tries again."""
-        for attempt in range(10):
+        """A program whose process was killed, and that noticed nothing. One that still worked may
+        fail: another one tries."""
+        for _ in range(10):
             tenant, first = self.node.hold(lease, 64)
             self.assertIn('holds', first)
-            time.sleep(0.05 * (attempt + 1))
+            self.node.wait_for(self.node.all_work_is_done)
             kill(lease)
             answer = self.node.poke(tenant)
             if answer.get('error') != LAUNCH_FAILED:
@@ -123,7 +122,7 @@ class Recovery(NodeTest):
         self.assertEqual(self.node.leases()['a']['restarts'], 0)
         self.node.ctl('release', 'a')
         self.assertIn('failed', self.node.poke(tenant))
-        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+        self.node.check_nothing_left()
 
     def kill_server(self, lease):
         """Kills it and all its sessions' processes, and waits for another one."""
@@ -147,12 +146,12 @@ class Recovery(NodeTest):
         self.node.wait_for(lambda: 64 << 20 <= self.node.leases()['a']['memory_used_bytes'] <
                            128 << 20)
         tenant.stdin.close()
-        tenant.wait(30)
+        tenant.wait(120)
         self.node.end_tenants()
         self.node.wait_for(lambda: self.node.leases()['a']['memory_used_bytes'] == 0)
         self.node.ctl('release', 'a')
         self.node.ctl('release', 'b')
-        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+        self.node.check_nothing_left()
 
     def test_what_a_killed_server_had_goes_with_its_lease(self):
         lease = self.node.create('a', GROUP, '256M')
@@ -170,7 +169,7 @@ class Recovery(NodeTest):
         os.rename(f'{self.node.state}/elsewhere', folder)
         shutil.rmtree(f'{folder}/{lease["id"]}')
         tenant.kill()
-        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+        self.node.check_nothing_left()
 
     def test_servers_are_replaced_under_running_programs(self):
         first = {name: self.node.create(name) for name in ('a', 'b')}
@@ -244,7 +243,7 @@ class Recovery(NodeTest):
         self.assertIn('holds', self.node.hold('a', 16)[1])
 
     def test_servers_that_nobody_knows_are_ended(self):
-        lease = self.node.create('a')
+        self.node.create('a')
         self.kill_manager()
         with sqlite3.connect(f'{self.node.state}/node.db') as database:
             database.execute('PRAGMA foreign_keys = ON')
@@ -252,8 +251,7 @@ class Recovery(NodeTest):
         database.close()
         self.node.start()
         self.assertIn('orphan-ended', [event['kind'] for event in self.node.events()])
-        self.assertNotIn(lease['server_pid'], self.node.servers())
-        self.assertEqual(self.node.left_over(), [[], [], [], [], []])
+        self.node.check_nothing_left()
 
     def test_a_lease_whose_gpu_is_gone_says_so(self):
         self.node.create('a')
@@ -313,7 +311,8 @@ class Recovery(NodeTest):
             [self.node.program('flytctl'), '--node', self.node.address, 'health'],
             capture_output=True, check=False).returncode == 0)
 
-    def test_a_lease_that_ends_is_no_problem(self):
+    def health_while_it_ends(self):
+        """Of a lease whose server hangs, what `health` said while it was seen to end."""
         slow = self.node.create('slow')['server_pid']
         for pid, leader in self.node.servers().items():
             if leader == slow:
@@ -329,7 +328,15 @@ class Recovery(NodeTest):
                 if lease and lease['state'] == 'ending':
                     said.append(health.stdout)
             self.assertEqual(release.wait(), 0)
-        self.assertTrue(said, 'it ended at once')
+        return said
+
+    def test_a_lease_that_ends_is_no_problem(self):
+        # Its server is killed after two seconds, which a busy machine may need for one look.
+        for _ in range(10):
+            said = self.health_while_it_ends()
+            if said:
+                break
+        self.assertTrue(said, 'it always ended at once')
         self.assertFalse([one for one in said if 'ending' in one], said)
         self.assertEqual(self.node.leases(), {})
 
@@ -369,10 +376,10 @@ class LostGpus(NodeTest):
         # Whoever works there hears of it, and whoever asks.
         self.assertEqual(json.loads(busy.stdout.readline() or '{}').get('error'), UNAVAILABLE)
         self.assertEqual(self.node.poke(idle).get('error'), UNAVAILABLE)
-        lease = self.node.wait_for(lambda: self.lost('a'), 60)
+        lease = self.node.wait_for(lambda: self.lost('a'))
         self.assertIn('its GPU has failed', lease['state_reason'])
         self.assertEqual(lease['restarts'], 0)
-        self.node.wait_for(lambda: first['server_pid'] not in self.node.servers().values(), 60)
+        self.node.wait_for(lambda: first['server_pid'] not in self.node.servers().values())
         gpus = self.node.ask('describe')['gpus']
         self.assertEqual([bool(gpu['failed']) for gpu in gpus], [True, False])
         self.assertEqual((gpus[0]['sms_free'], gpus[0]['memory_free_bytes']), (0, 0))
@@ -394,7 +401,7 @@ class LostGpus(NodeTest):
         os.remove(f'{self.folder}/lost-0')
         self.node.stop(signal.SIGKILL)
         self.node.start()
-        self.node.wait_for(lambda: self.node.leases()['a']['state'] == 'running', 60)
+        self.node.wait_for(lambda: self.node.leases()['a']['state'] == 'running')
         self.assertIn('holds', self.node.hold('a', 16)[1])
 
 

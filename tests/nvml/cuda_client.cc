@@ -1,6 +1,5 @@
 #include "tests/nvml/cuda_client.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -8,9 +7,8 @@
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
+#include "base/testing/other_threads.h"
 #include "driver/table.h"
 #include "nvml/gpu.h"
 #include "tests/nvml/library.h"
@@ -116,24 +114,10 @@ int monitor() {
   return 0;
 }
 
-bool sleeps(const std::filesystem::path& thread) {
-  std::ifstream file(thread / "stat");
-  const std::string stat((std::istreambuf_iterator<char>(file)), {});
-  return stat.find(") S ") != std::string::npos;
-}
-
-bool others_sleep() {
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
-    if (thread.path().filename() != std::to_string(::getpid()) && !sleeps(thread)) return false;
-  }
-  return true;
-}
-
-// The exit status of `work` in a forked child. AddressSanitizer's allocator does not know of forks:
-// what another thread holds of it then, the child waits for. So they sleep first.
+// The exit status of `work` in a forked child.
 template <class Work>
 int in_child(Work&& work) {
-  while (!others_sleep()) ::sched_yield();
+  wait_until_other_threads_sleep();
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

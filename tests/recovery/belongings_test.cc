@@ -122,7 +122,7 @@ TEST_P(BelongingsOnceTest, WhatKernelsWriteToHostMemoryUnderWayIsAnError) {
   start();
   const auto child = client();
   ASSERT_EQ("0", ask(child, "reach-managed"));
-  ASSERT_EQ("0", ask(child, "hang"));
+  ASSERT_NO_FATAL_FAILURE(begin_work(child, "hang"));
   kill_at_work();
   EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
   EXPECT_EQ("ok", ask(child, "rescue")) << server_->log();

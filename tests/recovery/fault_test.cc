@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "control/lease/control_client.h"
 #include "tests/kill/child.h"
+#include "tests/recovery/stopped.h"
 #include "tests/support/server_process.h"
 
 namespace flyt::tests {
@@ -237,7 +238,7 @@ TEST_P(LongFaultTest, WhoComesWhileAFaultIsClearedUpWaits) {
   settle();
   const std::vector<pid_t> first = processes(1);
   const auto offender = client();
-  ASSERT_EQ(0, ::kill(first[0], SIGSTOP));
+  ASSERT_TRUE(stop_process(first[0]));
   ASSERT_EQ("0", ask(offender, "fault"));
   // Its server finds it out by itself; who came before that would not wait.
   ASSERT_TRUE(servers_[0]->logged("the session's work faulted", kSeconds)) << log();

@@ -3,6 +3,7 @@
 
 #include "base/random.h"
 #include "commands/ops.h"
+#include "tests/recovery/stopped.h"
 
 namespace flyt::tests {
 namespace {
@@ -87,7 +88,8 @@ TEST_P(GraphsTest, StayOnTheMultiprocessorsOfTheirLease) {
 TEST_P(GraphsTest, WorkOfTheirsUnderWayIsAnError) {
   start();
   const auto child = with_graphs(client());
-  ASSERT_EQ("0", ask(child, "hang"));
+  ASSERT_EQ("0", ask(child, "sync"));
+  ASSERT_NO_FATAL_FAILURE(begin_work(child, "hang"));
   ASSERT_EQ("ok", ask(child, "graphs-now"));
   kill_at_work();
   EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
@@ -154,9 +156,7 @@ TEST_P(GraphsTest, OnesThatEndUnheardAreGone) {
   const auto child = with_graphs(client());
   ASSERT_EQ("ok", ask(child, "graphs-change"));
   settle();
-  const pid_t process = session();
-  ASSERT_GT(process, 1);
-  ASSERT_EQ(0, ::kill(process, SIGSTOP));
+  ASSERT_TRUE(stop_process(session()));
   ASSERT_EQ("ok", ask(child, "graphs-end-exec"));
   kill_now();
   EXPECT_EQ("ok", ask(child, "graphs-use")) << server_->log();

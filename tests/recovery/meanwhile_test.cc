@@ -1,5 +1,6 @@
 // What a program does while its session goes on in another process, and just before.
 #include "tests/recovery/recovery_fixture.h"
+#include "tests/recovery/stopped.h"
 
 namespace flyt::tests {
 namespace {
@@ -9,9 +10,7 @@ class MeanwhileTest : public RecoveryTest {
   // What is asked now is sent, and nobody begins it before kill_now().
   void stop_session() {
     settle();
-    const pid_t process = session();
-    ASSERT_GT(process, 1);
-    ASSERT_EQ(0, ::kill(process, SIGSTOP));
+    ASSERT_TRUE(stop_process(session()));
   }
 };
 // Where nothing is shared the kernel is who reads and writes what is copied.
@@ -21,7 +20,7 @@ TEST_P(MeanwhileTest, WorkOfAStreamThatIsDestroyedIsUnderWay) {
   start();
   const auto child = client();
   settle();
-  ASSERT_EQ("0", ask(child, "abandon"));
+  ASSERT_NO_FATAL_FAILURE(begin_work(child, "abandon"));
   kill_at_work();
   EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
   ASSERT_EQ("ok", ask(child, "reset")) << server_->log();
@@ -69,6 +68,12 @@ TEST_P(MeanwhileTest, WhatFailedAndWasNotToldIsNotDone) {
   EXPECT_EQ("1", ask(child, "sync")) << server_->log();
   EXPECT_EQ("0", ask(child, "sync"));
   ASSERT_EQ("0", ask(child, "in-vain"));
+  // The call before the launch was waited for: as soon as the last command is work, it is that one.
+  const pid_t process = session();
+  ASSERT_TRUE(eventually(kSeconds, [process] {
+    const auto told = marks_of(process);
+    return told && *told && (*told)->begun == (*told)->work;
+  })) << server_->log();
   kill_at_work();
   EXPECT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
   ASSERT_EQ("ok", ask(child, "reset")) << server_->log();
@@ -109,7 +114,7 @@ TEST_P(MeanwhileTest, WhatWasAnsweredIsMadeAgain) {
 TEST_P(SharedMeanwhileTest, ACallThatWasBegunBeforeKnowsThatWorkIsLost) {
   start();
   const auto child = client();
-  ASSERT_EQ("0", ask(child, "hang"));
+  ASSERT_NO_FATAL_FAILURE(begin_work(child, "hang"));
   ASSERT_EQ("0", ask(child, "held-copy"));
   kill_at_work();
   ASSERT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();

@@ -132,7 +132,16 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     settle();
     kill_now();
   }
-  // The same where something is, so that it notices nothing.
+  // Asks for work that does not end by itself, and returns when the session has begun it: nobody
+  // waits for its answer, and what had not been begun would be begun by the next process. What was
+  // asked for before must have been waited for.
+  void begin_work(const std::unique_ptr<kill::Child>& child, const std::string& request) {
+    const pid_t process = session();
+    const std::uint64_t before = work_of(process);
+    ASSERT_EQ("0", ask(child, request)) << server_->log();
+    ASSERT_TRUE(eventually(kSeconds, [&] { return work_of(process) > before; })) << server_->log();
+  }
+  // The same as kill_idle() where something is under way, so that it notices nothing.
   void kill_at_work() {
     static_cast<void>(eventually(kNoticing, [] { return false; }));
     kill_now();

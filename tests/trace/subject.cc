@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/testing/other_threads.h"
 #include "cuda/functions.h"
 
 namespace {
@@ -53,9 +55,26 @@ int threads() {
   return 0;
 }
 
+// What a child ended with: killed, if it has not ended within a minute.
+int status_of(pid_t child) {
+  if (child < 0) return -1;
+  const flyt::Instant end = flyt::system_clock().now() + std::chrono::minutes(1);
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = ::waitpid(child, &status, WNOHANG)) == 0 && flyt::system_clock().now() < end) {
+    std::this_thread::yield();
+  }
+  if (ended == 0) {
+    ::kill(child, SIGKILL);
+    ended = ::waitpid(child, &status, 0);
+  }
+  return ended == child ? status : -1;
+}
+
 // A child of a process that uses CUDA may not use it, and its calls are its own.
 int forks() {
   start();
+  flyt::wait_until_other_threads_sleep();
   const pid_t child = ::fork();
   if (child == 0) {
     int count = 0;
@@ -64,8 +83,7 @@ int forks() {
     }
     ::_exit(0);
   }
-  int status = 0;
-  ::waitpid(child, &status, 0);
+  const int status = status_of(child);
   work(10);
   return status == 0 ? 0 : 1;
 }

@@ -218,10 +218,10 @@ TEST_F(DeskTest, WaitingEndsWithAMessageThatSaysWhy) {
   waiting.reason = "all GPUs are taken";
   cluster_->answer_with(waiting);
   ASSERT_TRUE(becomes("unknown"));
-  const auto visit = ask(std::chrono::seconds(1));
+  const auto visit = ask(std::chrono::seconds(5));
   ASSERT_FALSE(visit);
   EXPECT_EQ(visit.error().code, ErrorCode::kTimeout);
-  EXPECT_EQ(visit.error().message, "no GPU within 1 s: 2 ahead of it; all GPUs are taken");
+  EXPECT_EQ(visit.error().message, "no GPU within 5 s: 2 ahead of it; all GPUs are taken");
 }
 
 TEST_F(DeskTest, RefusalsReachTheProgram) {
