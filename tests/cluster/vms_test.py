@@ -12,7 +12,7 @@ from cluster_process import GROUP, QUICK, SMS, ClusterTest, main  # noqa: E402
 
 
 class Vms(ClusterTest):
-    extra = QUICK + '[vms]\ngrace = 3\nkeep_wish = 5\n'
+    extra = QUICK + '[vms]\ngrace = 5\nkeep_wish = 30\n'
 
     def test_a_program_of_a_vm_runs_on_a_node(self):
         self.cluster.add_vm('a', GROUP - 1, '256M', '--address', '10.0.0.7', '--label', 'team=x')
@@ -105,7 +105,7 @@ class Vms(ClusterTest):
         self.cluster.add_vm('b', GROUP, '256M', '--keep')
         tenant, _ = self.cluster.hold('a', 16)
         self.cluster.want('b')
-        pause = subprocess.Popen(['sleep', '6'])
+        pause = subprocess.Popen(['sleep', '8'])
         pause.wait()
         self.assertIn('kept', self.cluster.poke(tenant))
         tenant.stdin.close()
