@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <ostream>
 
 namespace flyt::conformance {
@@ -24,16 +24,17 @@ int transcript_fd() {
 
 // Threads are numbered within the running test, in the order of their first recorded call.
 int thread_number(const std::string& test) {
-  static std::atomic<int> next{0};
-  static std::atomic<std::size_t> test_hash{0};
+  static std::mutex mutex;
+  static std::size_t running = 0;
+  static int next = 0;
   thread_local std::size_t mine_for = 0;
   thread_local int mine = 0;
   const std::size_t hash = std::hash<std::string>{}(test);
-  if (test_hash.exchange(hash) != hash) next = 0;
-  if (mine_for != hash) {
-    mine_for = hash;
-    mine = next++;
-  }
+  if (mine_for == hash) return mine;
+  const std::lock_guard lock(mutex);
+  if (running != hash) next = 0;
+  running = mine_for = hash;
+  mine = next++;
   return mine;
 }
 
