@@ -13,8 +13,7 @@ constexpr std::size_t kLineBytes = 64;
 // What an ordinary frame takes.
 constexpr std::size_t kLinesAhead = 3;
 
-// The ring's size is a power of two, which the compiler does not know: a division costs as much as
-// copying a small frame.
+// The ring's size is a power of two, which the compiler does not know: it would divide.
 std::size_t offset_in(Bytes data, std::uint64_t position) { return position & (data.size() - 1); }
 
 // Fetches the lines that are written next while nobody waits for them: the reader has had them.
