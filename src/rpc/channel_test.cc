@@ -2,13 +2,12 @@
 #include "rpc/channel.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <optional>
 #include <thread>
 
+#include "base/testing/forks.h"
 #include "rpc/testing/session.h"
 
 namespace flyt::rpc {
@@ -318,23 +317,6 @@ TEST_P(ChannelOver, EndsAPostedCopyOfNoBytesToo) {
   post.writer().write(std::uint64_t{0});
   post.commit();
   while (session.pushes.delivered.load() != id) std::this_thread::yield();
-}
-
-// What a child ended with; one that hangs is killed.
-std::optional<int> status_of(pid_t child) {
-  if (child < 0) return std::nullopt;
-  const Instant end = system_clock().now() + std::chrono::seconds(20);
-  int status = 0;
-  pid_t ended = 0;
-  while ((ended = ::waitpid(child, &status, WNOHANG)) == 0) {
-    if (system_clock().now() > end) {
-      ::kill(child, SIGKILL);
-      ::waitpid(child, &status, 0);
-      return std::nullopt;
-    }
-    std::this_thread::yield();
-  }
-  return ended == child ? std::optional(status) : std::nullopt;
 }
 
 TEST_P(ChannelOver, BelongsToTheParentAfterAFork) {

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/testing/other_threads.h"
+#include "base/testing/forks.h"
 #include "server/fd_line.h"
 
 namespace flyt::server {

@@ -7,8 +7,9 @@
 
 #include <array>
 #include <cstdio>
+#include <optional>
 
-#include "base/testing/other_threads.h"
+#include "base/testing/forks.h"
 #include "driver/table.h"
 #include "nvml/gpu.h"
 #include "tests/nvml/library.h"
@@ -123,9 +124,9 @@ int in_child(Work&& work) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::_exit(work());
   }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  const std::optional<int> status = status_of(child);
+  if (!status) return -1;
+  return WIFEXITED(*status) ? WEXITSTATUS(*status) : -WTERMSIG(*status);
 }
 
 int ask_across_forks() {

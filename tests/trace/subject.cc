@@ -1,17 +1,16 @@
 // A program to be traced: subject MODE. It makes calls whose number its test knows.
 #include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/testing/other_threads.h"
+#include "base/testing/forks.h"
 #include "cuda/functions.h"
 
 namespace {
@@ -55,22 +54,6 @@ int threads() {
   return 0;
 }
 
-// What a child ended with: killed, if it has not ended within a minute.
-int status_of(pid_t child) {
-  if (child < 0) return -1;
-  const flyt::Instant end = flyt::system_clock().now() + std::chrono::minutes(1);
-  int status = 0;
-  pid_t ended = 0;
-  while ((ended = ::waitpid(child, &status, WNOHANG)) == 0 && flyt::system_clock().now() < end) {
-    std::this_thread::yield();
-  }
-  if (ended == 0) {
-    ::kill(child, SIGKILL);
-    ended = ::waitpid(child, &status, 0);
-  }
-  return ended == child ? status : -1;
-}
-
 // A child of a process that uses CUDA may not use it, and its calls are its own.
 int forks() {
   start();
@@ -83,7 +66,7 @@ int forks() {
     }
     ::_exit(0);
   }
-  const int status = status_of(child);
+  const std::optional<int> status = flyt::status_of(child);
   work(10);
   return status == 0 ? 0 : 1;
 }
