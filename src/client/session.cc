@@ -39,13 +39,13 @@ wire::ClientHello hello(bool recoverable, std::string credential) {
   return hello;
 }
 
-// Hashing code costs as much as sending it within a machine, and much less than a network.
+// Hashing code costs as much as sending it within a machine, and much less than a network; and only
+// code that has a name is foreseen.
 CodeSending sending_of(const transport::Url& url) {
   switch (url.code) {
-    case transport::CodeOption::kAuto:
-      return {.named = url.kind == transport::Kind::kTcp};
     case transport::CodeOption::kSend:
       return {};
+    case transport::CodeOption::kAuto:
     case transport::CodeOption::kStore:
       return {.named = true};
     case transport::CodeOption::kPack:

@@ -41,31 +41,33 @@ void make_room_for_tenant(int folder, const std::string& tenant) {
   }
 }
 
-// An entry of facts: they, and a hash of the code's hash and them.
+// Of code's facts.
 constexpr std::size_t kLoadedBytesAt = 0;
 constexpr std::size_t kFlagsAt = 8;
 constexpr std::byte kMayPrint{1};
 constexpr std::byte kMayRemember{2};
 constexpr std::byte kHasVariables{8};
-constexpr std::byte kWithFlags{16};  // Entries without it tell less, and are made anew.
-constexpr std::size_t kFactsHashAt = 9;
-using FactsEntry = std::array<std::byte, kFactsHashAt + sizeof(Digest)>;
+constexpr std::byte kWithFlags{16};  // Notes without it tell less, and are made anew.
+using FactsNote = std::array<std::byte, 9>;
 
-FactsEntry facts_entry(const Digest& digest, const cuda::CodeFacts& facts) {
-  FactsEntry entry{};
-  std::memcpy(entry.data() + kLoadedBytesAt, &facts.loaded_bytes, sizeof facts.loaded_bytes);
-  entry[kFlagsAt] = kWithFlags | (facts.may_print ? kMayPrint : std::byte{0}) |
-                    (facts.may_remember ? kMayRemember : std::byte{0}) |
-                    (facts.has_variables ? kHasVariables : std::byte{0});
-  std::array<std::byte, sizeof(Digest) + kFactsHashAt> hashed{};
-  std::memcpy(hashed.data(), digest.data(), sizeof digest);
-  std::memcpy(hashed.data() + sizeof digest, entry.data(), kFactsHashAt);
-  const Digest hash = sha256(hashed);
-  std::memcpy(entry.data() + kFactsHashAt, hash.data(), sizeof hash);
-  return entry;
+FactsNote facts_note(const cuda::CodeFacts& facts) {
+  FactsNote note{};
+  std::memcpy(note.data() + kLoadedBytesAt, &facts.loaded_bytes, sizeof facts.loaded_bytes);
+  note[kFlagsAt] = kWithFlags | (facts.may_print ? kMayPrint : std::byte{0}) |
+                   (facts.may_remember ? kMayRemember : std::byte{0}) |
+                   (facts.has_variables ? kHasVariables : std::byte{0});
+  return note;
 }
 
-std::string facts_name(const Digest& digest) { return to_hex(digest) + ".facts"; }
+// A note about code is kept with a hash of the code's hash and the note.
+Digest seal_of(const Digest& digest, Bytes note) {
+  std::vector<std::byte> hashed(digest.begin(), digest.end());
+  hashed.insert(hashed.end(), note.begin(), note.end());
+  return sha256(hashed);
+}
+
+constexpr std::string_view kFacts = ".facts";
+constexpr std::string_view kNext = ".next";
 
 }  // namespace
 
@@ -104,26 +106,57 @@ std::optional<std::vector<std::byte>> CodeStore::find(const Digest& digest, std:
 void CodeStore::keep(const Digest& digest, Bytes code) { keep_as(to_hex(digest), code); }
 
 std::optional<cuda::CodeFacts> CodeStore::find_facts(const Digest& digest) {
-  const std::string name = facts_name(digest);
-  std::uint64_t stored = 0;
-  const Fd file = folder_.open(name, &stored);
-  FactsEntry found;
-  if (!file.valid() || !read_all(file.get(), MutableBytes(found))) return std::nullopt;
+  FactsNote note;
+  if (!find_note(digest, kFacts, note)) return std::nullopt;
   std::uint64_t loaded_bytes = 0;
-  std::memcpy(&loaded_bytes, found.data() + kLoadedBytesAt, sizeof loaded_bytes);
-  const cuda::CodeFacts facts{loaded_bytes, (found[kFlagsAt] & kMayPrint) != std::byte{0},
-                              (found[kFlagsAt] & kMayRemember) != std::byte{0},
-                              (found[kFlagsAt] & kHasVariables) != std::byte{0}};
-  if (facts_entry(digest, facts) != found) {
-    folder_.remove(name);
-    complain("what was seen in code is damaged, and dropped", name);
-    return std::nullopt;
-  }
+  std::memcpy(&loaded_bytes, note.data() + kLoadedBytesAt, sizeof loaded_bytes);
+  const cuda::CodeFacts facts{loaded_bytes, (note[kFlagsAt] & kMayPrint) != std::byte{0},
+                              (note[kFlagsAt] & kMayRemember) != std::byte{0},
+                              (note[kFlagsAt] & kHasVariables) != std::byte{0}};
+  if (facts_note(facts) != note) return std::nullopt;
   return facts;
 }
 
 void CodeStore::keep_facts(const Digest& digest, const cuda::CodeFacts& facts) {
-  keep_as(facts_name(digest), facts_entry(digest, facts));
+  keep_note(digest, kFacts, facts_note(facts));
+}
+
+std::optional<CodeName> CodeStore::find_next(const Digest& digest) {
+  std::array<std::byte, sizeof(Digest) + sizeof(std::uint64_t)> note;
+  if (!find_note(digest, kNext, note)) return std::nullopt;
+  CodeName next;
+  std::memcpy(next.digest.data(), note.data(), sizeof next.digest);
+  std::memcpy(&next.bytes, note.data() + sizeof next.digest, sizeof next.bytes);
+  return next;
+}
+
+void CodeStore::keep_next(const Digest& digest, const CodeName& next) {
+  std::array<std::byte, sizeof(Digest) + sizeof(std::uint64_t)> note;
+  std::memcpy(note.data(), next.digest.data(), sizeof next.digest);
+  std::memcpy(note.data() + sizeof next.digest, &next.bytes, sizeof next.bytes);
+  keep_note(digest, kNext, note);
+}
+
+bool CodeStore::find_note(const Digest& digest, std::string_view kind, MutableBytes note) {
+  const std::string name = to_hex(digest) + std::string(kind);
+  std::uint64_t stored = 0;
+  const Fd file = folder_.open(name, &stored);
+  Digest seal;
+  if (!file.valid() || !read_all(file.get(), note)) return false;
+  if (stored == note.size() + sizeof seal && read_all(file.get(), MutableBytes(seal)) &&
+      seal == seal_of(digest, note)) {
+    return true;
+  }
+  folder_.remove(name);
+  complain("a note about stored code is damaged, and dropped", name);
+  return false;
+}
+
+void CodeStore::keep_note(const Digest& digest, std::string_view kind, Bytes note) {
+  std::vector<std::byte> entry(note.begin(), note.end());
+  const Digest seal = seal_of(digest, note);
+  entry.insert(entry.end(), seal.begin(), seal.end());
+  keep_as(to_hex(digest) + std::string(kind), entry);
 }
 
 void CodeStore::keep_as(const std::string& name, Bytes bytes) {

@@ -3,6 +3,7 @@
 //
 //   FOLDER/TENANT/HASH          the bytes as they were sent
 //   FOLDER/TENANT/HASH.facts    what was seen in them, and a hash of both
+//   FOLDER/TENANT/HASH.next     the name of what was loaded after them, and a hash of both
 //
 // A tenant's folder is a CacheFolder. Every entry is hashed again when it is read, and one that
 // does not agree is removed; one of another size than the client says stays until its code is sent
@@ -24,6 +25,13 @@
 #include "cuda/code_facts.h"
 
 namespace flyt::server {
+
+// What code is called: its hash, and how many bytes it has.
+struct CodeName {
+  Digest digest{};
+  std::uint64_t bytes = 0;
+  bool operator==(const CodeName&) const = default;
+};
 
 struct CodeStoreOptions {
   std::string folder;                  // Empty: no store.
@@ -54,11 +62,17 @@ class CodeStore {
   std::optional<cuda::CodeFacts> find_facts(const Digest& digest);
   void keep_facts(const Digest& digest, const cuda::CodeFacts& facts);
 
+  // The same for the code that a program loaded after it, the last time that one did.
+  std::optional<CodeName> find_next(const Digest& digest);
+  void keep_next(const Digest& digest, const CodeName& next);
+
  private:
   CodeStore(Fd folder, std::uint64_t bytes_max, const Log& log)
       : folder_(std::move(folder), bytes_max), log_(log) {}
 
   void keep_as(const std::string& name, Bytes bytes);
+  bool find_note(const Digest& digest, std::string_view kind, MutableBytes note);
+  void keep_note(const Digest& digest, std::string_view kind, Bytes note);
   void complain(std::string_view what, std::string_view why);
 
   const CacheFolder folder_;

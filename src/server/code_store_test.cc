@@ -79,6 +79,26 @@ TEST_F(CodeStoreTest, FactsAreKeptWithoutTheCode) {
   EXPECT_EQ(store->find_facts(digest), (cuda::CodeFacts{1, true, false}));
 }
 
+TEST_F(CodeStoreTest, WhatFollowedCodeIsKept) {
+  const auto store = open();
+  const Digest digest = sha256(code_of(10'000, 1));
+  const CodeName next{sha256(code_of(10'000, 2)), 10'000};
+  EXPECT_FALSE(store->find_next(digest));
+  store->keep_next(digest, next);
+  EXPECT_EQ(open()->find_next(digest), next);
+  EXPECT_FALSE(store->find_next(next.digest));
+  EXPECT_FALSE(open("unix-2")->find_next(digest));
+  // A note about another code is no note about this one.
+  const std::string path = path_of(code_of(10'000, 1)) + ".next";
+  fs::copy_file(path, path_of(code_of(10'000, 2)) + ".next");
+  EXPECT_FALSE(store->find_next(next.digest));
+  EXPECT_EQ(store->find_next(digest), next);
+  fs::resize_file(path, 40);
+  EXPECT_FALSE(store->find_next(digest));
+  store->keep_next(digest, {digest, 1});
+  EXPECT_EQ(store->find_next(digest), (CodeName{digest, 1}));
+}
+
 TEST_F(CodeStoreTest, DamagedFactsAreDropped) {
   const auto store = open();
   const auto code = code_of(10'000, 1);

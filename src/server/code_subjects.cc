@@ -3,9 +3,27 @@
 #include <algorithm>
 
 #include "server/memory_subjects.h"
+#include "server/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server {
+namespace {
+
+// Where libraries can be loaded ahead without anything to show for it: not where loading takes the
+// GPU's memory, nor where a session goes on, which has its code loaded in the order of before.
+CodeStore* store_to_foresee(const Session& session) {
+  CUmoduleLoadingMode mode = CU_MODULE_LAZY_LOADING;
+  session.driver().cuModuleGetLoadingMode(&mode);
+  const bool goes_on = session.recovery() != nullptr && session.recovery()->before();
+  return mode == CU_MODULE_LAZY_LOADING && !goes_on ? session.code_store() : nullptr;
+}
+
+}  // namespace
+
+CodeSubjects::CodeSubjects(Session& session)
+    : variables_(session),
+      foresight_(session.driver(), store_to_foresee(session), session.log()),
+      session_(session) {}
 
 Link::~Link() {
   if (state != nullptr) driver.cuLinkDestroy(state);

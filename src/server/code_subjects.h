@@ -12,6 +12,7 @@
 #include "cuda/code_facts.h"
 #include "cuda/types.h"
 #include "driver/table.h"
+#include "server/foresight.h"
 #include "server/handles.h"
 #include "server/jit_arguments.h"
 #include "server/marks.h"
@@ -74,10 +75,11 @@ struct Link : Attachment {
 // Safe from any thread.
 class CodeSubjects {
  public:
-  explicit CodeSubjects(Session& session) : variables_(session), session_(session) {}
+  explicit CodeSubjects(Session& session);
 
   Uploads& uploads() { return uploads_; }
   Variables& variables() { return variables_; }
+  Foresight& foresight() { return foresight_; }  // The compiler's thread alone.
 
   // Forgets what dies with a context, a module or a library.
   void on_context_destroy(std::uint32_t context);
@@ -100,6 +102,7 @@ class CodeSubjects {
   void forget_if(Dies&& dies);
 
   Variables variables_;
+  Foresight foresight_;
   Session& session_;
   Uploads uploads_;
   const std::shared_ptr<std::atomic<std::uint64_t>> link_bytes_ =

@@ -17,7 +17,19 @@ namespace {
 // unpacked.
 constexpr std::size_t kFactsKeptBytesMin = 16 * kKiB;
 
-// Looks into code, or finds what was seen when it was looked into before.
+Bytes without_zero(const std::vector<std::byte>& code) {
+  return Bytes(code).first(code.size() - 1);
+}
+
+// What a session must know of code that it loads.
+void note_image(Request& request, const Image& image) {
+  request.session().code().note_code(image.facts);
+  Recovery* const recovery = request.session().recovery();
+  if (recovery != nullptr && image.facts.may_remember) recovery->marks().spoil(request.op());
+}
+
+}  // namespace
+
 cuda::CodeFacts facts_of(CodeStore* store, Bytes code, const std::optional<Digest>& named) {
   if (store == nullptr || code.size() < kFactsKeptBytesMin || !cuda::has_packed_code(code)) {
     return cuda::code_facts(code);
@@ -28,12 +40,6 @@ cuda::CodeFacts facts_of(CodeStore* store, Bytes code, const std::optional<Diges
   store->keep_facts(digest, facts);
   return facts;
 }
-
-Bytes without_zero(const std::vector<std::byte>& code) {
-  return Bytes(code).first(code.size() - 1);
-}
-
-}  // namespace
 
 TakenCode take_code(Request& request, std::uint64_t upload, std::vector<std::byte>& code) {
   constexpr TakenCode kInvalid{.result = CUDA_ERROR_INVALID_VALUE, .digest = {}};
@@ -73,10 +79,33 @@ CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std
   const Bytes bytes = without_zero(image.bytes);
   if (!cuda::image_of(bytes)) return CUDA_ERROR_INVALID_IMAGE;
   image.facts = facts_of(request.session().code_store(), bytes, taken.digest);
-  request.session().code().note_code(image.facts);
-  Recovery* const recovery = request.session().recovery();
-  if (recovery != nullptr && image.facts.may_remember) recovery->marks().spoil(request.op());
+  image.named = taken.digest;
+  note_image(request, image);
   return CUDA_SUCCESS;
+}
+
+CUresult take_library(Request& request, const commands::LoadLibrary& command, Image& image,
+                      JitArguments& jit, CUlibrary& native) {
+  CodeSubjects& subjects = request.session().code();
+  const auto named = subjects.uploads().unsent(command.upload);
+  if (!named || !named->digest || !command.options.empty() || !command.values.empty()) {
+    return take_image(request, command, image, jit);
+  }
+  auto ahead = subjects.foresight().take({*named->digest, named->total});
+  if (!ahead) return take_image(request, command, image, jit);
+  subjects.uploads().take(command.upload);
+  native = ahead->native;
+  image = {std::move(ahead->code), ahead->facts, named->digest};
+  note_image(request, image);
+  return CUDA_SUCCESS;
+}
+
+CUresult load_preserved(const driver::Table& driver, const std::vector<std::byte>& code,
+                        JitArguments& jit, CUlibrary& native) {
+  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+  void* yes = pointer_at(1);
+  return driver.cuLibraryLoadData(&native, code.data(), jit.options(), jit.values(), jit.count(),
+                                  &option, &yes, 1);
 }
 
 CUresult charge_code(const Request& request, const Image& image, UsedMemory& charge) {

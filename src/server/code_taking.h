@@ -5,7 +5,10 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "commands/library.h"
 #include "cuda/code_facts.h"
+#include "driver/table.h"
+#include "server/code_store.h"
 #include "server/jit_arguments.h"
 #include "server/request.h"
 #include "server/usage_board.h"
@@ -24,9 +27,15 @@ struct TakenCode {
 // The code of an upload, with a zero byte behind it. Workers only: it may read and write files.
 TakenCode take_code(Request& request, std::uint64_t upload, std::vector<std::byte>& code);
 
+// Looks into code, or finds what was seen when it was looked into before. `store` may be null.
+cuda::CodeFacts facts_of(CodeStore* store, Bytes code, const std::optional<Digest>& named);
+
 struct Image {
   std::vector<std::byte> bytes;  // And a zero byte behind them.
   cuda::CodeFacts facts;
+  std::optional<Digest> named;  // By the client.
+
+  CodeName name() const { return {*named, bytes.size() - 1}; }  // Of one that is `named`.
 };
 
 // What a command that loads code names: an image whose size is the one it says, and the compiler's
@@ -37,6 +46,15 @@ template <class Command>
 CUresult take_image(Request& request, const Command& command, Image& image, JitArguments& jit) {
   return take_image(request, command.upload, command.options, command.values, image, jit);
 }
+
+// The same for a library, which may have been loaded ahead (`native`). Compiler's thread.
+CUresult take_library(Request& request, const commands::LoadLibrary& command, Image& image,
+                      JitArguments& jit, CUlibrary& native);
+
+// As the CUDA runtime has it, the code stays where it is as long as the library is loaded: else the
+// driver takes a copy, and looks at all of it at once.
+CUresult load_preserved(const driver::Table& driver, const std::vector<std::byte>& code,
+                        JitArguments& jit, CUlibrary& native);
 
 // Reserves what code takes once it is loaded, on the device of the current context or else on the
 // first one. CUDA_ERROR_OUT_OF_MEMORY if the lease has no more.

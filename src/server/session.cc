@@ -91,6 +91,10 @@ bool compiles(std::uint16_t op) {
 constexpr Duration kDeliveriesPatience = std::chrono::seconds(10);
 constexpr Duration kDeliveriesPause = std::chrono::microseconds(100);
 
+// A client that had a library loaded asks for a kernel of it next, and must not find the compiler's
+// thread with another one.
+constexpr Duration kAheadPause = std::chrono::microseconds(500);
+
 // A session whose server is to be replaced is ready when it has heard nothing for so long: of a
 // client that waits for an answer, which is held back, and of one that does not. How often it
 // looks.
@@ -110,6 +114,7 @@ Session::Session(const SessionParts& parts)
   graphs_ = std::make_unique<Graphs>(*this);
   graph_memory_ = std::make_unique<GraphMemory>(*this);
   memory_ = std::make_unique<MemorySubjects>(*this);
+  compiler_.when_idle([this] { return look_ahead(); }, kAheadPause);
 }
 
 Session::~Session() {
@@ -456,6 +461,7 @@ void Session::run_slow_command(Request request, void (*run)(Request)) {
       if (entered != CUDA_SUCCESS) {
         shared->reply(entered);
       } else {
+        if (!ends && shuts) compiled_in_ = shared->context();
         run(std::move(*shared));
       }
     }
@@ -463,6 +469,19 @@ void Session::run_slow_command(Request request, void (*run)(Request)) {
     shutters_.fetch_sub(1, std::memory_order_release);
     endpoint().wake();
   });
+}
+
+bool Session::look_ahead() {
+  // It may shut the driver, and is not worth waiting for.
+  shutters_.fetch_add(1, std::memory_order_release);
+  bool more = false;
+  if (!memory_->host_calls.any()) {
+    const auto using_objects = use();
+    more = enter(compiled_in_) == CUDA_SUCCESS && code_->foresight().step();
+  }
+  shutters_.fetch_sub(1, std::memory_order_release);
+  endpoint().wake();
+  return more;
 }
 
 void Session::run_slow(Request request, std::function<void(Request)> work) {

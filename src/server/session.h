@@ -153,6 +153,9 @@ class Session final : public rpc::CommandHandler {
 
  private:
   void run_slow_command(Request request, void (*run)(Request));
+  // The compiler's thread, when it has nothing to do: loads a library that may be asked for. False:
+  // no more for now.
+  bool look_ahead();
   bool look_after(bool quiet);  // True while waits are polled.
   // Work that was begun and not found done yet; then the main thread looks soon whether it is.
   bool unsettled() const;
@@ -214,6 +217,7 @@ class Session final : public rpc::CommandHandler {
   SavePace save_pace_;                 // The same.
   bool worked_ = false;                // The same: since what work leaves was saved.
   std::atomic<unsigned> shutters_{0};  // Commands on workers that may shut the driver.
+  std::uint32_t compiled_in_ = 0;      // The compiler's thread only: where code was loaded last.
   UseMeter use_meter_;                 // Main thread only.
   Completions completions_{*this};
   std::unique_ptr<ContextSubjects> contexts_;

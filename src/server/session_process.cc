@@ -202,7 +202,8 @@ class EndLine {
         device_(driver.device_name),
         begun_(system_clock().now()) {}
 
-  void write(SessionCounters counters, std::string_view reason) const {
+  // `foreseen`: libraries that were loaded before the client asked for them.
+  void write(SessionCounters counters, std::uint64_t foreseen, std::string_view reason) const {
     const auto ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(system_clock().now() - begun_)
             .count();
@@ -212,6 +213,7 @@ class EndLine {
                                 {"device", device_},
                                 {"posted", counters.posted},
                                 {"waited", counters.waited},
+                                {"foreseen", foreseen},
                                 {"seconds", std::to_string(ms / 1000) + "." + fraction},
                                 {"reason", reason}});
   }
@@ -314,13 +316,13 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   });
   const ErrorOutput errors([&endpoint](Bytes text) { endpoint.push_output(2, text); });
   const Watchdog watchdog(endpoint, system_clock(), [&] {
-    end_line.write({}, "client gone while the driver was busy");
+    end_line.write({}, 0, "client gone while the driver was busy");
     recovery.end();
     ::_exit(EXIT_SUCCESS);
   });
   if (faults != nullptr) faults->watch(session);
   const std::string reason = session.run();
-  end_line.write(session.counters(), reason);
+  end_line.write(session.counters(), session.code().foresight().taken(), reason);
   recovery.end();
   // Whatever is left is freed by the end of the process, faster than one by one.
   ::_exit(EXIT_SUCCESS);

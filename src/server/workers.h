@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/annotations.h"
+#include "base/clock.h"
 
 namespace flyt::server {
 
@@ -22,16 +23,23 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   void run(std::function<void()> work) EXCLUDES(mutex_);
+  // When a thread has run something and there was nothing more for `pause`, it runs `work`, again
+  // and again while that returns true and there is nothing else. Before the first run(), which
+  // makes threads.
+  void when_idle(std::function<bool()> work, Duration pause) EXCLUDES(mutex_);
   // Work that has not begun is dropped.
   void stop() EXCLUDES(mutex_);
 
  private:
   void loop();
+  void wait_for_work(bool& idled) REQUIRES(mutex_);
 
   const std::size_t threads_max_;
   Mutex mutex_;
   Condition wake_;
   std::deque<std::function<void()>> queue_ GUARDED_BY(mutex_);
+  std::function<bool()> idle_work_ GUARDED_BY(mutex_);  // Not changed while there are threads.
+  Duration idle_pause_ GUARDED_BY(mutex_){0};
   std::vector<std::thread> threads_ GUARDED_BY(mutex_);
   std::size_t idle_ GUARDED_BY(mutex_) = 0;
   bool stopping_ GUARDED_BY(mutex_) = false;

@@ -62,5 +62,43 @@ TEST(Workers, TakeNothingMoreOnceStopped) {
   workers.stop();
 }
 
+TEST(Workers, DoIdleWorkOnlyAfterOther) {
+  std::atomic<int> idle{0};
+  std::latch done(1);
+  Workers workers(1);
+  workers.when_idle(
+      [&] {
+        if (idle.fetch_add(1) + 1 < 3) return true;
+        done.count_down();
+        return false;
+      },
+      std::chrono::microseconds(100));
+  EXPECT_EQ(idle.load(), 0);
+  workers.run([] {});
+  done.wait();
+  workers.stop();
+  EXPECT_EQ(idle.load(), 3);
+}
+
+// Idle work that never ends would keep other work from running if it came first.
+TEST(Workers, DoOtherWorkBetweenPiecesOfIdleWork) {
+  std::atomic<bool> more{true};
+  std::latch begun(1);
+  std::latch finished(20);
+  Workers workers(1);
+  workers.when_idle(
+      [&, first = true]() mutable {
+        if (first) begun.count_down();
+        first = false;
+        return more.load();
+      },
+      std::chrono::microseconds(0));
+  workers.run([] {});
+  begun.wait();
+  for (int i = 0; i < 20; ++i) workers.run([&] { finished.count_down(); });
+  finished.wait();
+  more = false;
+}
+
 }  // namespace
 }  // namespace flyt::server

@@ -134,6 +134,50 @@ TEST_F(HostileCode, ABombIsRefusedBeforeMemoryIsTakenForIt) {
   EXPECT_TRUE(peer.alive());
 }
 
+// What a program loaded after the first library last time is there before it is asked for.
+TEST_F(HostileCode, ALibraryThatWasForeseenIsTheOneThatIsNamed) {
+  std::string other(kPtx);
+  other.replace(other.find("idle"), 4, "busy");
+  const auto load_library = [](Peer& peer, std::uint32_t number, std::string_view code) {
+    name(peer, sha256(bytes_of(code)), code.size());
+    const commands::LoadLibrary command{
+        .library = handle_as<CUlibrary>(HandleKind::kLibrary, number), .upload = kUpload};
+    std::uint32_t result = ask(peer, command);
+    if (result != wire::kResultSendCode) return result;
+    send_code(peer, code);
+    return ask(peer, command);
+  };
+  std::uint32_t kernels = 0;
+  const auto get_kernel = [&](Peer& peer, std::uint32_t number, std::string_view name) {
+    return ask(peer,
+               commands::GetKernel{.library = handle_as<CUlibrary>(HandleKind::kLibrary, number),
+                                   .name = name,
+                                   .kernel = handle_as<CUkernel>(HandleKind::kKernel, ++kernels)});
+  };
+  const bool foreseen = tests::eventually(30, [&] {
+    {
+      Peer peer = session();
+      kernels = 0;
+      EXPECT_EQ(load_library(peer, 1, kPtx), 0U);
+      EXPECT_EQ(get_kernel(peer, 1, "idle"), 0U);
+      // Others do that; meanwhile no code is asked for.
+      for (int i = 0; i < 200; ++i) EXPECT_EQ(ask(peer, commands::MemInfo{}), 0U);
+      EXPECT_EQ(load_library(peer, 2, other), 0U);
+      EXPECT_EQ(get_kernel(peer, 2, "busy"), 0U);
+      EXPECT_EQ(get_kernel(peer, 2, "idle"), static_cast<std::uint32_t>(CUDA_ERROR_NOT_FOUND));
+      // Another size is refused as ever, and the library is still there after it.
+      name(peer, sha256(bytes_of(other)), other.size() + 1);
+      EXPECT_EQ(
+          ask(peer, commands::LoadLibrary{.library = handle_as<CUlibrary>(HandleKind::kLibrary, 3),
+                                          .upload = kUpload}),
+          wire::kResultSendCode);
+      EXPECT_EQ(get_kernel(peer, 2, "busy"), 0U);
+    }
+    return server().logged(" foreseen=1 ", 0.1);
+  });
+  EXPECT_TRUE(foreseen) << server().log();
+}
+
 TEST_F(HostileCode, AHashOfAnotherSizeEndsTheSession) {
   Peer peer = session();
   const std::array<std::byte, 31> digest{};

@@ -72,19 +72,19 @@ class Code(unittest.TestCase):
         self.assert_sent(self.server(TCP).url)
         self.assert_not_sent(self.server(TCP).url)
 
-    def test_within_a_machine_code_is_sent_unless_asked_otherwise(self):
+    def test_within_a_machine_it_is_the_same_unless_asked_otherwise(self):
         url = self.server().url
         for _ in range(2):
-            commands, load = self.assert_sent(url)
+            commands, load = self.assert_sent(url + '?code=send')
             self.assertNotIn('describe_upload', commands)
             self.assertGreater(commands['upload']['bytes_sent'], CODE_BYTES)
             self.assertEqual(load['waits'], 1)
-        self.assertEqual(self.assert_sent(url + '?code=store')[1]['waits'], 2)
-        self.assert_not_sent(url + '?code=store')
+        self.assertEqual(self.assert_sent(url)[1]['waits'], 2)
+        self.assert_not_sent(url)
 
     def test_tenants_do_not_share(self):
         self.assert_sent(self.server(TCP).url)
-        url = self.server().url + '?code=store'
+        url = self.server().url
         self.assertEqual(self.assert_sent(url)[1]['waits'], 2)
         self.assertEqual(len(self.entries(f'unix-{os.getuid()}')), 1)
 

@@ -62,23 +62,25 @@ void note_global(Request& request, const Handles::Entry& library, bool managed,
 }  // namespace
 
 void load_library(Request request, const commands::LoadLibrary& command) {
+  const driver::Table& driver = request.driver();
+  CodeSubjects& code = request.session().code();
   commands::LoadLibrary::Reply reply;
   Image image;
   JitArguments jit;
-  const CUresult none = take_image(request, command, image, jit);
-  if (none != CUDA_SUCCESS) return request.reply(none, reply);
-  auto origin = of_library(command.library, 0);
   CUlibrary native = nullptr;
+  const CUresult none = take_library(request, command, image, jit, native);
+  if (none != CUDA_SUCCESS) return request.reply(none, reply);
+  const bool may_be_foreseen = image.named && command.options.empty();
+  const CodeName name = may_be_foreseen ? image.name() : CodeName{};
+  auto origin = of_library(command.library, 0);
   CUresult result = charge_code(request, image, origin->charge);
   origin->image = std::move(image.bytes);
   origin->has_variables = image.facts.has_variables;
-  if (result == CUDA_SUCCESS) {
-    // As the CUDA runtime has it: else the driver takes a copy, and looks at all of it at once.
-    CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
-    void* yes = pointer_at(1);
-    request.session().code().variables().before_library(request, address_of(command.library));
-    result = request.driver().cuLibraryLoadData(&native, origin->image.data(), jit.options(),
-                                                jit.values(), jit.count(), &option, &yes, 1);
+  if (result != CUDA_SUCCESS) {
+    if (native != nullptr) driver.cuLibraryUnload(native);
+  } else if (native == nullptr) {
+    code.variables().before_library(request, address_of(command.library));
+    result = load_preserved(driver, origin->image, jit, native);
   }
   if (result == CUDA_SUCCESS &&
       !request.adopt(wire::HandleKind::kLibrary, command.library, native, std::move(origin))) {
@@ -87,6 +89,7 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   reply.threads_per_block = jit.threads_per_block();
   jit.fill_told(reply);
   request.reply(result, reply);
+  if (result == CUDA_SUCCESS && may_be_foreseen) code.foresight().on_load(name);
 }
 
 CUresult unload_library(Request& request, const commands::UnloadLibrary& command) {
