@@ -16,7 +16,9 @@ SCRIPT = os.path.join(HERE, 'frameworks.py')
 FILL_THE_GPU = {'memory', 'memory_expandable', 'memory_async'}
 ITEM_SECONDS = 75
 # Compilers take their time.
-SECONDS = {'torch_compile': 150, 'nccl_two': 120, 'shared_tensors': 100, 'jax': 100}
+SECONDS = {'torch_compile': 150, 'nccl_two': 120, 'shared_tensors': 100, 'jax': 100,
+           'torch_ops_0': 200, 'torch_ops_1': 200, 'torch_ops_2': 200, 'torch_ops_3': 200,
+           'numba_driver': 150, 'numba_kernels': 300}
 TAIL_LINES = 15
 URLS = {'shm': None, 'tcp': 'tcp://127.0.0.1:0'}
 

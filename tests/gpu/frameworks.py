@@ -26,7 +26,9 @@ ITEMS = {
     'shared_tensors': 'fw_processes', 'nccl_one': 'fw_processes', 'nccl_two': 'fw_processes',
     'gpt2': 'fw_torch_models', 'resnet50': 'fw_torch_models', 'cudnn': 'fw_torch_models',
     'triton': 'fw_triton', 'cupy': 'fw_cupy', 'numba': 'fw_numba', 'jax': 'fw_jax',
-    'pynvml': 'fw_processes',
+    'pynvml': 'fw_processes', 'profiler': 'fw_torch',
+    'torch_ops_0': 'fw_torch_ops', 'torch_ops_1': 'fw_torch_ops', 'torch_ops_2': 'fw_torch_ops',
+    'torch_ops_3': 'fw_torch_ops', 'numba_driver': 'fw_suites', 'numba_kernels': 'fw_suites',
 }
 # Parts that items start as processes of their own.
 PARTS = {'matmuls': 'fw_processes', 'nccl_rank': 'fw_processes'}
@@ -55,7 +57,9 @@ def plain(value):
         if value.is_complex():
             value = torch.view_as_real(value)
         head = f'{value.dtype} {tuple(value.shape)} '.encode()
-        return head + value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        # A single element may have any stride, which view() below refuses.
+        flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.reshape(-1))
+        return head + flat.view(torch.uint8).numpy().tobytes()
     if hasattr(value, 'copy_to_host'):
         value = value.copy_to_host()
     elif hasattr(value, 'get') and hasattr(value, '__cuda_array_interface__'):

@@ -2,6 +2,7 @@
 
 import math
 
+import old_numpy  # noqa: F401
 import numba as numba_
 import numpy as np
 from numba import cuda

@@ -83,6 +83,35 @@ def torch_eager(found):
     found.keep('generator state', lambda: torch.cuda.get_rng_state())
 
 
+def profiler(found):
+    """What a program computes while it is profiled, and the operations seen on the CPU. Kernels on
+    the GPU are seen natively only: that takes CUPTI, which works with NVIDIA's own driver."""
+    a = normal(300, 300)
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+
+    def profiled():
+        with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
+            with torch.profiler.record_function('ours'):
+                result = torch.softmax(a @ a, 1)
+            torch.cuda.synchronize()
+        names = {event.key for event in profile.key_averages()
+                 if event.key.startswith(('aten::', 'ours'))}
+        return [sorted(names), result]
+
+    found.keep('profiled', profiled)
+    found.keep('a second time', profiled)
+
+    def ranges():
+        torch.cuda.profiler.start()
+        torch.cuda.nvtx.range_push('outer')
+        result = torch.tanh(a)
+        torch.cuda.nvtx.range_pop()
+        torch.cuda.profiler.stop()
+        return result
+
+    found.keep('ranges', ranges)
+
+
 def streams_events(found):
     a = normal(700, 700)
     streams = [torch.cuda.Stream(priority=priority) for priority in (0, -1, 0, -2)]
