@@ -210,6 +210,30 @@ class Train(Workload):
         self.check = f'{self.loss.item():.4f}'
 
 
+class TrainGpt2:
+    """A transformer's training, for its losses; `dtype` is what its matrices are multiplied in."""
+
+    def __init__(self, torch, dtype):
+        from transformers import GPT2Config, GPT2LMHeadModel
+        self.torch = torch
+        self.dtype = dtype
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.manual_seed(9)
+        config = GPT2Config(n_layer=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        config._attn_implementation = 'eager'
+        self.model = GPT2LMHeadModel(config).to(DEVICE)
+        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=3e-4)
+        self.tokens = torch.randint(0, config.vocab_size, (4, 128)).to(DEVICE)
+
+    def step(self):
+        half = self.dtype != self.torch.float32
+        with self.torch.autocast('cuda', dtype=self.torch.bfloat16, enabled=half):
+            self.loss = self.model(self.tokens, labels=self.tokens).loss
+        self.optimiser.zero_grad()
+        self.loss.backward()
+        self.optimiser.step()
+
+
 WORKLOADS = {'small_op': SmallOp, 'item': Item, 'resnet_1': ResNet, 'resnet_64': ResNetBatch,
              'resnet_1_stream': ResNetStream, 'resnet_64_stream': ResNetBatchStream,
              'gpt2': Gpt2, 'train': Train}
@@ -278,10 +302,13 @@ class Worker:
         return {'first_tensor': (first - started) * 1e3,
                 'first_inference': (time.perf_counter() - first) * 1e3}
 
-    def losses(self, steps):
+    def losses(self, training, steps):
         """Those of a training from its beginning, to the last bit; each is read."""
-        work = Train(self.torch)
-        work.per_step = 1
+        if training == 'resnet':
+            work = Train(self.torch)
+            work.per_step = 1
+        else:
+            work = TrainGpt2(self.torch, getattr(self.torch, training.partition('_')[2]))
         found = []
         for _ in range(steps):
             work.step()
@@ -300,7 +327,8 @@ class Worker:
         if command == 'waits':
             return {name: count_waits(self.work(name))}
         if command == 'losses':
-            return {'losses': self.losses(int(name))}
+            training, steps = name.split(':')
+            return {'losses': self.losses(training, int(steps))}
         if command == 'release':
             self.live.pop(name, None)
             gc.collect()
