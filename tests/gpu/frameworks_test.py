@@ -102,6 +102,11 @@ class Judgement(unittest.TestCase):
                          ('NO', 'differs: b'))
         self.assertEqual(self.judge({'a': 1}, {'a': 2}, None)[0], 'NO')
 
+    def test_a_little_that_native_cannot_repeat_leaves_the_rest(self):
+        self.assertEqual(self.judge({'a': 1, 'b': 1, 'c': 1}, {'a': 2, 'b': 1, 'c': 1},
+                                    {'a': 3, 'b': 1, 'c': 1}),
+                         ('yes', '2 results; native is not reproducible: a'))
+
     def test_skipping_only_remotely_fails(self):
         self.assertEqual(framework_steps.judge({'equal': {}}, {'skipped': 'x'}, dict),
                          ('NO', 'only remotely: x'))
