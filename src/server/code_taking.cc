@@ -84,16 +84,23 @@ CUresult take_image(Request& request, std::uint64_t upload, const wire::List<std
   return CUDA_SUCCESS;
 }
 
+bool may_be_foreseen(const wire::List<std::int32_t>& options) {
+  return options.empty() ||
+         (options.size() == 1 && options[0] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+}
+
 CUresult take_library(Request& request, const commands::LoadLibrary& command, Image& image,
                       JitArguments& jit, CUlibrary& native) {
   CodeSubjects& subjects = request.session().code();
   const auto named = subjects.uploads().unsent(command.upload);
-  if (!named || !named->digest || !command.options.empty() || !command.values.empty()) {
-    return take_image(request, command, image, jit);
-  }
-  auto ahead = subjects.foresight().take({*named->digest, named->total});
+  const bool plain =
+      may_be_foreseen(command.options) && command.values.size() == command.options.size();
+  auto ahead = named && named->digest && plain
+                   ? subjects.foresight().take({*named->digest, named->total})
+                   : std::nullopt;
   if (!ahead) return take_image(request, command, image, jit);
   subjects.uploads().take(command.upload);
+  static_cast<void>(jit.take(command.options, command.values));
   native = ahead->native;
   image = {std::move(ahead->code), ahead->facts, named->digest};
   note_image(request, image);

@@ -47,6 +47,8 @@ CUresult take_image(Request& request, const Command& command, Image& image, JitA
   return take_image(request, command.upload, command.options, command.values, image, jit);
 }
 
+// Whether a library with these options is as one without any, but for what may be said of errors.
+bool may_be_foreseen(const wire::List<std::int32_t>& options);
 // The same for a library, which may have been loaded ahead (`native`). Compiler's thread.
 CUresult take_library(Request& request, const commands::LoadLibrary& command, Image& image,
                       JitArguments& jit, CUlibrary& native);

@@ -45,7 +45,8 @@ class Foresight {
 
   std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }  // Any thread.
 
-  // The client has had a library loaded, without options, and knows it. May write to the store.
+  // The client has had a library loaded, of which nothing was said, and knows it. May write to the
+  // store.
   void on_load(const CodeName& name);
 
   // Does a little: loads a library, say. False: there is no more to do until on_load().

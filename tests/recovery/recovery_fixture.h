@@ -80,8 +80,7 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
   }
   void start(std::vector<std::string> arguments = {"--recover", "10"}) {
     server_ = std::make_unique<ServerProcess>();
-    std::string pattern = "/tmp/flyt-recovery-XXXXXX";
-    if (folder_.empty() && ::mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
+    static_cast<void>(folder());
     arguments.insert(arguments.end(), {"--control", control_url()});
     ServerOptions options;
     options.arguments = std::move(arguments);
@@ -159,12 +158,13 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     ASSERT_EQ(0, ::kill(process, SIGKILL));
     killed_ = process;
   }
-  // start() makes the folder if there is none yet.
-  std::string keeper_path() {
+  // Made if there is none yet.
+  const std::string& folder() {
     std::string pattern = "/tmp/flyt-recovery-XXXXXX";
     if (folder_.empty() && ::mkdtemp(pattern.data()) != nullptr) folder_ = pattern;
-    return folder_ + "/keeper";
+    return folder_;
   }
+  std::string keeper_path() { return folder() + "/keeper"; }
   std::string control_url() const { return "unix://" + folder_ + "/control"; }
   // What the lease has in use.
   std::uint64_t used() const {

@@ -686,6 +686,32 @@ TEST_P(PlacesTest, AddressesThatTheProgramKnowsAreTheSameAgain) {
   EXPECT_TRUE(server_->logged("looked for wanted=5 found=5", kSeconds)) << server_->log();
 }
 
+TEST_P(PlacesTest, LibrariesThatWereLoadedAheadGoOn) {
+  start({"--recover", "10", "--module-cache", folder() + "/modules"});
+  const auto load = [&](const auto& child) {
+    for (const char* code : {"placed-library 3000", "placed-library 1900000", "placed-library 64",
+                             "placed-library 5000"}) {
+      ASSERT_EQ("ok", ask(child, code)) << code << server_->log();
+    }
+  };
+  EXPECT_TRUE(eventually(kSeconds, [&] {
+    {
+      const auto child = client();
+      load(child);
+      ask(child, "quit");
+    }
+    return server_->logged(" foreseen=3 ", 0.1);
+  })) << server_->log();
+  for (int i = 0; i < 3; ++i) {
+    const auto child = client();
+    load(child);
+    for (int kills = 0; kills < 2; ++kills) {
+      kill_idle();
+      ASSERT_EQ("ok", ask(child, "placed-use")) << server_->log();
+    }
+  }
+}
+
 TEST_P(PlacesTest, WhatWasLoadedBeforeIsLoadedFirstInALeasesPartOfTheGpu) {
   start({"--recover", "10", "--memory", "1G", "--sms", "8"});
   const auto child = client();

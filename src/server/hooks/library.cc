@@ -2,6 +2,7 @@
 #include "server/hooks_library.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/code_subjects.h"
@@ -70,8 +71,8 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   CUlibrary native = nullptr;
   const CUresult none = take_library(request, command, image, jit, native);
   if (none != CUDA_SUCCESS) return request.reply(none, reply);
-  const bool may_be_foreseen = image.named && command.options.empty();
-  const CodeName name = may_be_foreseen ? image.name() : CodeName{};
+  const auto name =
+      image.named && may_be_foreseen(command.options) ? std::optional(image.name()) : std::nullopt;
   auto origin = of_library(command.library, 0);
   CUresult result = charge_code(request, image, origin->charge);
   origin->image = std::move(image.bytes);
@@ -89,7 +90,8 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   reply.threads_per_block = jit.threads_per_block();
   jit.fill_told(reply);
   request.reply(result, reply);
-  if (result == CUDA_SUCCESS && may_be_foreseen) code.foresight().on_load(name);
+  // Nothing is said of errors when it is loaded ahead.
+  if (result == CUDA_SUCCESS && name && jit.error_log().empty()) code.foresight().on_load(*name);
 }
 
 CUresult unload_library(Request& request, const commands::UnloadLibrary& command) {
