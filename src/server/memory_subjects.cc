@@ -13,8 +13,9 @@ namespace {
 
 // How long reclaim() leaves the GPU to itself when nothing could be freed.
 constexpr Duration kReclaimPause = std::chrono::microseconds(20);
-// How long the lease's other sessions have for giving up what lies idle, and how often to look.
-constexpr Duration kShortageWait = std::chrono::milliseconds(60);
+// How long the lease's other sessions have at most for giving up what lies idle, which takes them
+// a turn, and how often to look.
+constexpr Duration kShortageWait = std::chrono::seconds(2);
 constexpr Duration kShortagePause = std::chrono::milliseconds(2);
 
 }  // namespace
@@ -80,11 +81,11 @@ void MemorySubjects::make_room(CUdevice device) {
   reaper.drain();
   drop_idle(device);
   const UsageSlot usage = own_usage();
-  const std::uint64_t used = usage.quota().used;
-  if (usage.quota().limit == 0 || used == usage.bytes(device)) return;
-  usage.tell_shortage();
+  const MemoryQuota quota = usage.quota();
+  if (quota.limit == 0 || quota.used == usage.bytes(device)) return;
+  const std::uint32_t shortage = usage.tell_shortage();
   const Instant until = session.clock().now() + kShortageWait;
-  while (usage.quota().used >= used && session.clock().now() < until) {
+  while (!usage.all_heeded(shortage) && session.clock().now() < until) {
     session.clock().sleep_for(kShortagePause);
   }
 }
@@ -97,9 +98,12 @@ void MemorySubjects::drop_idle(CUdevice device) {
 void MemorySubjects::heed_shortages(bool quiet) {
   const UsageSlot usage = own_usage();
   const std::uint32_t shortages = usage.shortages();
-  if (shortages == shortages_ && !(quiet && usage.quota().limit != 0)) return;
+  quiet = quiet && usage.quota().limit != 0;
+  const bool asked = shortages != shortages_;
+  if (asked || quiet) drop_idle(0);
+  if (asked || quiet != quiet_) usage.heeded(shortages, quiet);
   shortages_ = shortages;
-  drop_idle(0);
+  quiet_ = quiet;
 }
 
 void MemorySubjects::reclaim() {

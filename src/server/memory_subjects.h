@@ -152,7 +152,8 @@ class MemorySubjects {
   StreamDepths depths;
 
  private:
-  std::uint32_t shortages_ = 0;  // Those that were heeded. Main thread.
+  std::uint32_t shortages_ = 0;  // Those that were heeded. Main thread, as the next.
+  bool quiet_ = false;           // What lies idle is given up without a shortage.
 };
 
 }  // namespace flyt::server

@@ -53,6 +53,8 @@ struct UsageRow {
   std::atomic<bool> end_wanted{false};
   std::atomic<std::uint32_t> grant_version{0};  // That in which the session runs.
   std::atomic<std::uint32_t> fixed{0};
+  std::atomic<std::uint32_t> heeded{0};  // The last shortage for which it gave up what lay idle.
+  std::atomic<bool> quiet{false};        // It does that for all.
   std::atomic<bool> held{false};
   std::atomic<bool> ended{false};
   std::atomic<Handover> handover{Handover::kBusy};
@@ -70,7 +72,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Of a board's memory, which a later build of the server may find: rises with each change of what
 // lies in it.
-constexpr std::uint64_t kBoardLayout = 3;
+constexpr std::uint64_t kBoardLayout = 4;
 
 // What the sessions have together. What is used is the sum of their rows: each is one word, so that
 // a session that is killed at any moment leaves nothing uncounted and nothing counted twice.
@@ -249,8 +251,34 @@ std::uint32_t UsageSlot::shortages() const {
   return row_ == nullptr ? 0 : head_of(row_).shortages.load(std::memory_order_relaxed);
 }
 
-void UsageSlot::tell_shortage() const {
-  if (row_ != nullptr) head_of(row_).shortages.fetch_add(1, std::memory_order_relaxed);
+std::uint32_t UsageSlot::tell_shortage() const {
+  return row_ == nullptr ? 0 : head_of(row_).shortages.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void UsageSlot::heeded(std::uint32_t shortage, bool quiet) const {
+  if (row_ == nullptr) return;
+  // Behind what it gave up.
+  row_->heeded.store(shortage, std::memory_order_release);
+  row_->quiet.store(quiet, std::memory_order_release);
+}
+
+bool UsageSlot::all_heeded(std::uint32_t shortage) const {
+  if (row_ == nullptr) return true;
+  const BoardHead& head = head_of(row_);
+  const std::size_t last = head.rows_used.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < last; ++i) {
+    const UsageRow& row = rows_of(&head)[i];
+    if (&row == row_ || row.server_process.load(std::memory_order_acquire) == 0 ||
+        row.ended.load(std::memory_order_relaxed) || row.quiet.load(std::memory_order_acquire) ||
+        row.devices[0].bytes.load(std::memory_order_relaxed) == 0) {
+      continue;
+    }
+    // Numbers go round.
+    if (static_cast<std::int32_t>(row.heeded.load(std::memory_order_acquire) - shortage) < 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void UsageSlot::moved(std::uint32_t version, std::uint32_t fixed) const {
@@ -379,6 +407,8 @@ void UsageBoard::release(std::size_t slot) {
   row.end_wanted.store(false, std::memory_order_relaxed);
   row.grant_version.store(0, std::memory_order_relaxed);
   row.fixed.store(0, std::memory_order_relaxed);
+  row.heeded.store(0, std::memory_order_relaxed);
+  row.quiet.store(false, std::memory_order_relaxed);
   head_->moved.advance();
   row.held.store(false, std::memory_order_relaxed);
   row.ended.store(false, std::memory_order_relaxed);

@@ -96,9 +96,14 @@ class UsageSlot {
   std::uint64_t bytes(CUdevice device) const;
 
   MemoryQuota quota() const;
-  // Rises when a session of the lease could not have memory: others then give up what lies idle.
+  // Rises when a session of the lease could not have memory: others then give up what lies idle,
+  // and say so.
   std::uint32_t shortages() const;
-  void tell_shortage() const;
+  std::uint32_t tell_shortage() const;  // Its number.
+  // `quiet`: it does so without being asked, as long as that is so.
+  void heeded(std::uint32_t shortage, bool quiet) const;
+  // Whether all others that have memory, and a process, have done so.
+  bool all_heeded(std::uint32_t shortage) const;
 
   // This session's work runs in the grant of that version, but for so many contexts and graphs.
   void moved(std::uint32_t version, std::uint32_t fixed) const;

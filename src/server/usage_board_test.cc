@@ -205,6 +205,34 @@ TEST(UsageBoard, ReservesUpToTheQuotaAndNoByteMore) {
   EXPECT_TRUE(b.reserve(0, 60));
 }
 
+TEST(UsageBoard, KnowsWhetherAllHaveHeededAShortage) {
+  const auto board = make_board(4);
+  const UsageSlot a = board->slot(board->claim());
+  const UsageSlot b = board->slot(board->claim());
+  const std::size_t third = board->claim();
+  const UsageSlot c = board->slot(third);
+  for (const UsageSlot& slot : {a, b, c}) slot.publish({.process = 1});
+  const std::uint32_t first = a.tell_shortage();
+  EXPECT_EQ(first, b.shortages());
+  EXPECT_TRUE(a.all_heeded(first)) << "nobody has any memory";
+  b.took(0, 10);
+  c.took(0, 10);
+  EXPECT_FALSE(a.all_heeded(first));
+  b.heeded(first, false);
+  EXPECT_FALSE(a.all_heeded(first));
+  EXPECT_TRUE(c.all_heeded(first)) << "its own is not asked for";
+  c.heeded(first, true);
+  EXPECT_TRUE(a.all_heeded(first));
+  const std::uint32_t second = a.tell_shortage();
+  EXPECT_FALSE(a.all_heeded(second));
+  b.heeded(second, false);
+  EXPECT_TRUE(a.all_heeded(second)) << "one of them is quiet";
+  c.heeded(first, false);
+  EXPECT_FALSE(a.all_heeded(second));
+  board->release(third);
+  EXPECT_TRUE(a.all_heeded(second));
+}
+
 TEST(UsageBoard, GivesBackWhatAReleasedPlaceHad) {
   const auto board = make_board(2);
   EXPECT_TRUE(board->set_quota(100, UsageBoard::Shrink::kRefuse));
