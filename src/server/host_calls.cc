@@ -18,6 +18,7 @@ HostCalls::HostCalls(Session& session)
 
 CUresult HostCalls::enqueue(CUstream stream, Kind kind, std::uint64_t token,
                             std::uint64_t sequence) {
+  ever_.store(true, std::memory_order_relaxed);
   {
     const Lock lock(shared_->mutex);
     if (shared_->calls.size() >= kCallsMax) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -56,6 +57,8 @@ void* HostCalls::graph_function(std::uint64_t name) {
     }
     function = std::make_unique<GraphFunction>(GraphFunction{shared_, name, 0});
     function_entries_.insert(function.get());
+    in_graphs_.store(true, std::memory_order_relaxed);
+    ever_.store(true, std::memory_order_relaxed);
   }
   return function.get();
 }
@@ -141,7 +144,7 @@ bool HostCalls::done(std::uint64_t token) {
 }
 
 // A graph that has been launched may come to a function of the client's at any time.
-bool HostCalls::any() const { return !functions_.empty() || under_way(); }
+bool HostCalls::any() const { return in_graphs_.load(std::memory_order_relaxed) || under_way(); }
 
 bool HostCalls::under_way() const {
   const Lock lock(shared_->mutex);

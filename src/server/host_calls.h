@@ -1,6 +1,7 @@
 // HostCalls: host functions and callbacks of the client, at their place in its streams.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -50,8 +51,10 @@ class HostCalls {
 
   // The client's function has run. False if it was not running.
   bool done(std::uint64_t token);
-  // Some stream waits, or will wait, for the client.
+  // Some stream waits, or will wait, for the client. Any thread, as the next.
   bool any() const;
+  // Some stream or graph has had one, as others may soon.
+  bool ever() const { return ever_.load(std::memory_order_relaxed); }
   // The same without those that graphs will run when they are launched again.
   bool under_way() const;
   // The session ends: nothing waits for the client any more, now and later.
@@ -93,6 +96,8 @@ class HostCalls {
   // By name. Main thread only. Graphs may run them until the process ends.
   std::map<std::uint64_t, std::unique_ptr<GraphFunction>> functions_;
   std::set<const void*> function_entries_;
+  std::atomic<bool> in_graphs_{false};  // There are such functions.
+  std::atomic<bool> ever_{false};
 };
 
 }  // namespace flyt::server

@@ -472,10 +472,11 @@ void Session::run_slow_command(Request request, void (*run)(Request)) {
 }
 
 bool Session::look_ahead() {
-  // It may shut the driver, and is not worth waiting for.
+  // It may shut the driver, which is not worth it where host functions may need it.
+  if (memory_->host_calls.ever()) return false;
   shutters_.fetch_add(1, std::memory_order_release);
   bool more = false;
-  if (!memory_->host_calls.any()) {
+  {
     const auto using_objects = use();
     more = enter(compiled_in_) == CUDA_SUCCESS && code_->foresight().step();
   }
