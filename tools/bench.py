@@ -20,7 +20,7 @@ def main():
     program = os.path.join(arguments.prefix, 'bin',
                            'flyt-placement-bench' if placement else 'flyt-bench')
     if not os.path.exists(program):
-        print(f'bench: {program} is not built', file=sys.stderr)
+        print(f'bench: {program} is not there; a bundle brings flyt-bench alone', file=sys.stderr)
         return 1
     if placement:
         rest = ['--help'] if arguments.help_bench else rest[1:]

@@ -11,6 +11,7 @@
 #include "base/annotations.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "client/context_streams.h"
 #include "client/handle_table.h"
 #include "cuda/types.h"
 
@@ -43,6 +44,7 @@ struct ContextState {
   // cuCtxGetLimit, by CUlimit; kUnknownLimit where the driver knows none.
   static constexpr std::uint64_t kUnknownLimit = ~0ULL;
   std::array<std::atomic<std::uint64_t>, CU_LIMIT_MAX> limits{};
+  ContextStreams streams;
 
   void reset() {}  // For HandleTable, which never uses a context's slot again.
 };

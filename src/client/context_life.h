@@ -21,6 +21,7 @@ void come_alive(ContextState& context, const Reply& reply, unsigned int flags) {
     const bool known = i < reply.limits.size() && i < reply.known.size() && reply.known[i] != 0;
     context.limits[i].store(known ? reply.limits[i] : ContextState::kUnknownLimit);
   }
+  context.streams.reset();
   context.live.store(context.handle);
 }
 

@@ -1,6 +1,8 @@
 #include "client/fences.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "client/memory_state.h"
 #include "client/session.h"
@@ -59,19 +61,28 @@ Fences::State Fences::look(ContextState& context, std::uint64_t fence) {
   return State::kDone;
 }
 
+Instant Fences::deadline() const {
+  const Duration patience = session_.waits_sleep() ? std::min(patience_, kSleepersSpin) : patience_;
+  return system_clock().now() + patience;
+}
+
+void Fences::note_wait() {
+  session_.channel().count_wait();
+  session_.memory().watches().note_revelation();
+}
+
 bool Fences::wait(ContextState& context, std::uint64_t fence) {
+  if (!look_until(context, fence, deadline())) return false;
+  note_wait();
+  return true;
+}
+
+bool Fences::look_until(ContextState& context, std::uint64_t fence, Instant deadline) {
   const std::atomic<std::uint64_t>* word = usable() ? word_of(context, fence) : nullptr;
   if (word == nullptr) return false;
-  const Duration patience = session_.waits_sleep() ? std::min(patience_, kSleepersSpin) : patience_;
-  const Instant deadline = system_clock().now() + patience;
   while (true) {
     for (int i = 0; i < kLooksPerTurn; ++i) {
-      if (word->load(std::memory_order_acquire) == fence) {
-        if (session_.channel().noticed()) return false;
-        session_.channel().count_wait();
-        session_.memory().watches().note_revelation();
-        return true;
-      }
+      if (word->load(std::memory_order_acquire) == fence) return !session_.channel().noticed();
       rpc::relax();
     }
     // What the server has to tell may be why the word does not come.
@@ -82,6 +93,26 @@ bool Fences::wait(ContextState& context, std::uint64_t fence) {
 bool Fences::done(ContextState& context, CUstream stream) {
   const std::uint64_t fence = mark(context, stream);
   return fence != 0 && wait(context, fence);
+}
+
+bool Fences::all_done(ContextState& context) {
+  ContextStreams::Room room{};
+  std::array<std::uint64_t, std::tuple_size_v<ContextStreams::Room>> fences{};
+  std::size_t count = 0;
+  {
+    const Lock lock(context.streams.mutex());
+    for (CUstream stream : context.streams.all(room)) {
+      fences[count] = mark(context, stream);
+      if (fences[count++] == 0) return false;
+    }
+  }
+  if (count == 0) return false;
+  const Instant until = deadline();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!look_until(context, fences[i], until)) return false;
+  }
+  note_wait();
+  return true;
 }
 
 std::optional<SharedSlots::Slot> Fences::result(ContextState& context, std::uint64_t bytes) {

@@ -79,6 +79,8 @@ class Fences {
   // True: all that was in the stream is done, and the server has nothing to tell about it. False:
   // nothing is known. `context` is the stream's and the calling thread's current one.
   bool done(ContextState& context, CUstream stream);
+  // The same for all streams of the context, which is no green one.
+  bool all_done(ContextState& context);
 
   // Shared memory for a small result that the GPU writes and the program then copies. None where
   // there are no fences, or all are in use.
@@ -89,6 +91,10 @@ class Fences {
 
  private:
   bool usable() const;
+  // Looks at the fence's word until the deadline. As wait(), which counts the wait.
+  bool look_until(ContextState& context, std::uint64_t fence, Instant deadline);
+  Instant deadline() const;
+  void note_wait();
   const std::atomic<std::uint64_t>* word_of(ContextState& context, std::uint64_t fence);
 
   Session& session_;

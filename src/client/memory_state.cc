@@ -154,6 +154,7 @@ CUresult MemoryState::make_stream(ContextState& context, unsigned int flags, int
     streams.discard(made.handle);
     return result;
   }
+  context.home->streams.add(stream, flags);
   out = stream;
   return CUDA_SUCCESS;
 }
@@ -221,7 +222,11 @@ CUresult check(CUevent handle) {
 CUresult check(CUstream& handle) {
   handle = cuda::resolve_default(handle);
   const std::uint64_t value = address_of(handle);
-  if (value == wire::kStreamLegacy || value == wire::kStreamPerThread) return CUDA_SUCCESS;
+  if (value == wire::kStreamLegacy) return CUDA_SUCCESS;
+  if (value == wire::kStreamPerThread) {
+    context().home->streams.note_unnamed();
+    return CUDA_SUCCESS;
+  }
   const StreamState* state = session().memory().streams.find(value);
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return state->context->live.load(std::memory_order_relaxed) == 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED

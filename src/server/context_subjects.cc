@@ -32,6 +32,24 @@ CUstream ContextSubjects::thread_stream(std::uint32_t context, std::uint32_t thr
   return stream;
 }
 
+void ContextSubjects::note_ended_stream(std::uint32_t context) {
+  const Lock lock(mutex_);
+  ++ended_streams_[context].count;
+}
+
+std::uint64_t ContextSubjects::ended_streams(std::uint32_t context) {
+  const Lock lock(mutex_);
+  const auto found = ended_streams_.find(context);
+  if (found == ended_streams_.end() || found->second.done == found->second.count) return 0;
+  return found->second.count;
+}
+
+void ContextSubjects::note_ended_streams_done(std::uint32_t context, std::uint64_t ended) {
+  const Lock lock(mutex_);
+  const auto found = ended_streams_.find(context);
+  if (found != ended_streams_.end()) found->second.done = std::max(found->second.done, ended);
+}
+
 std::vector<CUstream> ContextSubjects::thread_streams(std::uint32_t context) {
   std::vector<CUstream> streams;
   const Lock lock(mutex_);
@@ -150,6 +168,7 @@ void ContextSubjects::let_go(const Handles::Entry& context) {
     own_usage().context_ended(origin(context).device);
     session_.forget_entered();
     const Lock lock(mutex_);
+    ended_streams_.erase(index);
     std::erase_if(thread_streams_, [&](const auto& item) {
       if (item.first.first == index) item.second->abandon();
       return item.first.first == index;

@@ -91,6 +91,13 @@ class ContextSubjects {
 
   Resources& resources() { return resources_; }
 
+  // A stream of the context has ended; the driver goes on with what is in it, and no stream tells
+  // when that is done. How many have ended, or 0 when the work of all is known done; and that it
+  // is, of the first so many.
+  void note_ended_stream(std::uint32_t context) EXCLUDES(mutex_);
+  std::uint64_t ended_streams(std::uint32_t context) EXCLUDES(mutex_);
+  void note_ended_streams_done(std::uint32_t context, std::uint64_t ended) EXCLUDES(mutex_);
+
   // How many times a device's primary context was retained for this client.
   void count_retained(CUdevice device) EXCLUDES(mutex_);
   // Gives the count back and starts again from 0.
@@ -110,6 +117,11 @@ class ContextSubjects {
   // By context index and thread number.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::shared_ptr<StreamOwner>> thread_streams_
       GUARDED_BY(mutex_);
+  struct EndedStreams {
+    std::uint64_t count = 0;
+    std::uint64_t done = 0;
+  };
+  std::map<std::uint32_t, EndedStreams> ended_streams_ GUARDED_BY(mutex_);  // By context index.
   std::map<CUdevice, int> retained_ GUARDED_BY(mutex_);
   Resources resources_;
 };

@@ -83,8 +83,16 @@ CUresult ask_to_end(const Command& command) {
 CUresult synchronize(ContextState* context) {
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const ContextScope scope(context);
+  if (context->green == 0 && session().memory().fences().all_done(*context)) {
+    return session().take_posted_error();
+  }
+  const std::uint64_t ended = context->streams.ended();
   const commands::SynchronizeContext command{.context = handle_of(context)};
-  return call(command);
+  commands::SynchronizeContext::Reply reply;
+  const CUresult result = ask(command, reply);
+  if (result != CUDA_SUCCESS) return result;
+  context->streams.note_done(ended);
+  return session().take_posted_error();
 }
 
 CUresult create(CUcontext* out, unsigned int flags, CUdevice device, std::uint32_t sm_count) {

@@ -102,6 +102,7 @@ CUresult create(CUdevResourceDesc desc, CUdevice device, unsigned int flags, CUc
   }
   context->multiprocessors = description->multiprocessors;
   come_alive(*context, reply, context->home->flags.load());
+  context->home->streams.note_unnamed();
   made.state->context = context;
   contexts.greens.publish(made.handle);
   out = green;

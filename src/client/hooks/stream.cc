@@ -179,10 +179,15 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
   const StreamState* state = state_of(hStream);
+  ContextState* const of = state != nullptr ? state->context : nullptr;
   // The server let go of it with its green context.
-  const bool gone = state != nullptr && state->context->live.load() == 0;
+  const bool gone = of != nullptr && of->live.load() == 0;
   if (!session().memory().streams.drop(address_of(hStream))) return CUDA_ERROR_INVALID_HANDLE;
   session().captures().on_stream_destroyed(hStream);
+  // A wait for the context that another thread is about to post names it no more.
+  ContextStreams& streams = of->home->streams;
+  const Lock lock(streams.mutex());
+  streams.end(hStream);
   return gone ? CUDA_SUCCESS : post(commands::StreamDestroy{.stream = hStream});
 }
 

@@ -273,13 +273,18 @@ void synchronize_context(Request request, const commands::SynchronizeContext& co
   Completion wait;
   wait.context = index;
   ContextPoll poll(session, index);
-  // Those of its green contexts are waited for too. Captures forbid to wait for a context, and the
-  // driver has to be asked that at once.
-  const bool polled = poll.worth_it() && !session.contexts().has_greens(index) &&
+  // What is left of an ended stream may be behind a function of the client's, of which this thread
+  // would have to hear. Those of its green contexts are waited for too. Captures forbid to wait for
+  // a context, and the driver has to be asked that at once.
+  const std::uint64_t ended = session.contexts().ended_streams(index);
+  const bool polled = poll.worth_it() && ended == 0 && !session.contexts().has_greens(index) &&
                       !session.graphs().capturing() && session.moves().left_behind().empty();
   if (polled) wait.poll = std::move(poll);
   wait.block = [&session, index, entry] { return wait_for_all(session, index, entry); };
-  wait.finish = [answer](CUresult result) { answer->reply(result); };
+  wait.finish = [&session, answer, index, ended](CUresult result) {
+    if (result == CUDA_SUCCESS) session.contexts().note_ended_streams_done(index, ended);
+    answer->reply(result);
+  };
   session.completions().add(std::move(wait));
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/context_subjects.h"
 #include "server/graphs.h"
 #include "server/launch_attributes.h"
 #include "server/memory_subjects.h"
@@ -55,6 +56,9 @@ CUresult stream_destroy(Request& request, const commands::StreamDestroy& command
   request.session().moves().note_end(request.context(), static_cast<CUstream>(entry.native));
   memory.pools.forget_stream(static_cast<CUstream>(entry.native));
   request.session().graphs().forget_stream(static_cast<CUstream>(entry.native));
+  if (const auto* const owner = dynamic_cast<const StreamOwner*>(entry.attachment.get())) {
+    request.session().contexts().note_ended_stream(owner->context());
+  }
   // The driver finishes the stream's work by itself, and a capture ends.
   entry.attachment.reset();
   return CUDA_SUCCESS;
