@@ -72,8 +72,11 @@ CUresult admit_side(const Request& request, const CUDA_MEMCPY3D& copy, const Cop
   }
   side.array = nullptr;
   const auto reach = reach_of(side, copy);
-  return reach && session.regions().allowed(reach->first, reach->bytes) ? CUDA_SUCCESS
-                                                                        : CUDA_ERROR_INVALID_VALUE;
+  if (!reach || !session.regions().allowed(reach->first, reach->bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  session.memory().open_to_current(reach->first);
+  return CUDA_SUCCESS;
 }
 
 // An enum from bytes of a peer, which may be none of its values.

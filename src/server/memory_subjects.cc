@@ -41,6 +41,7 @@ MemorySubjects::MemorySubjects(Session& owner)
       images(std::make_shared<Images>(owner)),
       saved_arrays(owner),
       depths(owner, events) {
+  owner.driver().cuDeviceGetCount(&devices_);
   lookout.add(deliveries);
   lookout.add(watches);
   owner.before_replies([this] { deliveries.send_finished(rpc::Then::kReply); });
@@ -210,6 +211,23 @@ void MemorySubjects::set_access(CUdevice owner, CUdevice accessor, bool allowed)
     // One that goes meanwhile needs nothing.
     static_cast<void>(blocks.grant(block, accessor, allowed));
   }
+}
+
+void MemorySubjects::open_to_current(std::uint64_t address) {
+  if (devices_ < 2 || !blocks.fixed_addresses()) return;
+  const driver::Table& driver = session.driver();
+  const std::optional<Block> block = arena.mapped_around(address);
+  CUdevice accessor = 0;
+  if (!block || driver.cuCtxGetDevice(&accessor) != CUDA_SUCCESS || accessor == block->device) {
+    return;
+  }
+  const Lock lock(opened_mutex_);
+  if (opened_.count({block->device, accessor}) != 0) return;
+  int reaches = 0;
+  driver.cuDeviceCanAccessPeer(&reaches, accessor, block->device);
+  if (reaches == 0) return;
+  set_access(block->device, accessor, true);
+  opened_.emplace(block->device, accessor);
 }
 
 bool MemorySubjects::allowed(const Box& box) const {

@@ -4,7 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <utility>
 
+#include "base/annotations.h"
 #include "server/arena.h"
 #include "server/box.h"
 #include "server/deliveries.h"
@@ -129,6 +132,11 @@ class MemorySubjects {
   // knows of memory that it has placed itself.
   void set_access(CUdevice owner, CUdevice accessor, bool allowed);
 
+  // Copies and fills reach the memory of every device, whatever peers were enabled. A driver wants
+  // mapped memory to be open to the device that does the work, so what lies around `address` is
+  // opened to that of the current context, for good, where the two reach each other.
+  void open_to_current(std::uint64_t address) EXCLUDES(opened_mutex_);
+
   // Whether all bytes of a box may be used by the client's commands.
   bool allowed(const Box& box) const;
 
@@ -152,6 +160,10 @@ class MemorySubjects {
   StreamDepths depths;
 
  private:
+  int devices_ = 0;
+  Mutex opened_mutex_;
+  // Owner and accessor, by open_to_current().
+  std::set<std::pair<CUdevice, CUdevice>> opened_ GUARDED_BY(opened_mutex_);
   std::uint32_t shortages_ = 0;  // Those that were heeded. Main thread, as the next.
   bool quiet_ = false;           // What lies idle is given up without a shortage.
 };

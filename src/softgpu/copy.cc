@@ -261,6 +261,19 @@ std::optional<std::uint64_t> span_bytes(const Box& box, const Extent& extent) {
   return bytes;
 }
 
+// Memory that is mapped must be open to the device that copies it to another one, as for NVIDIA's
+// driver; what was allocated need not be.
+bool open_between_devices(const Regions& regions, const Context& context,
+                          const CopyRequest& request) {
+  if (request.to_array.array != nullptr || request.from_array.array != nullptr) return true;
+  const auto to = regions.find(request.to.address);
+  const auto from = regions.find(request.from.address);
+  if (!to || !from || to->device == from->device) return true;
+  const DeviceSet copier = device_set(context.device().number());
+  return (to->kind != RegionKind::kMapped || (to->writers & copier) != 0) &&
+         (from->kind != RegionKind::kMapped || ((from->readers | from->writers) & copier) != 0);
+}
+
 CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
               const std::shared_ptr<Stream>& stream, const CopyRequest& request, bool blocking) {
   if (request.extent.empty()) return CUDA_SUCCESS;
@@ -269,6 +282,7 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
   const auto from = resolve_from(regions, request);
   if (!to || !from) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capturing()) return capture_copy(driver, *stream, *context, request);
+  if (!open_between_devices(regions, *context, request)) return CUDA_ERROR_INVALID_VALUE;
   const bool device_only = on_device(to->kind) && on_device(from->kind);
   bool wait = (blocking && !device_only) || to->kind == Kind::kPageable || to->sync_memops ||
               from->sync_memops;

@@ -175,7 +175,9 @@ CUresult settle(Request& request, CopySide& side, const commands::CopyBoxWithArr
   if (side.array == nullptr) {
     const Box box{side.address,  side.pitch,   side.slice_pitch,
                   command.width, command.rows, command.slices};
-    return request.session().memory().allowed(box) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!request.session().memory().allowed(box)) return CUDA_ERROR_INVALID_VALUE;
+    request.session().memory().open_to_current(side.address);
+    return CUDA_SUCCESS;
   }
   const FoundArray array = find(request.session(), side.array);
   if (!array) return CUDA_ERROR_INVALID_HANDLE;

@@ -22,7 +22,9 @@ CUresult host_job(Request& request, CUstream stream, const Box& box, std::uint64
   if (session.graphs().capturing(job.stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   session.memory().depths.count(request.context(), job.stream);
   job.stream_owner = request.owner_of(stream);
-  return session.memory().allowed(box) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!session.memory().allowed(box)) return CUDA_ERROR_INVALID_VALUE;
+  session.memory().open_to_current(box.address);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -34,6 +36,7 @@ CUresult copy_to_device(Request& request, const commands::CopyToDevice& command)
   if (!request.session().regions().allowed(command.address, command.data.size())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  request.session().memory().open_to_current(command.address);
   return from_received(request, stream, command.data, [&](const std::byte* source) {
     return request.driver().cuMemcpyHtoDAsync_v2(command.address, source, command.data.size(),
                                                  stream);
@@ -50,6 +53,7 @@ CUresult copy_block_to_device(Request& request, const commands::CopyBlockToDevic
   if (!request.session().regions().allowed(command.address, command.bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  request.session().memory().open_to_current(command.address);
   const Bytes data = request.block()->bytes().first(command.bytes);
   return from_received(request, stream, data, request.block(), [&](const std::byte* source) {
     return request.driver().cuMemcpyHtoDAsync_v2(command.address, source, data.size(), stream);
@@ -75,6 +79,7 @@ CUresult copy_rows_to_device(Request& request, const commands::CopyRowsToDevice&
   const std::uint64_t rows = command.data.size() / command.width;
   const Box box{command.address, command.pitch, 0, command.width, rows, 1};
   if (!request.session().memory().allowed(box)) return CUDA_ERROR_INVALID_VALUE;
+  request.session().memory().open_to_current(command.address);
   return from_received(request, stream, command.data, [&](const std::byte* source) {
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -116,12 +121,15 @@ CUresult copy_on_device(Request& request, const commands::CopyOnDevice& command)
   CUstream stream = command.stream;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (command.bytes == 0) return CUDA_SUCCESS;
-  request.session().memory().depths.count(request.context(), stream);
+  MemorySubjects& memory = request.session().memory();
+  memory.depths.count(request.context(), stream);
   const Regions& regions = request.session().regions();
   if (!regions.allowed(command.to, command.bytes) ||
       !regions.allowed(command.from, command.bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  memory.open_to_current(command.to);
+  memory.open_to_current(command.from);
   return request.driver().cuMemcpyDtoDAsync_v2(command.to, command.from, command.bytes, stream);
 }
 
@@ -135,6 +143,8 @@ CUresult copy_box_on_device(Request& request, const commands::CopyBoxOnDevice& c
   if (to.empty()) return CUDA_SUCCESS;
   MemorySubjects& memory = request.session().memory();
   if (!memory.allowed(to) || !memory.allowed(from)) return CUDA_ERROR_INVALID_VALUE;
+  memory.open_to_current(command.to);
+  memory.open_to_current(command.from);
   memory.depths.count(request.context(), stream);
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
