@@ -67,8 +67,11 @@ CUresult SavedArrays::add(std::uint64_t handle, const Shape& shape) {
   }
   bytes_ += saved.bytes;
   saved.file = recovery.take_array(handle);
-  // Without a file nobody would know, elsewhere, that the session has had it.
-  if (!saved.file.valid()) return make_file(handle, saved);
+  // Elsewhere the file tells that the session has had the array. Without one it asks for it again.
+  if (!saved.file.valid()) {
+    static_cast<void>(make_file(handle, saved));
+    return CUDA_SUCCESS;
+  }
   struct stat status {};
   const bool whole = ::fstat(saved.file.get(), &status) == 0 &&
                      status.st_size == static_cast<off_t>(saved.bytes) && map(saved);

@@ -1,7 +1,10 @@
 // A client that goes on with its session and says itself what it has had.
+#include <sys/resource.h>
+
 #include "client/exchange.h"
 #include "commands/array.h"
 #include "commands/context.h"
+#include "commands/ops.h"
 #include "rpc/channel.h"
 #include "tests/recovery/recovery_fixture.h"
 #include "transport/transport.h"
@@ -37,6 +40,7 @@ class GreedyTest : public RecoveryTest {
     auto connection = transport::connect(*url, deadline);
     ASSERT_TRUE(connection.ok()) << connection.error().message;
     wire::ClientHello hello;
+    hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
     hello.recoverable = true;
     hello.recovers = goes_on;
     auto channel = rpc::Channel::open(std::move(*connection), hello, deadline, pushes_);
@@ -49,10 +53,10 @@ class GreedyTest : public RecoveryTest {
         client::exchange(*channel_, 0, commands::RetainPrimary{.context = context}, reply, answer));
     ASSERT_EQ(answer.result(), static_cast<std::uint32_t>(CUDA_SUCCESS));
   }
-  CUresult make_array(std::uint32_t index) {
+  CUresult make_array(std::uint32_t index, std::uint64_t bytes = kArrayMiB * kMiB) {
     commands::CreateArray create{.array = handle<CUarray>(wire::HandleKind::kArray, index)};
-    create.descriptor.Width = 4096;
-    create.descriptor.Height = kArrayMiB * kMiB / (4096 * 4);
+    create.descriptor.Width = 1024;
+    create.descriptor.Height = bytes / (1024 * 4);
     create.descriptor.Format = CU_AD_FORMAT_UNSIGNED_INT32;
     create.descriptor.NumChannels = 1;
     commands::CreateArray::Reply reply;
@@ -68,20 +72,31 @@ class GreedyTest : public RecoveryTest {
 TEST_P(GreedyTest, ASessionThatGoesOnGetsNoMoreThanItsLease) {
   start({"--recover", "10", "--memory", std::to_string(kLeaseMiB) + "M"});
   ASSERT_NO_FATAL_FAILURE(open({}));
-  ASSERT_EQ(CUDA_SUCCESS, make_array(1));
+  constexpr std::uint32_t kArrays = 3;
+  for (std::uint32_t i = 1; i <= kArrays; ++i) ASSERT_EQ(CUDA_SUCCESS, make_array(i));
   kill_idle();
   const wire::SessionToken token = channel_->welcome().recovery;
   ASSERT_NO_FATAL_FAILURE(open(token));
-  // What it has had, though nobody has written to it, and what else there is room for.
-  EXPECT_EQ(CUDA_SUCCESS, make_array(1)) << server_->log();
-  std::uint64_t arrays = 1;
-  CUresult result = CUDA_SUCCESS;
-  while (result == CUDA_SUCCESS && arrays * kArrayMiB <= kLeaseMiB) {
-    result = make_array(static_cast<std::uint32_t>(arrays) + 1);
-    if (result == CUDA_SUCCESS) ++arrays;
+  // What it has had, though nobody has written to it.
+  for (std::uint32_t i = 1; i <= kArrays; ++i) {
+    EXPECT_EQ(CUDA_SUCCESS, make_array(i)) << server_->log();
   }
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, result);
-  EXPECT_LE(arrays * kArrayMiB, kLeaseMiB) << "without a word that all is as it was";
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, make_array(kArrays + 1));
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, make_array(kArrays + 2));
+}
+
+TEST_P(GreedyTest, ArraysBeyondTheFilesThatAProcessMayHaveAreMade) {
+  rlimit files{};
+  ASSERT_EQ(0, ::getrlimit(RLIMIT_NOFILE, &files));
+  rlimit few = files;
+  few.rlim_cur = 128;
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &few));
+  start();
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &files));
+  ASSERT_NO_FATAL_FAILURE(open({}));
+  for (std::uint32_t index = 1; index <= 200; ++index) {
+    ASSERT_EQ(CUDA_SUCCESS, make_array(index, 4096)) << index;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Unix, GreedyTest, ::testing::Values("unix"));
