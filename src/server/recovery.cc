@@ -1,6 +1,7 @@
 // Recovery: what lets another process of the server go on with a session whose own was killed.
 #include "server/recovery.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -96,6 +97,14 @@ Fd Recovery::take_array(std::uint64_t handle) {
   Fd file = std::move(found->second);
   arrays_.erase(found);
   return file;
+}
+
+bool Recovery::had_array(std::uint64_t handle, std::uint64_t bytes) {
+  const Lock lock(arrays_mutex_);
+  const auto found = arrays_.find(handle);
+  struct stat status {};
+  return found != arrays_.end() && ::fstat(found->second.get(), &status) == 0 &&
+         status.st_size == static_cast<off_t>(bytes);
 }
 
 void Recovery::keep_array(std::uint64_t handle, const Fd& file) {

@@ -43,6 +43,8 @@ class Recovery {
   // What its arrays held, by their handles, if that was saved: each once. And those of now. Safe
   // from any thread.
   Fd take_array(std::uint64_t handle) EXCLUDES(arrays_mutex_);
+  // Whether such a file, of so many bytes, is there to be taken.
+  bool had_array(std::uint64_t handle, std::uint64_t bytes) EXCLUDES(arrays_mutex_);
   void keep_array(std::uint64_t handle, const Fd& file);
   void drop_array(std::uint64_t handle);
 
@@ -74,8 +76,8 @@ class Recovery {
 
   // All is as it was: from here on the marks are this process's. Safe from any thread.
   void end_restoring();
-  // Until then, in a process that goes on with a session: what is made had its place in the lease
-  // before. Safe from any thread.
+  // Until then, in a process that goes on with a session: what it had is made again, which had its
+  // place in the lease before. Safe from any thread.
   bool restoring() const { return restoring_.load(std::memory_order_acquire); }
   // The session ends in order. Safe from any thread.
   void end() { keeping_.end(); }

@@ -67,12 +67,28 @@ CUresult SavedArrays::add(std::uint64_t handle, const Shape& shape) {
   }
   bytes_ += saved.bytes;
   saved.file = recovery.take_array(handle);
-  // It was never written to, and holds anything.
-  if (!saved.file.valid()) return CUDA_SUCCESS;
+  // Elsewhere the file tells that the session has had the array. Without one it asks for it again.
+  if (!saved.file.valid()) {
+    static_cast<void>(make_file(handle, saved));
+    return CUDA_SUCCESS;
+  }
   struct stat status {};
   const bool whole = ::fstat(saved.file.get(), &status) == 0 &&
                      status.st_size == static_cast<off_t>(saved.bytes) && map(saved);
-  return whole ? copy(handle, saved, Way::kIn) : CUDA_ERROR_INVALID_VALUE;
+  if (!whole) return CUDA_ERROR_INVALID_VALUE;
+  // It was never written to, and holds anything.
+  return status.st_blocks == 0 ? CUDA_SUCCESS : copy(handle, saved, Way::kIn);
+}
+
+CUresult SavedArrays::make_file(std::uint64_t handle, Saved& saved) {
+  saved.file = Fd(::memfd_create("flyt-array", MFD_CLOEXEC));
+  if (!saved.file.valid() || ::ftruncate(saved.file.get(), static_cast<off_t>(saved.bytes)) != 0 ||
+      !map(saved)) {
+    saved.file.close();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  session_.recovery()->keep_array(handle, saved.file);
+  return CUDA_SUCCESS;
 }
 
 void SavedArrays::erase(All::iterator saved) {
@@ -151,18 +167,9 @@ bool SavedArrays::map(Saved& saved) {
 }
 
 CUresult SavedArrays::save_one(std::uint64_t handle, Saved& saved) {
-  const bool fresh = !saved.file.valid();
-  if (fresh) {
-    saved.file = Fd(::memfd_create("flyt-array", MFD_CLOEXEC));
-    if (!saved.file.valid() ||
-        ::ftruncate(saved.file.get(), static_cast<off_t>(saved.bytes)) != 0 || !map(saved)) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
-  CUresult result = session_.enter(saved.shape.context);
-  if (result == CUDA_SUCCESS) result = copy(handle, saved, Way::kOut);
-  if (result == CUDA_SUCCESS && fresh) session_.recovery()->keep_array(handle, saved.file);
-  return result;
+  CUresult result = saved.file.valid() ? CUDA_SUCCESS : make_file(handle, saved);
+  if (result == CUDA_SUCCESS) result = session_.enter(saved.shape.context);
+  return result == CUDA_SUCCESS ? copy(handle, saved, Way::kOut) : result;
 }
 
 CUresult SavedArrays::copy(std::uint64_t handle, const Saved& saved, Way way) {

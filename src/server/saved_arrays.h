@@ -18,9 +18,9 @@ namespace flyt::server {
 class MovedVariables;  // server/moved_variables.h
 class Session;
 
-// No driver lets another process have an array's memory. Each array that was written to has a file
-// of its own, which the keeper holds. Nothing is noted in a session that ends with its process.
-// Safe from any thread.
+// No driver lets another process have an array's memory. Each array has a file of its own, which
+// the keeper holds; it takes no memory before the array is written to. Nothing is noted in a
+// session that ends with its process. Safe from any thread.
 class SavedArrays {
  public:
   // Of all of a session's together. What is beyond spoils the session while it is there.
@@ -57,7 +57,7 @@ class SavedArrays {
     Shape shape;
     std::uint64_t bytes = 0;
     bool dirty = false;
-    Fd file;                // None: it was never written to.
+    Fd file;                // None: it is beyond the limit.
     MutableBytes contents;  // Mapped.
     Spoiler spoiler;        // It is beyond the limit.
   };
@@ -68,6 +68,7 @@ class SavedArrays {
   void erase(All::iterator saved) REQUIRES(mutex_);
   bool fits(std::uint64_t bytes) const REQUIRES(mutex_) { return bytes <= kBytesMax - bytes_; }
   bool map(Saved& saved) REQUIRES(mutex_);
+  CUresult make_file(std::uint64_t handle, Saved& saved) REQUIRES(mutex_);
   CUresult save_one(std::uint64_t handle, Saved& saved) REQUIRES(mutex_);
   // Between the array, whose context is current, and its file.
   CUresult copy(std::uint64_t handle, const Saved& saved, Way way) REQUIRES(mutex_);

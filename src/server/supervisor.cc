@@ -478,10 +478,11 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
 bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
   Admission* const admission = options_.session.admission.get();
   if (admission == nullptr) return true;
-  // A session that goes on shows its own token, and the keeper knows whose that is: a credential
-  // may have run out since it began.
-  if (options_.session.keeper_door >= 0 && hello.recovers != wire::SessionToken{}) return true;
   const bool counts = hello.role != wire::ConnectionRole::kMonitor;
+  // A session that goes on shows its own token, and the keeper knows whose that is: a credential
+  // may have run out since it began. Of a monitor nobody would ask the keeper.
+  const bool goes_on = counts && hello.recovers != wire::SessionToken{};
+  if (options_.session.keeper_door >= 0 && goes_on) return true;
   const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
   const std::string peer = transport::identity_of_peer(connection.fd());
   const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());

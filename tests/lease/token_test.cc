@@ -7,7 +7,10 @@
 
 #include "base/wall_clock.h"
 #include "control/client/server_info.h"
+#include "rpc/channel.h"
 #include "tests/lease/tenant.h"
+#include "transport/transport.h"
+#include "wire/hello.h"
 #include "wire/token.h"
 
 namespace flyt::tests {
@@ -15,13 +18,16 @@ namespace {
 
 class Tokens : public LeaseTest {
  protected:
-  void SetUp() override {
+  void SetUp() override { start_with({}); }
+  void start_with(const std::vector<std::string>& further) {
     key_[3] = std::byte{7};
     const std::string path = ::testing::TempDir() + "flyt-token-key-" + std::to_string(::getpid());
     std::ofstream(path).write(static_cast<const char*>(static_cast<const void*>(key_.data())),
                               static_cast<std::streamsize>(key_.size()));
     ::chmod(path.c_str(), 0600);
-    start({"--lease", "vm", "--memory", "64M", "--token-key", path});
+    std::vector<std::string> arguments = {"--lease", "vm", "--memory", "64M", "--token-key", path};
+    arguments.insert(arguments.end(), further.begin(), further.end());
+    start(std::move(arguments));
     ::unlink(path.c_str());
   }
   void TearDown() override {
@@ -120,6 +126,36 @@ TEST_F(Tokens, AreForTheProgramThatIsRun) {
     std::ifstream(path) >> text;
     return text;
   }()));
+}
+
+class TokensWithRecovery : public Tokens {
+ protected:
+  void SetUp() override { start_with({"--recover", "10"}); }
+  // What becomes of a hello without a credential that says which session it goes on with.
+  ErrorCode knock(wire::ConnectionRole role) {
+    class NoPushes final : public rpc::PushHandler {
+      void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
+      void on_output(std::uint32_t, Bytes) override {}
+      void on_delivered(std::uint64_t, bool) override {}
+      void on_lost(const Error&) override {}
+    };
+    NoPushes pushes;
+    const auto url = transport::parse_url(server_.url());
+    const Instant deadline = system_clock().now() + std::chrono::seconds(10);
+    auto connection = transport::connect(*url, deadline);
+    if (!connection) return connection.error().code;
+    wire::ClientHello hello;
+    hello.role = role;
+    hello.recoverable = true;
+    hello.recovers[0] = 1;
+    const auto channel = rpc::Channel::open(std::move(*connection), hello, deadline, pushes);
+    return channel ? ErrorCode::kInvalid : channel.error().code;
+  }
+};
+
+TEST_F(TokensWithRecovery, AreNeededByMonitorsThatSayTheyGoOn) {
+  EXPECT_EQ(knock(wire::ConnectionRole::kMonitor), ErrorCode::kDenied) << server_.log();
+  EXPECT_TRUE(server_.logged("a token is needed", kSeconds)) << server_.log();
 }
 
 TEST_F(Tokens, AreNotMadeWhereNoneAreNeeded) {

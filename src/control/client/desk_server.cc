@@ -19,6 +19,8 @@ constexpr int kTickMs = 1000;
 constexpr std::size_t kOutBytesMax = 64 * kKiB;
 // Beside the programs: those that only ask how things are, or have not said anything yet.
 constexpr std::size_t kFurtherPeersMax = 64;
+// Of those that have not said anything yet, one user's: so there is room for others' programs.
+constexpr std::ptrdiff_t kSilentOfOneMax = kFurtherPeersMax;
 
 }  // namespace
 
@@ -94,6 +96,10 @@ void DeskServer::accept_one() {
   if (!connection) return;
   const auto process = transport::process_of_peer((*connection)->fd());
   if (!process || peers_.size() >= config_.programs_max + kFurtherPeersMax) return;
+  const auto silent = std::count_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    return !entry.second.asked && entry.second.program.user == process->user;
+  });
+  if (silent >= kSilentOfOneMax) return;
   Peer peer;
   peer.connection = std::move(*connection);
   peer.ask_by = system_clock().now() + kAskTime;

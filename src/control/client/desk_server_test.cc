@@ -270,6 +270,16 @@ TEST_F(DeskTest, WhoAsksForNothingIsSentAway) {
   EXPECT_TRUE(sent_away(*silent, {}));
 }
 
+TEST_F(DeskTest, WhoKeepsComingAndAsksForNothingLeavesRoomForOthers) {
+  start();
+  std::vector<std::unique_ptr<transport::Connection>> silent;
+  for (int i = 0; i < 64; ++i) silent.push_back(raw());
+  // At once, and not when the time to ask is over: that of the last one before is over first.
+  EXPECT_TRUE(sent_away(*raw(), {}));
+  EXPECT_EQ(transport::kNothing,
+            silent.back()->wait(transport::kHangup, system_clock().now(), nullptr));
+}
+
 TEST_F(DeskTest, TheNextManagerKnowsThoseThatRun) {
   start();
   cluster_->answer_with(gpu_in(Phase::kReady));

@@ -46,10 +46,11 @@ CUresult make_with_room(Session& session, Make&& make) {
   return make();
 }
 
-// Where the session goes on the lease has had that memory before.
-CUresult reserve(Session& session, UsedMemory& charge, CUdevice device, std::uint64_t bytes) {
-  const Recovery* const recovery = session.recovery();
-  if (recovery != nullptr && recovery->restoring()) {
+// Where the session goes on the lease has had that memory before; what it has not had it asks for.
+CUresult reserve(Session& session, std::uint64_t handle, UsedMemory& charge, CUdevice device,
+                 std::uint64_t bytes) {
+  Recovery* const recovery = session.recovery();
+  if (recovery != nullptr && recovery->restoring() && recovery->had_array(handle, bytes)) {
     charge = UsedMemory(device, bytes);
     return CUDA_SUCCESS;
   }
@@ -85,7 +86,9 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
       CUdevice device = 0;
       CUresult made = session.enter(slow.context());
       if (made == CUDA_SUCCESS) made = session.driver().cuCtxGetDevice(&device);
-      if (made == CUDA_SUCCESS) made = reserve(session, charge, device, bytes);
+      if (made == CUDA_SUCCESS) {
+        made = reserve(session, address_of(command.array), charge, device, bytes);
+      }
       if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
       if (made != CUDA_SUCCESS) return made;
       auto owner =
