@@ -75,6 +75,19 @@ TEST_F(PoolTest, AFreedBlockIsUsedAgainOnItsStream) {
   CU_OK(cu().cuStreamSynchronize(stream));
 }
 
+TEST_F(PoolTest, KernelsKeepTheirMemoryWhileItIsGivenToThoseBehindThem) {
+  constexpr std::uint32_t kWords = 1 << 18;
+  const Stream stream;
+  const Module module(kBasicPtx);
+  for (int i = 0; i < 50; ++i) {
+    CUdeviceptr address = 0;
+    CU_OK(cu().cuMemAllocAsync(&address, kWords * 4, stream));
+    CU_OK(launch(module.function("add_one"), kWords / 256, 256, stream, address, kWords));
+    CU_OK(cu().cuMemFreeAsync(address, stream));
+  }
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
 TEST_F(PoolTest, AnOwnPoolCountsWhatIsUsed) {
   const Stream stream;
   CUmemoryPool pool = nullptr;

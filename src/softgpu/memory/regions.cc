@@ -35,15 +35,15 @@ void Regions::show(const Region& region) {
   for (std::size_t i = 0; i < maps_.size(); ++i) {
     const DeviceSet device = device_set(static_cast<int>(i));
     if (((readers | writers) & device) != 0) {
-      maps_[i]->add(region.base, region.size, (writers & device) != 0);
+      maps_[i]->add(region.base, region.shown, (writers & device) != 0);
     } else {
-      maps_[i]->remove(region.base, region.size);
+      maps_[i]->remove(region.base, region.shown);
     }
   }
 }
 
 void Regions::hide(const Region& region) {
-  for (ptx::MemoryMap* map : maps_) map->remove(region.base, region.size);
+  for (ptx::MemoryMap* map : maps_) map->remove(region.base, region.shown);
 }
 
 bool Regions::add(Region region) {
@@ -52,6 +52,7 @@ bool Regions::add(Region region) {
   if (next != regions_.end() && next->first - region.base < region.size) return false;
   if (locate(region.base) != nullptr) return false;
   region.id = ++next_id_;
+  region.shown = region.size;
   show(region);
   regions_.emplace(region.base, region);
   return true;
@@ -120,9 +121,9 @@ void Regions::revive(std::uint64_t base, std::uint64_t size) {
   const auto found = regions_.find(base);
   if (found == regions_.end()) return;
   Region& region = found->second;
-  hide(region);
   region.freed = false;
   region.size = size;
+  region.shown = std::max(region.shown, size);
   region.id = ++next_id_;
   show(region);
 }

@@ -31,7 +31,8 @@ inline DeviceSet device_set(int device) { return DeviceSet{1} << static_cast<uns
 struct Region {
   RegionKind kind = RegionKind::kDevice;
   std::uint64_t base = 0;
-  std::uint64_t size = 0;  // As asked for.
+  std::uint64_t size = 0;   // As asked for.
+  std::uint64_t shown = 0;  // Bytes that kernels reach: the largest size that it has had.
   int device = 0;
   std::uint64_t context = 0;     // Handle of the context it was made in; 0: none.
   unsigned flags = 0;            // Of host memory.
@@ -82,6 +83,7 @@ class Regions {
   // Marks memory of a pool as freed; false where it is none, or was freed before.
   bool mark_freed(std::uint64_t base);
   // Memory that was marked as freed is in use again, by somebody who asked for `size` bytes.
+  // Kernels of before that may still run: what they reach stays within reach throughout.
   void revive(std::uint64_t base, std::uint64_t size);
   void set_sync_memops(std::uint64_t address, bool value);
 

@@ -88,5 +88,15 @@ TEST_F(RegionsTest, AFreedAllocationIsFreedOnce) {
   EXPECT_FALSE(regions_.mark_freed(kBase));
 }
 
+TEST_F(RegionsTest, MemoryThatIsInUseAgainStaysInReachOfKernelsThatStillRun) {
+  ASSERT_TRUE(regions_.add(region(RegionKind::kPool, kBase, 500)));
+  ASSERT_TRUE(regions_.mark_freed(kBase));
+  regions_.revive(kBase, 20);
+  EXPECT_TRUE(first_.valid(kBase + 448, 8, true)) << "a kernel of before has it whole";
+  EXPECT_FALSE(regions_.covers(kBase, 21, true));
+  ASSERT_TRUE(regions_.remove(kBase, RegionKind::kPool));
+  EXPECT_FALSE(first_.valid(kBase + 448, 8, false));
+}
+
 }  // namespace
 }  // namespace flyt::softgpu
