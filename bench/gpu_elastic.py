@@ -129,7 +129,7 @@ class Elastic:
         self.rows = []
         self.troubles = []
         self.notes = []
-        self.group_sms = self.groups = self.sms = 0
+        self.group_sms = self.groups = self.last_sms = self.sms = 0
         os.makedirs(self.out, exist_ok=True)
         if self.driver != 'soft' and arguments.mps != 'off':
             program = shutil.which(arguments.mps)
@@ -145,18 +145,34 @@ class Elastic:
         """What the GPU can be divided into, as a server tells that is asked for all groups."""
         lease = Lease(self, 'whole', [])
         worker = lease.start()
-        worker.ask('groups 0 5000', ASK_SECONDS)
-        said = [line for line in lease.server.log().splitlines()
-                if 'multiprocessors of the lease' in line]
-        self.group_sms = int(said[-1].partition('granted=')[2].split()[0])
-        while self.groups < 256:
-            try:
-                worker.ask(f'groups {self.groups} 5000', ASK_SECONDS)
-            except gpu_bench.WorkerError:
-                break
-            self.groups += 1
+
+        def granted(groups):
+            worker.ask(f'groups {groups} 5000', ASK_SECONDS)
+            said = [line for line in lease.server.log().splitlines()
+                    if 'multiprocessors of the lease' in line]
+            return int(said[-1].partition('granted=')[2].split()[0])
+
+        self.group_sms = granted('0')
+        with contextlib.suppress(gpu_bench.WorkerError):
+            while self.groups < 256:
+                granted(self.groups)
+                self.groups += 1
+        # What they leave over is granted with another group, if at all.
+        with contextlib.suppress(gpu_bench.WorkerError):
+            self.last_sms = granted(f'0,{self.groups}') - self.group_sms
         worker.close()
         lease.close()
+
+    def shares(self, count, wish):
+        """Groups for so many leases of so many multiprocessors, or as many as there are; and the
+        multiprocessors of each."""
+        most = self.groups + (1 if self.last_sms else 0)
+        each = min(wish // self.group_sms, most // count)
+        if each < 2:
+            each = min(each, self.groups // count)
+        shares = [range(i * each, (i + 1) * each) for i in range(count)] if each else []
+        return shares, [sum(self.last_sms if group == self.groups else self.group_sms
+                            for group in share) for share in shares]
 
     def row(self, what, value, wanted):
         # A processor shows that all works, and no ratio.
@@ -176,19 +192,20 @@ class Elastic:
         found = self.figures['isolation'] = {'whole_fma_per_s': speed['fma_per_s'],
                                              'sms': self.sms}
         for count, wish, least in ((2, 64, 0.98), (4, 32, 0.97)):
-            groups = min(wish // self.group_sms, self.groups // count)
-            if groups == 0:
+            groups, sizes = self.shares(count, wish)
+            if not groups:
                 self.notes.append(f'{count} leases: there are {self.groups} groups')
                 continue
-            leases = [Lease(self, f'{count}-{i}', ['--sm-groups', ','.join(
-                str(i * groups + k) for k in range(groups))]) for i in range(count)]
+            leases = [Lease(self, f'{count}-{i}', ['--sm-groups', ','.join(map(str, share))])
+                      for i, share in enumerate(groups)]
             alone = [self.arithmetic([lease])[0] for lease in leases]
             together = self.arithmetic(leases)
             shares = [both / one for both, one in zip(together, alone)]
-            found[f'{count}_leases'] = {'sms': groups * self.group_sms, 'alone': alone,
-                                        'together': together, 'shares': shares}
-            self.row(f'{count} leases of {groups * self.group_sms} multiprocessors, together'
-                     '/alone, the least', f'{min(shares):.3f}', f'>= {least}')
+            found[f'{count}_leases'] = {'sms': sizes, 'alone': alone, 'together': together,
+                                        'shares': shares}
+            size = ' or '.join(map(str, sorted(set(sizes))))
+            self.row(f'{count} leases of {size} multiprocessors, together/alone, the least',
+                     f'{min(shares):.3f}', f'>= {least}')
             for lease in leases:
                 lease.close()
         for size in SIZES:
@@ -329,8 +346,9 @@ class Elastic:
                 self.troubles.append(f'{name}: {error}')
 
     def report(self):
+        last = f' and one of {self.last_sms}' if self.last_sms else ''
         lines = ['# Leases', '', f'{gpu_bench.machine()}; {self.groups} groups of '
-                 f'{self.group_sms} multiprocessors; {time.strftime("%Y-%m-%d")}', '',
+                 f'{self.group_sms} multiprocessors{last}; {time.strftime("%Y-%m-%d")}', '',
                  '| what | measured | wanted |', '|---|---|---|']
         lines += [f'| {" | ".join(row)} |' for row in self.rows]
         lines += ['', *(f'- {text}' for text in (*self.notes, *self.troubles))]
@@ -338,7 +356,8 @@ class Elastic:
 
     def write(self):
         figures = {**self.figures, 'rows': self.rows, 'troubles': self.troubles,
-                   'notes': self.notes, 'groups': self.groups, 'group_sms': self.group_sms}
+                   'notes': self.notes, 'groups': self.groups, 'group_sms': self.group_sms,
+                   'last_sms': self.last_sms}
         with open(os.path.join(self.out, 'gpu-elastic.json'), 'w', encoding='utf-8') as file:
             json.dump(figures, file, indent=1)
         with open(os.path.join(self.out, 'gpu-elastic.md'), 'w', encoding='utf-8') as file:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/sm_cut.h"
 #include "driver/table.h"
 
 namespace flyt::server {
@@ -15,7 +16,12 @@ inline constexpr std::size_t kSmGroupsMax = 256;
 struct SmFacts {
   std::uint32_t all = 0;
   std::uint32_t group = 0;   // Multiprocessors of one group; 0: the GPU cannot be divided.
-  std::uint32_t groups = 0;  // At most kSmGroupsMax.
+  std::uint32_t groups = 0;  // Of that size. With the last one at most kSmGroupsMax.
+  std::uint32_t last = 0;    // Multiprocessors of one more, made of what is left over; 0: none.
+
+  std::uint32_t numbers() const { return groups + (last != 0 ? 1 : 0); }
+  // With what is left over and makes no group.
+  SmCut cut() const;
   friend bool operator==(const SmFacts&, const SmFacts&) = default;
 };
 
@@ -31,9 +37,9 @@ struct SmGrant {
 
 SmFacts sm_facts(const driver::Table& driver, CUdevice device);
 
-// The named groups, or without names the first ones that together have `sms` multiprocessors. What
-// groups cannot give, because those left over make none, is the whole GPU. An error for more than
-// there is, groups that there are not, and GPUs that cannot be divided.
+// The named groups, or without names those whose sum is the least that has `sms` multiprocessors,
+// the first ones. What takes all there are is the whole GPU. An error for more than there is,
+// groups that there are not, the last group alone (SmCut), and GPUs that cannot be divided.
 Result<SmGrant> grant_sms(const SmFacts& facts, std::uint32_t sms,
                           std::vector<std::uint32_t> groups);
 

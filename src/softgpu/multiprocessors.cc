@@ -25,9 +25,13 @@ Multiprocessors::Multiprocessors(unsigned count, cuda::ComputeCapability capabil
   for (unsigned i = 0; i < count; ++i) all_.push_back(static_cast<std::uint16_t>(i));
   const unsigned tpcs = (count + kSmsPerTpc - 1) / kSmsPerTpc;
   const unsigned gpcs = (tpcs + kTpcsPerGpcMax - 1) / kTpcsPerGpcMax;
+  // The first ones are larger where the TPCs do not divide evenly; and then, as on an H200, the
+  // last one is smaller by one more.
+  const unsigned uneven = tpcs % gpcs;
+  const unsigned larger = uneven == 0 || uneven + 1 == gpcs ? uneven : uneven + 1;
   for (unsigned gpc = 0; gpc < gpcs; ++gpc) {
-    // The first ones are larger where the TPCs do not divide evenly.
-    const unsigned own = tpcs / gpcs + (gpc < tpcs % gpcs ? 1 : 0);
+    const unsigned smaller = larger != uneven && gpc + 1 == gpcs ? 1 : 0;
+    const unsigned own = tpcs / gpcs + (gpc < larger ? 1 : 0) - smaller;
     gpc_of_tpc_.insert(gpc_of_tpc_.end(), own, static_cast<std::uint16_t>(gpc));
   }
 }

@@ -90,6 +90,7 @@ class Program {
   std::string obey(const std::string& what, unsigned count) {
     if (what == "run") return run(count);
     if (what == "groups") return groups();
+    if (what == "at") return at();
     if (what == "begin") return begin();
     if (what == "end") return end();
     if (what == "green") return green();
@@ -255,6 +256,22 @@ class Program {
     for (const std::uint32_t group : groups)
       text += (text.empty() ? "" : ",") + std::to_string(group);
     return text;
+  }
+  // The numbers of the multiprocessors in which a kernel's blocks ran, in a stream and in a graph.
+  std::string at() {
+    std::string all;
+    for (const bool graph : {false, true}) {
+      if (graph) must(cuda_.cuGraphLaunch(captured_where_, quiet_));
+      if (!graph) where(blocking_);
+      std::vector<std::uint32_t> at(kBlocks);
+      must(cuda_.cuCtxSynchronize());
+      must(cuda_.cuMemcpyDtoH_v2(at.data(), sms_, kBlocks * 4));
+      for (const std::uint32_t sm : std::set<std::uint32_t>(at.begin(), at.end())) {
+        all += std::to_string(sm) + " ";
+      }
+      all += graph ? "" : "| ";
+    }
+    return all;
   }
   void where(CUstream stream) {
     void* parameters[] = {&sms_};

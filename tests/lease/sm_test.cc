@@ -1,4 +1,7 @@
 // Multiprocessors: the sessions of a lease run in its groups, and see no others.
+#include <set>
+#include <sstream>
+
 #include "tests/lease/tenant.h"
 
 namespace flyt::tests {
@@ -100,6 +103,92 @@ TEST_F(Sms, ThatThereAreNotAreRefused) {
         server.start({.program = server_program(), .listen = "", .arguments = arguments}).ok())
         << arguments[0] << arguments[1];
   }
+}
+
+// 28 multiprocessors in two GPCs: a group of 8 in each, and a last one of the 6 that each has left.
+class LastGroup : public LeaseTest {
+ protected:
+  using Numbers = std::set<unsigned>;
+
+  void SetUp() override { ::setenv("FLYT_SOFTGPU_SMS", "28", 1); }
+  void TearDown() override { ::unsetenv("FLYT_SOFTGPU_SMS"); }
+
+  std::unique_ptr<kill::Child> mover() {
+    auto child = std::make_unique<kill::Child>("mover", 0, server_.url());
+    EXPECT_TRUE(child->wrote("ready\n", kSeconds)) << child->output() << server_.log();
+    return child;
+  }
+  // Where its kernels run, which is the same in graphs.
+  static Numbers at(const std::unique_ptr<kill::Child>& mover) {
+    std::istringstream words(ask(mover, "at"));
+    Numbers streams;
+    Numbers graphs;
+    Numbers* into = &streams;
+    for (std::string word; words >> word;) {
+      if (word == "|") into = &graphs;
+      if (word != "|") into->insert(static_cast<unsigned>(std::stoul(word)));
+    }
+    EXPECT_EQ(streams, graphs);
+    return streams;
+  }
+};
+
+TEST_F(LastGroup, IsWhatTheChipHasLeftOver) {
+  start({"--sms", "20"});
+  const auto client = control();
+  const auto chip = client->chip();
+  ASSERT_TRUE(chip.ok());
+  EXPECT_EQ(chip->sms, 28U);
+  EXPECT_EQ(chip->group_sms, 8U);
+  EXPECT_EQ(chip->groups, 2U);
+  EXPECT_EQ(chip->last_sms, 12U);
+  EXPECT_EQ(client->describe()->sms_granted, 20U);
+  EXPECT_EQ(client->describe()->groups, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(ask(tenant(), "sms"), "20 20 20");
+}
+
+TEST_F(LastGroup, SharesNoMultiprocessorWithOthers) {
+  start({"--sm-groups", "0"});
+  const auto client = control();
+  const auto a = mover();
+  const Numbers first = at(a);
+  EXPECT_EQ(first.size(), 8U);
+  const auto set = client->set_groups({1, 2}, kPatience);
+  ASSERT_TRUE(set.ok()) << set.error().message;
+  EXPECT_EQ(set->granted, 20U);
+  EXPECT_EQ(set->behind, 0U);
+  const Numbers others = at(a);
+  EXPECT_EQ(others.size(), 20U);
+  for (const unsigned number : others) EXPECT_EQ(first.count(number), 0U) << number;
+}
+
+TEST_F(LastGroup, ComesAndGoesUnderRunningPrograms) {
+  start({"--sm-groups", "0,1"});
+  const auto client = control();
+  const auto a = mover();
+  std::size_t moved = 0;
+  for (int round = 0; round < 10; ++round) {
+    for (const std::vector<std::uint32_t>& groups :
+         {std::vector<std::uint32_t>{1, 2}, {0}, {0, 2}, {0, 1, 2}, {1}}) {
+      const auto set = client->set_groups(groups, kPatience);
+      moved += set.ok() && set->behind == 0 ? 1 : 0;
+      EXPECT_EQ(at(a).size(), set->granted);
+      EXPECT_EQ(ask(a, "run 2"), "equal");
+    }
+  }
+  EXPECT_EQ(moved, 50U);
+  EXPECT_EQ(client->set_sms(21, kPatience)->granted, 28U);
+  EXPECT_EQ(at(a).size(), 28U);
+}
+
+// A cluster of blocks may fit nowhere in it.
+TEST_F(LastGroup, IsNeverGrantedAlone) {
+  start({"--sms", "12"});
+  const auto client = control();
+  EXPECT_EQ(client->describe()->groups, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(client->set_groups({2}).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(client->set_groups({3}).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(client->describe()->sms_granted, 16U);
 }
 
 }  // namespace

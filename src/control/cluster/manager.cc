@@ -370,12 +370,10 @@ Result<std::string> Manager::begin_resize(const std::string& name, const v1::VmS
                                               " again when it has it"};
   }
   const std::string id = vm->grant->id();
-  const placement::HeldLease before = *scheduler_.map().lease(id);
-  auto resized = scheduler_.map().resized(id, after.sms(), after.memory_bytes());
+  placement::ClusterMap& map = scheduler_.map();
+  auto resized = map.resized(id, after.sms(), after.memory_bytes());
   if (!resized) return std::move(resized).error();
-  resized->sms = std::max(resized->sms, before.sms);
-  resized->memory_bytes = std::max(resized->memory_bytes, before.memory_bytes);
-  if (Status status = scheduler_.map().hold(*resized); !status) return status.error();
+  if (Status status = map.hold(map.changing(*resized)); !status) return status.error();
   busy_.insert(id);
   return id;
 }

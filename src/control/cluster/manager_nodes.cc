@@ -270,15 +270,17 @@ void Manager::take_unknown(NodeEntry& node, const std::string& id, const node::v
 
 void Manager::hold(const Vm& vm) {
   const state::Grant& grant = *vm.grant;
+  const NodeEntry* node = find_node(grant.node());
+  if (node == nullptr) return;
   placement::HeldLease held;
   if (grant.made()) {
-    held = held_of(grant.id(), grant.node(), grant.lease());
+    held = held_of(grant.id(), node->record, grant.lease());
   } else {
-    const NodeEntry* node = find_node(grant.node());
     held.id = grant.id();
     held.node = grant.node();
     held.gpu = grant.gpu();
     held.sms = grant.sms();
+    if (grant.rest()) held.rest = true;
     held.memory_bytes = grant.memory_bytes();
     held.overhead_bytes = node->record.description().overhead_per_lease_bytes();
   }
@@ -286,7 +288,7 @@ void Manager::hold(const Vm& vm) {
   held.apart = apart_of(vm.spec);
   held.why = grant.why();
   const placement::HeldLease* now = scheduler_.map().lease(held.id);
-  if (now != nullptr && now->gpu == held.gpu && now->sms == held.sms &&
+  if (now != nullptr && now->gpu == held.gpu && now->sms == held.sms && now->rest == held.rest &&
       now->memory_bytes == held.memory_bytes && now->overhead_bytes == held.overhead_bytes) {
     return;
   }
@@ -300,9 +302,9 @@ void Manager::take_foreign(NodeEntry& node) {
     if (label_of(lease, kClusterLabel) == cluster_) continue;
     const std::string id = node.record.name() + "/" + lease.id();
     there.insert(id);
-    const placement::HeldLease held = held_of(id, node.record.name(), lease);
+    const placement::HeldLease held = held_of(id, node.record, lease);
     const placement::HeldLease* now = scheduler_.map().lease(id);
-    if (now != nullptr && now->gpu == held.gpu && now->sms == held.sms &&
+    if (now != nullptr && now->gpu == held.gpu && now->sms == held.sms && now->rest == held.rest &&
         now->memory_bytes == held.memory_bytes) {
       continue;
     }

@@ -75,11 +75,10 @@ void Manager::scale(const std::string& id) {
 // What it grows by is its own from now on.
 Result<node::v1::ResizeLeaseRequest> Manager::begin_scale(Vm& vm) {
   const std::string& id = vm.grant->id();
-  const placement::HeldLease before = *scheduler_.map().lease(id);
-  auto resized = scheduler_.map().resized(id, vm.scale.sms, before.memory_bytes);
+  placement::ClusterMap& map = scheduler_.map();
+  auto resized = map.resized(id, vm.scale.sms, map.lease(id)->memory_bytes);
   if (!resized) return std::move(resized).error();
-  resized->sms = std::max(resized->sms, before.sms);
-  if (Status status = scheduler_.map().hold(*resized); !status) return status.error();
+  if (Status status = map.hold(map.changing(*resized)); !status) return status.error();
   node::v1::ResizeLeaseRequest request;
   request.set_lease(vm.grant->lease().name());
   request.set_sms(vm.scale.sms);

@@ -17,7 +17,11 @@ constexpr std::uint64_t kVms = 8;
 class Storm {
  public:
   explicit Storm(std::uint64_t seed) : random_(seed), cluster_(quick()) {
-    for (std::uint64_t i = 0; i < kNodes; ++i) cluster_.add_node("n" + std::to_string(i)).gpus = 2;
+    for (std::uint64_t i = 0; i < kNodes; ++i) {
+      testing::FakeNode& node = cluster_.add_node("n" + std::to_string(i));
+      node.gpus = 2;
+      if (random_.one_in(2)) node.rest = 12;
+    }
     for (std::uint64_t i = 0; i < kVms; ++i) {
       cluster_.add_vm(vm(i), 8 * (1 + static_cast<std::uint32_t>(random_.below(4))),
                       1ull << (28 + random_.below(4)));

@@ -155,6 +155,7 @@ Manager::Planned Manager::plan(const placement::Placement& placed, Batch& batch)
   grant.set_node(placed.lease.node);
   grant.set_gpu(placed.lease.gpu);
   grant.set_sms(placed.request.sms);
+  grant.set_rest(placed.lease.rest.value_or(false));
   grant.set_memory_bytes(placed.request.memory_bytes);
   grant.set_at_ms(unix_milliseconds());
   grant.set_why(placed.lease.why);

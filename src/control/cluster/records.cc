@@ -247,6 +247,7 @@ placement::NodeFacts facts_of(const state::NodeRecord& record) {
     gpu.mode = said.mode() == node::v1::MODE_SHARED ? placement::GpuMode::kShared
                                                     : placement::GpuMode::kIsolated;
     for (const node::v1::Group& group : said.groups()) gpu.groups.push_back(group.sms());
+    gpu.rest_is_group = said.rest_is_group();
     gpu.sm_percent = said.sm_percent() == 0 ? 100 : said.sm_percent();
     gpu.memory_bytes = said.memory_bytes();
     gpu.reserve_bytes = said.memory_overhead_bytes();
@@ -256,11 +257,17 @@ placement::NodeFacts facts_of(const state::NodeRecord& record) {
   return facts;
 }
 
-placement::HeldLease held_of(const std::string& id, const std::string& node,
+placement::HeldLease held_of(const std::string& id, const state::NodeRecord& node,
                              const node::v1::Lease& lease) {
   placement::HeldLease held;
   held.id = id;
-  held.node = node;
+  held.node = node.name();
+  for (const node::v1::Gpu& gpu : node.description().gpus()) {
+    if (gpu.index() != lease.gpu() || gpu.groups_size() == 0 || lease.groups().empty()) continue;
+    const auto last = static_cast<std::uint32_t>(gpu.groups_size() - 1);
+    held.rest =
+        std::find(lease.groups().begin(), lease.groups().end(), last) != lease.groups().end();
+  }
   held.gpu = lease.gpu();
   held.sms = lease.sms_granted();
   held.memory_bytes = lease.memory_bytes();

@@ -55,7 +55,7 @@ state::NodeRecord record_of(const v1::NodeReport& report, const state::NodeRecor
 
 placement::NodeFacts facts_of(const state::NodeRecord& record);
 // As placement counts it: `id` is the grant's, or NODE/LEASE of one that is not the cluster's.
-placement::HeldLease held_of(const std::string& id, const std::string& node,
+placement::HeldLease held_of(const std::string& id, const state::NodeRecord& node,
                              const node::v1::Lease& lease);
 placement::Request request_of(const v1::VmSpec& spec, const std::string& id,
                               std::string_view default_policy);

@@ -200,6 +200,14 @@ Result<UseState> ControlClient::use() {
                   reply.launches};
 }
 
+Result<ChipState> ControlClient::chip() {
+  commands::LeaseChip::Reply reply;
+  rpc::Reply answer;
+  if (Status asked = ask(commands::LeaseChip{}, reply, answer); !asked) return asked.error();
+  if (answer.result() != FLYT_ADMIN_SUCCESS) return error_of(answer.result(), "chip");
+  return ChipState{reply.sms, reply.group_sms, reply.groups, reply.last_sms};
+}
+
 Result<TotalsState> ControlClient::totals() {
   commands::LeaseTotals::Reply reply;
   rpc::Reply answer;

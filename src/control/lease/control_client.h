@@ -41,6 +41,14 @@ struct LeaseState {
   Duration last_move{0};
 };
 
+// How the chip is cut.
+struct ChipState {
+  std::uint32_t sms = 0;
+  std::uint32_t group_sms = 0;  // Of each group; 0: this GPU has none.
+  std::uint32_t groups = 0;
+  std::uint32_t last_sms = 0;  // Of one more, made of what is left over; 0: there is none.
+};
+
 struct SessionState {
   std::uint64_t number = 0;
   std::uint32_t server_process = 0;
@@ -124,6 +132,8 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   Result<LeaseState> describe();
+  // kUnsupported: an older server, which has groups of one size.
+  Result<ChipState> chip();
   // kUnsupported: an older server, which does not measure.
   Result<UseState> use();
   // kUnsupported: an older server.

@@ -61,6 +61,16 @@ Result<control::LeaseState> ControlLink::describe() {
   return client_->describe();
 }
 
+Result<control::ChipState> ControlLink::chip() {
+  const ControlWatchdog::Guard guard(watchdog_, *client_, kPatience);
+  return client_->chip();
+}
+
+bool ControlLink::takes_rest() {
+  const auto told = chip();
+  return told || told.error().code != ErrorCode::kUnsupported;
+}
+
 Result<control::UseState> ControlLink::use() {
   const ControlWatchdog::Guard guard(watchdog_, *client_, kPatience);
   return client_->use();

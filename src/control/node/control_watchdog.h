@@ -66,6 +66,9 @@ class ControlLink {
       : watchdog_(watchdog), client_(std::move(client)) {}
 
   Result<control::LeaseState> describe();
+  Result<control::ChipState> chip();
+  // False: it is older than groups made of what a chip has left over.
+  bool takes_rest();
   Result<control::UseState> use();
   Result<control::TotalsState> totals();
   Result<control::FaultsState> faults(std::uint64_t after);

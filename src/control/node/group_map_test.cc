@@ -35,6 +35,60 @@ TEST(GroupMap, GivesTheOddGroupWithTheWholeGpuOnly) {
   EXPECT_EQ(map.choose(112)->size(), 14u);
 }
 
+TEST(GroupMap, GivesALargerLastGroupLikeTheOthersButNeverAlone) {
+  GroupMap map(h200(), 100, true);
+  EXPECT_EQ(map.choose(64), (Groups{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(map.choose(68), (Groups{8, 9, 10, 11, 12, 13, 14, 15})) << "exactly, side by side";
+  EXPECT_EQ(map.choose(12), (Groups{0, 1}));
+  EXPECT_EQ(map.choose(132)->size(), 16u);
+  ASSERT_TRUE(map.take({0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(map.choose(56), (Groups{8, 9, 10, 11, 12, 13, 14}));
+  EXPECT_EQ(map.choose(64), (Groups{8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(map.choose(69), std::nullopt);
+  EXPECT_EQ(map.free_text(), "7 groups of 8 and one of 12");
+  EXPECT_EQ(map.sms_free(), 68u);
+  ASSERT_TRUE(map.take({8, 9, 10, 11, 12, 13, 14}));
+  EXPECT_EQ(map.choose(8), std::nullopt);
+}
+
+TEST(GroupMap, HasFourQuartersOfAnH200) {
+  GroupMap map(h200(), 100, true);
+  std::uint32_t sum = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto groups = map.choose(32);
+    ASSERT_TRUE(groups);
+    EXPECT_EQ(groups->size(), 4u);
+    sum += map.sms_of(*groups);
+    ASSERT_TRUE(map.take(*groups));
+  }
+  EXPECT_EQ(sum, 132u);
+}
+
+TEST(GroupMap, GivesTheLargerGroupUpForAnExactOne) {
+  GroupMap map(h200(), 100, true);
+  ASSERT_TRUE(map.take({0, 1, 2, 3}));
+  const Groups own = {8, 9, 10, 11, 12, 13, 14, 15};
+  EXPECT_EQ(map.choose_again(64, own), (Groups{4, 8, 9, 10, 11, 12, 13, 14}));
+  EXPECT_EQ(map.choose_again(32, own), (Groups{8, 9, 10, 11}));
+  EXPECT_EQ(map.choose_again(76, own), (Groups{4, 8, 9, 10, 11, 12, 13, 14, 15}));
+}
+
+TEST(GroupMap, WithoutItsRestGivesThatWithTheWholeGpuOnly) {
+  GroupMap map(h200(), 100, true);
+  map.keep_rest();
+  EXPECT_EQ(map.choose(68)->size(), 9u);
+  EXPECT_EQ(map.choose(121)->size(), 16u);
+}
+
+TEST(GroupMap, PrefersAFreeLargerGroupToOneThatHasAHolder) {
+  GroupMap map(h200(), 200, true);
+  ASSERT_TRUE(map.take({0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(map.choose(64), (Groups{8, 9, 10, 11, 12, 13, 14, 15}));
+  ASSERT_TRUE(map.take({8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(map.choose(64)->size(), 8u);
+  EXPECT_EQ(map.sms_of(*map.choose(64)), 64u);
+}
+
 TEST(GroupMap, PrefersTheSmallestGapThatIsLargeEnough) {
   GroupMap map(Groups(8, 8));
   // Free: 0-2, 4-5, 7

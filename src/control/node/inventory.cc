@@ -15,9 +15,7 @@ constexpr Duration kProbeTime = std::chrono::seconds(60);
 constexpr std::uint32_t kUsualGroup = 8;
 constexpr Duration kEndTime = std::chrono::seconds(2);
 // The most groups that the server grants: it alone knows how the chip can be cut.
-std::vector<std::uint32_t> ask_groups(ControlLink& link, const control::LeaseState& state) {
-  // What cannot be confined is still counted.
-  if (state.group_sms == 0) return groups_of(state.gpu_sms, kUsualGroup, UINT32_MAX);
+std::vector<std::uint32_t> count_groups(ControlLink& link, const control::LeaseState& state) {
   for (std::uint32_t count = state.gpu_sms / state.group_sms; count > 0; --count) {
     const auto granted = link.set_sms(count * state.group_sms);
     if (granted && granted->groups.size() == count) {
@@ -26,6 +24,23 @@ std::vector<std::uint32_t> ask_groups(ControlLink& link, const control::LeaseSta
     if (link.lost()) break;
   }
   return {state.gpu_sms};
+}
+
+Status ask_groups(ControlLink& link, const control::LeaseState& state, Gpu& gpu) {
+  // What cannot be confined is still counted.
+  gpu.divisible = state.group_sms != 0;
+  gpu.groups = groups_of(state.gpu_sms, kUsualGroup, UINT32_MAX);
+  if (!gpu.divisible) return {};
+  const auto chip = link.chip();
+  if (chip) {
+    gpu.groups = groups_of(chip->sms, chip->group_sms, chip->groups);
+    gpu.rest_is_group = chip->last_sms != 0;
+  } else if (chip.error().code == ErrorCode::kUnsupported) {
+    gpu.groups = count_groups(link, state);
+  } else {
+    return chip.error();
+  }
+  return {};
 }
 
 Result<Gpu> ask(const std::string& url, ControlWatchdog& watchdog) {
@@ -37,8 +52,7 @@ Result<Gpu> ask(const std::string& url, ControlWatchdog& watchdog) {
     return Error{ErrorCode::kSystem, "the driver tells neither multiprocessors nor memory"};
   }
   Gpu gpu{.name = state->gpu_name};
-  gpu.groups = ask_groups(**link, *state);
-  gpu.divisible = state->group_sms != 0;
+  if (Status status = ask_groups(**link, *state, gpu); !status) return status.error();
   gpu.memory_bytes = state->gpu_memory;
   return gpu;
 }

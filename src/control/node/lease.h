@@ -21,6 +21,9 @@ struct Gpu {
   std::string uuid;
   Mode mode = Mode::kIsolated;
   std::vector<std::uint32_t> groups;  // Multiprocessors of each group.
+  // The last group is what the chip has left over, and is granted like another (SmCut). False: if
+  // it is odd, whoever has all groups has it.
+  bool rest_is_group = false;
   std::uint64_t memory_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // Never given to leases.
   bool divisible = false;           // Programs can be confined to groups.
@@ -98,7 +101,8 @@ struct Lease {
   std::uint64_t memory_pending = 0;
   LeaseState state = LeaseState::kStarting;  // Not kept on disk, nor what follows.
   std::string state_reason;
-  bool confined = false;  // Its programs run on its groups alone.
+  bool confined = false;   // Its programs run on its groups alone.
+  bool takes_rest = true;  // False: its server is older than groups made of what is left over.
 };
 
 }  // namespace flyt::node

@@ -57,6 +57,7 @@ Status Manager::run_server(const std::string& id) {
     return confined.error();
   }
   shrink_again(**link, lease);
+  const bool takes_rest = (*link)->takes_rest();
   const Lock lock(mutex_);
   Held& held = held_.at(id);
   held.lease.server = process->id();
@@ -64,6 +65,7 @@ Status Manager::run_server(const std::string& id) {
   held.link = std::move(*link);
   held.lease.state = LeaseState::kRunning;
   held.lease.confined = confined->confined;
+  held.lease.takes_rest = takes_rest;
   held.lease.state_reason.clear();
   held.started = system_clock().now();
   return {};

@@ -139,7 +139,12 @@ Result<Gpu> Manager::find_gpu(std::uint32_t index, const std::string& uuid) {
 // Leases outlive a change of the machine; they say what they miss.
 bool Manager::fits_machine(Lease& lease) const {
   const Gpu* gpu = planner_->find(lease.grant.gpu);
-  const auto there = [gpu](std::uint32_t group) { return group < gpu->groups.size(); };
+  // An odd last one that is no group like others is there for whoever has all.
+  const auto there = [gpu, &lease](std::uint32_t group) {
+    const SmCut cut = cut_of(gpu->groups, gpu->rest_is_group);
+    const bool usable = cut.rest_is_group || lease.grant.groups.size() >= gpu->groups.size();
+    return group < (usable ? gpu->groups.size() : cut.groups);
+  };
   const auto failed = failed_.find(lease.grant.gpu);
   if (gpu != nullptr && failed != failed_.end() &&
       (gpu->uuid.empty() || gpu->uuid == lease.gpu_uuid)) {
@@ -213,6 +218,7 @@ bool Manager::adopt(Held& held, ProcessId id) {
       status = Error{ErrorCode::kInvalid, "it serves lease " + state->lease};
     } else if (const auto confined = apply(**link, held.lease.grant)) {
       held.lease.confined = confined->confined;
+      held.lease.takes_rest = (*link)->takes_rest();
       shrink_again(**link, held.lease);
     } else {
       status = confined.error();

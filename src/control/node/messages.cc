@@ -56,6 +56,7 @@ v1::NodeDescription message_of(const NodeView& node, std::string_view version) {
     }
     gpu.set_sms_free(view.sms_free);
     gpu.set_sm_percent(view.gpu.sm_percent);
+    gpu.set_rest_is_group(view.gpu.rest_is_group);
   }
   return message;
 }

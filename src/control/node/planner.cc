@@ -66,7 +66,8 @@ Planner::Held Planner::held(std::uint32_t gpu, std::span<const Lease> leases) {
 }
 
 GroupMap Planner::map_of(const Gpu& gpu, std::span<const Lease> leases, const Lease* without) {
-  GroupMap map(gpu.groups, gpu.sm_percent);
+  GroupMap map(gpu.groups, gpu.sm_percent, gpu.rest_is_group);
+  if (without != nullptr && !without->takes_rest) map.keep_rest();
   for (const Lease& lease : leases) {
     if (lease.grant.gpu != gpu.index || (without != nullptr && lease.id == without->id)) continue;
     static_cast<void>(map.take(lease.grant.groups));
@@ -187,7 +188,9 @@ Result<Grant> Planner::resize(const Lease& lease, const ResizeRequest& request,
   Grant grant = lease.grant;
   grant.memory_bytes = memory;
   const GroupMap map = map_of(*gpu, leases, &lease);
-  auto groups = map.choose_again(sms, lease.grant.groups);
+  // With the multiprocessors that it has asked for it keeps what it has.
+  auto groups = sms == lease.sms_asked ? std::optional(lease.grant.groups)
+                                       : map.choose_again(sms, lease.grant.groups);
   if (!groups) {
     return full(gpu_text(*gpu) + " has " + map.free_text() + " for this lease, and " +
                 std::to_string(sms) + " multiprocessors need more");
@@ -205,11 +208,13 @@ Result<Grant> Planner::gather(const Lease& lease, std::span<const Lease> leases)
   };
   const Gpu* gpu = find(lease.grant.gpu);
   if (gpu == nullptr) return full("the lease's GPU is not there");
-  const auto groups = map_of(*gpu, leases, &lease).choose(lease.grant.sms);
+  const GroupMap map = map_of(*gpu, leases, &lease);
+  const auto groups = map.choose(lease.grant.sms);
   if (!groups || apart(*groups) >= apart(lease.grant.groups))
     return full("there is no better place");
   Grant grant = lease.grant;
   grant.groups = *groups;
+  grant.sms = map.sms_of(grant.groups);
   return grant;
 }
 

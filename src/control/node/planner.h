@@ -33,7 +33,8 @@ class Planner {
   // that has failed.
   Result<Grant> place(const LeaseRequest& request, std::span<const Lease> leases, std::int64_t now,
                       const GpuFailures& failed = {}) const;
-  // Stays on its GPU and keeps as many of its groups as it can.
+  // Stays on its GPU and keeps as many of its groups as it can: all if it asks for as many
+  // multiprocessors as before.
   Result<Grant> resize(const Lease& lease, const ResizeRequest& request,
                        std::span<const Lease> leases) const;
 
@@ -49,6 +50,7 @@ class Planner {
     std::uint64_t overhead_bytes = 0;
   };
   static Held held(std::uint32_t gpu, std::span<const Lease> leases);
+  // As `without`, which is not counted, may have them.
   static GroupMap map_of(const Gpu& gpu, std::span<const Lease> leases, const Lease* without);
 
  private:

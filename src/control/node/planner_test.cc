@@ -234,6 +234,7 @@ TEST(PlannerProperty, GroupsAreDisjointAndMemoryIsNeverOvercommitted) {
   for (int run = 0; run < 50; ++run) {
     std::vector<Gpu> gpus = {gpu(0, 132, 64 * kGiB), gpu(1, 20, 8 * kGiB), gpu(2, 7, 4 * kGiB)};
     gpus[0].groups = groups_of(132, 8, 15);
+    gpus[0].rest_is_group = run % 4 >= 2;
     gpus[0].reserve_bytes = kGiB;
     for (Gpu& one : gpus) {
       if (run % 2 != 0) one.sm_percent = static_cast<std::uint32_t>(100 + random.below(300));
@@ -248,6 +249,76 @@ TEST(PlannerProperty, GroupsAreDisjointAndMemoryIsNeverOvercommitted) {
     }
     EXPECT_GT(most, 2u);
   }
+}
+
+class HopperTest : public testing::Test {
+ protected:
+  static Planner planner(bool rest_is_group = true) {
+    Gpu one{.index = 0, .name = "an H200", .uuid = "GPU-0"};
+    one.groups = groups_of(132, 8, 15);
+    one.rest_is_group = rest_is_group;
+    one.memory_bytes = 128 * kGiB;
+    return Planner({one}, {kGiB, 8});
+  }
+  void place(const std::string& name, std::uint32_t sms) {
+    const auto grant = planner().place(request(sms, kGiB, name), leases_, kNow);
+    ASSERT_TRUE(grant) << grant.error().message;
+    leases_.push_back(lease_of(name, *grant, sms));
+  }
+  std::vector<Lease> leases_;
+};
+
+TEST_F(HopperTest, HasRoomForTwoHalves) {
+  place("a", 64);
+  place("b", 64);
+  EXPECT_EQ(leases_[0].grant.sms, 64u);
+  EXPECT_EQ(leases_[1].grant.sms, 68u);
+  EXPECT_EQ(leases_[1].grant.groups.back(), 15u);
+  EXPECT_EQ(planner().place(request(1, kGiB, "c"), leases_, kNow).error().code, ErrorCode::kLimit);
+}
+
+TEST_F(HopperTest, KeepsGroupsWhereMemoryAloneChanges) {
+  place("a", 64);
+  place("b", 64);
+  leases_.erase(leases_.begin());
+  const Lease& b = leases_[0];
+  for (const ResizeRequest& wish : {ResizeRequest{.sms = {}, .memory_bytes = 2 * kGiB},
+                                    ResizeRequest{.sms = 64, .memory_bytes = 2 * kGiB}}) {
+    const auto grant = planner().resize(b, wish, leases_);
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->groups, b.grant.groups);
+    EXPECT_EQ(grant->sms, 68u);
+  }
+  EXPECT_EQ(planner().resize(b, {.sms = 63}, leases_)->sms, 64u);
+}
+
+TEST_F(HopperTest, GathersBesideTheLastGroup) {
+  Lease apart{.id = "a", .name = "a", .grant = {.gpu = 0, .groups = {1, 5, 15}, .sms = 28}};
+  leases_ = {apart};
+  const auto grant = planner().gather(apart, leases_);
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->groups, (std::vector<std::uint32_t>{13, 14, 15}));
+  EXPECT_EQ(grant->sms, 28u);
+}
+
+// Servers outlive a renewed node manager.
+TEST_F(HopperTest, AsksNoOlderServerForTheLastGroup) {
+  place("a", 64);
+  place("b", 8);
+  leases_[1].takes_rest = false;
+  EXPECT_EQ(planner().resize(leases_[1], {.sms = 20}, leases_)->sms, 24u);
+  EXPECT_EQ(planner().resize(leases_[1], {.sms = 64}, leases_).error().code, ErrorCode::kLimit);
+  leases_[1].takes_rest = true;
+  EXPECT_EQ(planner().resize(leases_[1], {.sms = 64}, leases_)->sms, 68u);
+  leases_.erase(leases_.begin());
+  leases_[0].takes_rest = false;
+  EXPECT_EQ(planner().resize(leases_[0], {.sms = 132}, leases_)->groups.size(), 16u);
+}
+
+TEST_F(HopperTest, GivesWhatIsNoGroupWithTheWholeGpuOnly) {
+  const auto grant = planner(false).place(request(68, kGiB), {}, kNow);
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->sms, 72u);
 }
 
 TEST(Groups, AreCutAsTheDriverSays) {

@@ -20,7 +20,7 @@ namespace {
 
 nvml::Fleet one_gpu() {
   nvml::Fleet fleet{.driver_kind = "soft", .cuda_version = 13000, .only = true};
-  fleet.sms = {132, 8, 15};
+  fleet.sms = {132, 8, 15, 12};
   fleet.context_bytes = 77;
   flyt::nvml::Gpu gpu;
   gpu.name = "GPU of a test";
@@ -216,15 +216,25 @@ TEST(Controller, RefusesWhatThisServerCannotDo) {
   EXPECT_EQ(served.ask(commands::LeaseNewToken{60, 1}, token), FLYT_ADMIN_UNSUPPORTED);
 }
 
+TEST(Controller, TellsHowTheChipIsCut) {
+  Served served;
+  commands::LeaseChip::Reply reply;
+  EXPECT_EQ(served.ask(commands::LeaseChip{}, reply), FLYT_ADMIN_SUCCESS);
+  EXPECT_EQ(reply.sms, 132U);
+  EXPECT_EQ(reply.group_sms, 8U);
+  EXPECT_EQ(reply.groups, 15U);
+  EXPECT_EQ(reply.last_sms, 12U);
+}
+
 TEST(Controller, GrantsMultiprocessors) {
   Served served;
   commands::LeaseSetSms command;
   commands::LeaseSetSms::Reply reply;
   command.sms = 20;
   EXPECT_EQ(served.ask(command, reply), FLYT_ADMIN_SUCCESS);
-  EXPECT_EQ(reply.sms_granted, 24U);
+  EXPECT_EQ(reply.sms_granted, 20U);
   EXPECT_EQ(reply.group_sms, 8U);
-  EXPECT_EQ(served.board().grant(), (SmGrant{20, 24, {0, 1, 2}}));
+  EXPECT_EQ(served.board().grant(), (SmGrant{20, 20, {0, 15}}));
   const std::vector<std::uint32_t> named = {14, 3};
   command.sms = 0;
   command.groups = wire::List<std::uint32_t>(named);

@@ -78,7 +78,7 @@ std::string encode(const Fleet& fleet) {
   for (const std::uint64_t number :
        {static_cast<std::uint64_t>(fleet.cuda_version), std::uint64_t{fleet.only},
         std::uint64_t{fleet.sms.all}, std::uint64_t{fleet.sms.group},
-        std::uint64_t{fleet.sms.groups}, fleet.context_bytes}) {
+        std::uint64_t{fleet.sms.groups}, std::uint64_t{fleet.sms.last}, fleet.context_bytes}) {
     text += std::to_string(number) + "\n";
   }
   for (const Fleet::Reach one : fleet.reach) text.push_back(static_cast<char>(one));
@@ -103,8 +103,8 @@ Result<Fleet> decode_fleet(std::string_view text) {
   std::string_view reach;
   std::uint32_t only = 0;
   if (!line(kind) || !number(fleet.cuda_version) || !number(only) || !number(fleet.sms.all) ||
-      !number(fleet.sms.group) || !number(fleet.sms.groups) || !number(fleet.context_bytes) ||
-      !line(reach)) {
+      !number(fleet.sms.group) || !number(fleet.sms.groups) || !number(fleet.sms.last) ||
+      !number(fleet.context_bytes) || !line(reach)) {
     return Error{ErrorCode::kInvalid, "malformed description of a server"};
   }
   fleet.driver_kind = kind;

@@ -56,6 +56,18 @@ std::string map_text(const v1::Gpu& gpu, std::map<std::string, char>& letters) {
   return text;
 }
 
+// Of a map whose groups are not of one size.
+std::string last_group_text(const v1::Gpu& gpu) {
+  if (gpu.groups().empty()) return "";
+  const v1::Group& first = *gpu.groups().begin();
+  const v1::Group& last = *gpu.groups().rbegin();
+  if (first.sms() == last.sms()) return "";
+  return "\nGPU " + std::to_string(gpu.index()) + ": its last group has " +
+         std::to_string(last.sms()) + " multiprocessors, the others " +
+         std::to_string(first.sms()) +
+         (gpu.rest_is_group() ? "; it is leased with others\n" : "; whoever has all has it\n");
+}
+
 }  // namespace
 
 std::uint32_t sms_leased(const v1::Gpu& gpu) {
@@ -90,6 +102,7 @@ std::string table_of(const v1::NodeDescription& node) {
               size_text(gpu.memory_overhead_bytes()), or_dash(gpu.mps()), map_text(gpu, letters)});
   }
   out += gpus.text();
+  for (const v1::Gpu& gpu : node.gpus()) out += last_group_text(gpu);
   for (const v1::Gpu& gpu : node.gpus()) {
     if (gpu.failed().empty()) continue;
     out += "\nGPU " + std::to_string(gpu.index()) + " has failed: " + clean(gpu.failed()) + "\n";

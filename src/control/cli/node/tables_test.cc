@@ -54,6 +54,22 @@ TEST(Tables, DrawTheGroupMap) {
   EXPECT_NE(text.find("A  x\nB  y\n"), std::string::npos) << text;
 }
 
+TEST(Tables, TellOfALastGroupOfAnotherSize) {
+  v1::NodeDescription node;
+  v1::Gpu& gpu = *node.add_gpus();
+  gpu.set_sms(28);
+  for (const std::uint32_t sms : {8u, 8u}) gpu.add_groups()->set_sms(sms);
+  EXPECT_EQ(table_of(node).find("last group"), std::string::npos);
+  gpu.add_groups()->set_sms(12);
+  gpu.set_rest_is_group(true);
+  EXPECT_NE(table_of(node).find("GPU 0: its last group has 12 multiprocessors, the others 8; it is"
+                                " leased with others\n"),
+            std::string::npos)
+      << table_of(node);
+  gpu.set_rest_is_group(false);
+  EXPECT_NE(table_of(node).find("whoever has all has it"), std::string::npos);
+}
+
 TEST(Tables, ShowWhatSeveralHave) {
   v1::NodeDescription node;
   v1::Gpu& gpu = *node.add_gpus();

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "base/sm_cut.h"
 #include "base/text.h"
 
 namespace flyt::placement {
@@ -48,47 +49,64 @@ struct ClusterMap::Gpu {
   GpuMode mode = GpuMode::kIsolated;
   bool usable = true;
   std::uint32_t percent = 100;
-  std::uint32_t group_sms = 0;
-  std::uint32_t groups = 0;   // Of that size.
-  std::uint32_t odd_sms = 0;  // Of the one that is not; 0: there is none.
-  std::uint64_t memory = 0;   // What leases may have.
+  SmCut cut;
+  std::uint64_t memory = 0;  // What leases may have.
 
   // How often groups are given away, and how often they may be.
   std::uint32_t groups_given = 0;
-  std::uint32_t odd_given = 0;
+  std::uint32_t rest_given = 0;
   std::uint32_t sms_given = 0;
   std::uint64_t memory_given = 0;
   std::uint32_t leases = 0;
   Turn kept;  // Sequence 0: for nobody.
 
-  std::uint32_t sms() const { return groups * group_sms + odd_sms; }
   std::uint32_t groups_most() const {
-    return static_cast<std::uint32_t>(std::uint64_t{groups} * percent / 100);
+    return static_cast<std::uint32_t>(std::uint64_t{cut.groups} * percent / 100);
   }
   std::uint32_t groups_free() const {
     return static_cast<std::uint32_t>(left(groups_most(), groups_given));
   }
-  bool odd_free() const { return odd_sms != 0 && odd_given < percent / 100; }
+  bool rest_free() const { return cut.rest != 0 && rest_given < percent / 100; }
   std::uint64_t memory_free() const { return left(memory, memory_given); }
-  std::uint32_t sms_free() const { return groups_free() * group_sms + (odd_free() ? odd_sms : 0); }
+  std::uint32_t sms_free() const {
+    return groups_free() * cut.group + (rest_free() ? cut.rest : 0);
+  }
 
-  // How many groups so many multiprocessors take. More than the groups of one size have are all.
-  struct Plan {
-    std::uint32_t groups = 0;
-    bool odd = false;
-    bool exists = false;
-  };
-  Plan plan(std::uint64_t wanted) const {
-    if (group_sms == 0 || wanted == 0 || wanted > sms()) return {};
-    const std::uint64_t count = (wanted + group_sms - 1) / group_sms;
-    if (count <= groups) return {static_cast<std::uint32_t>(count), false, true};
-    return {groups, odd_sms != 0, odd_sms != 0};
+  // What so many multiprocessors take: of those that are free, and of an empty GPU.
+  std::optional<SmShare> room(std::uint64_t wanted) const {
+    return cut.share(wanted, groups_free(), rest_free());
   }
-  std::uint32_t sms_of(const Plan& plan) const {
-    return plan.groups * group_sms + (plan.odd ? odd_sms : 0);
+  // What a lease has. What is more than there is counts as all of it.
+  SmShare share_of(const HeldLease& lease) const {
+    const std::uint32_t sms = std::min(lease.sms, cut.sms());
+    if (sms == 0 || cut.group == 0) return {};
+    if (!lease.rest || cut.rest == 0) {
+      if (const auto share = cut.share(sms)) return *share;
+      return {cut.groups, cut.rest != 0};
+    }
+    const std::uint32_t usual = *lease.rest ? sms - std::min(sms, cut.rest) : sms;
+    return {std::min((usual + cut.group - 1) / cut.group, cut.groups), *lease.rest};
   }
-  bool has(const Plan& plan) const {
-    return plan.exists && plan.groups <= groups_free() && (!plan.odd || odd_free());
+  void give(const SmShare& share) {
+    groups_given += share.groups;
+    rest_given += share.rest ? 1 : 0;
+    sms_given += cut.sms_of(share);
+  }
+  void take_back(const SmShare& share) {
+    groups_given -= share.groups;
+    rest_given -= share.rest ? 1 : 0;
+    sms_given -= cut.sms_of(share);
+  }
+  // As people count them: the rest is one where it is granted like the others.
+  std::uint32_t count(const SmShare& share) const {
+    return share.groups + (share.rest && cut.rest_is_group ? 1 : 0);
+  }
+  std::uint32_t count_free() const { return count({groups_free(), rest_free()}); }
+  // How many it takes at least, of what may be free with the rest as it is.
+  std::uint32_t count_needed(std::uint64_t wanted) const {
+    auto share = cut.share(wanted, cut.groups, rest_free());
+    if (!share) share = cut.share(wanted);
+    return share ? count(*share) : 0;
   }
 };
 
@@ -197,21 +215,21 @@ struct ClusterMap::Query {
     if (request.mode && *request.mode != gpu.mode) return Verdict::kOtherMode;
     if (gpu.percent > 100 && !request.share_sms) return Verdict::kOversubscribed;
     const std::uint64_t memory = add_up(request.memory_bytes, node.facts.overhead_per_lease);
-    if (!gpu.plan(request.sms).exists || memory > gpu.memory) return Verdict::kTooSmall;
+    if (!gpu.cut.share(request.sms) || memory > gpu.memory) return Verdict::kTooSmall;
     return Verdict::kRoom;
   }
 
   Judgement judge(const Node& node, const Gpu& gpu, bool apart_from_here) const {
     Judgement said;
     said.gpu = gpu.index;
-    said.groups_needed = gpu.plan(request.sms).groups;
-    said.groups_free = gpu.groups_free();
+    said.groups_needed = gpu.count_needed(request.sms);
+    said.groups_free = gpu.count_free();
     said.memory_needed = add_up(request.memory_bytes, node.facts.overhead_per_lease);
     said.memory_free = gpu.memory_free();
     said.verdict = suits(node, gpu);
     if (said.verdict != Verdict::kRoom) return said;
     const bool memory = said.memory_needed <= said.memory_free;
-    const bool groups = gpu.has(gpu.plan(request.sms));
+    const bool groups = gpu.room(request.sms).has_value();
     if (apart_from_here) {
       said.verdict = Verdict::kApart;
     } else if (node.leases.size() >= node.facts.leases_max) {
@@ -239,14 +257,15 @@ class ClusterMap::Search {
       const bool apart = (refused >> i & 1) != 0;
       if (query_.judge(node, gpu, apart).verdict != Verdict::kRoom) continue;
       ++candidates_;
-      const Gpu::Plan plan = gpu.plan(query_.request.sms);
-      const Score score = score_of(node, gpu, gpu.sms_of(plan));
+      const SmShare share = gpu.room(query_.request.sms).value_or(SmShare());
+      const Score score = score_of(node, gpu, gpu.cut.sms_of(share));
       if (best_ && !(score < score_)) continue;
       score_ = score;
       best_ = Fit{.node = id,
                   .gpu = gpu.index,
-                  .sms = gpu.sms_of(plan),
-                  .groups = plan.groups,
+                  .sms = gpu.cut.sms_of(share),
+                  .groups = gpu.count(share),
+                  .rest = share.rest,
                   .overhead_bytes = node.facts.overhead_per_lease};
     }
   }
@@ -263,7 +282,7 @@ class ClusterMap::Search {
   Score score_of(const Node& node, const Gpu& gpu, std::uint32_t sms) const {
     const Request& request = query_.request;
     if (request.policy == Policy::kSpread) {
-      return {part(node.sms_given, node.sms), part(gpu.sms_given, gpu.sms()),
+      return {part(node.sms_given, node.sms), part(gpu.sms_given, gpu.cut.sms()),
               part(gpu.memory_given, gpu.memory), node.leases.size(), 0};
     }
     const bool own = request.policy == Policy::kHostFirst && !request.host.empty() &&
@@ -357,16 +376,13 @@ Status ClusterMap::set_node(const NodeFacts& facts) {
     gpu.kind = one.kind;
     gpu.mode = one.mode;
     gpu.usable = one.usable;
-    const bool odd = one.groups.back() != one.groups.front();
     gpu.percent = one.sm_percent;
-    gpu.group_sms = one.groups.front();
-    gpu.groups = static_cast<std::uint32_t>(one.groups.size() - (odd ? 1 : 0));
-    gpu.odd_sms = odd ? one.groups.back() : 0;
+    gpu.cut = cut_of(one.groups, one.rest_is_group);
     gpu.memory = left(one.memory_bytes, one.reserve_bytes);
     for (const Gpu& old : before) {
       if (old.index == one.index) gpu.kept = old.kept;
     }
-    node.sms += gpu.sms();
+    node.sms += gpu.cut.sms();
     node.gpus.push_back(std::move(gpu));
   }
   count_again(node);
@@ -412,19 +428,16 @@ void ClusterMap::add(Node& node, const HeldLease& lease) {
   }
   Gpu* gpu = node.gpu(lease.gpu);
   if (gpu == nullptr) return;
-  // What is more than there is counts as all of it.
-  Gpu::Plan plan = gpu->plan(std::min(lease.sms, gpu->sms()));
-  gpu->groups_given += plan.groups;
-  gpu->odd_given += plan.odd ? 1 : 0;
-  gpu->sms_given += gpu->sms_of(plan);
+  const SmShare share = gpu->share_of(lease);
+  gpu->give(share);
   gpu->memory_given = add_up(gpu->memory_given, add_up(lease.memory_bytes, lease.overhead_bytes));
   ++gpu->leases;
-  node.sms_given += gpu->sms_of(plan);
+  node.sms_given += gpu->cut.sms_of(share);
 }
 
 void ClusterMap::count_again(Node& node) {
   for (Gpu& gpu : node.gpus) {
-    gpu.groups_given = gpu.odd_given = gpu.sms_given = gpu.leases = 0;
+    gpu.groups_given = gpu.rest_given = gpu.sms_given = gpu.leases = 0;
     gpu.memory_given = 0;
   }
   node.labels.clear();
@@ -483,32 +496,49 @@ Result<HeldLease> ClusterMap::resized(std::string_view name, std::uint32_t sms,
   if (there == nullptr) return Error{ErrorCode::kLimit, "the lease's GPU is not there"};
   // As if it were not there.
   Gpu gpu = *there;
-  const Gpu::Plan had = gpu.plan(std::min(lease.sms, gpu.sms()));
-  gpu.groups_given -= had.groups;
-  gpu.odd_given -= had.odd ? 1 : 0;
+  gpu.take_back(gpu.share_of(lease));
   gpu.memory_given = left(gpu.memory_given, add_up(lease.memory_bytes, lease.overhead_bytes));
-  const Gpu::Plan plan = gpu.plan(sms);
-  const bool grows = gpu.sms_of(plan) > lease.sms || memory_bytes > lease.memory_bytes;
-  if (!plan.exists) {
-    return invalid("the GPU has " + std::to_string(gpu.sms()) + " multiprocessors, not " +
+  if (!gpu.cut.share(sms)) {
+    return invalid("the GPU has " + std::to_string(gpu.cut.sms()) + " multiprocessors, not " +
                    std::to_string(sms));
   }
+  const auto room = gpu.room(sms);
+  const SmShare share = room ? *room : *gpu.cut.share(sms);
+  const bool grows = gpu.cut.sms_of(share) > lease.sms || memory_bytes > lease.memory_bytes;
   if (grows && gpu.kept.sequence != 0) {
     return Error{ErrorCode::kLimit, "the GPU is kept for somebody who waits"};
   }
-  if (grows && !gpu.has(plan)) {
-    return Error{ErrorCode::kLimit, "the GPU has " + std::to_string(gpu.groups_free()) +
+  if (grows && !room) {
+    return Error{ErrorCode::kLimit, "the GPU has " + std::to_string(gpu.count_free()) +
                                         " groups for this lease, not " +
-                                        std::to_string(plan.groups)};
+                                        std::to_string(gpu.count_needed(sms))};
   }
   if (grows && add_up(memory_bytes, lease.overhead_bytes) > gpu.memory_free()) {
     return Error{ErrorCode::kLimit, "the GPU has " +
                                         size_text(left(gpu.memory_free(), lease.overhead_bytes)) +
                                         " for this lease, not " + size_text(memory_bytes)};
   }
-  lease.sms = gpu.sms_of(plan);
+  lease.sms = gpu.cut.sms_of(share);
+  lease.rest = share.rest;
   lease.memory_bytes = memory_bytes;
   return lease;
+}
+
+HeldLease ClusterMap::changing(const HeldLease& after) const {
+  HeldLease both = after;
+  const auto held = leases_.find(after.id);
+  if (held == leases_.end()) return both;
+  const HeldLease& before = held->second.lease;
+  both.sms = std::max(before.sms, after.sms);
+  both.memory_bytes = std::max(before.memory_bytes, after.memory_bytes);
+  const Gpu* gpu = at(held->second.node).gpu(after.gpu);
+  if (gpu == nullptr) return both;
+  const SmShare had = gpu->share_of(before);
+  const SmShare gets = gpu->share_of(after);
+  const SmShare all{std::max(had.groups, gets.groups), had.rest || gets.rest};
+  both.sms = gpu->cut.sms_of(all);
+  both.rest = all.rest;
+  return both;
 }
 
 std::optional<Fit> ClusterMap::find(const Request& request, Turn turn) const {
@@ -540,6 +570,7 @@ HeldLease ClusterMap::lease_of(const Request& request, const Fit& fit) const {
           .sms = fit.sms,
           .memory_bytes = request.memory_bytes,
           .overhead_bytes = fit.overhead_bytes,
+          .rest = fit.rest,
           .labels = request.labels,
           .apart = request.apart,
           .why = {}};
@@ -579,7 +610,7 @@ std::optional<ClusterMap::Place> ClusterMap::nearest(const Request& request, Tur
       if (gpu.kept.sequence != 0 || query.suits(node, gpu) != Verdict::kRoom) continue;
       const Judgement said = query.judge(node, gpu, false);
       // In thousandths of the GPU, so that memory and multiprocessors weigh the same.
-      const std::uint64_t groups = part(left(said.groups_needed, said.groups_free), gpu.groups);
+      const std::uint64_t groups = part(left(said.groups_needed, said.groups_free), gpu.cut.groups);
       const std::uint64_t memory = part(left(said.memory_needed, said.memory_free), gpu.memory);
       const std::array missing{std::max(groups, memory), groups + memory};
       if (best && !(missing < best_missing)) continue;
@@ -649,9 +680,9 @@ std::vector<ClusterMap::GpuUse> ClusterMap::use(NodeId id) const {
   std::vector<GpuUse> uses;
   for (const Gpu& gpu : at(id).gpus) {
     uses.push_back({.index = gpu.index,
-                    .groups = gpu.groups,
-                    .groups_given = gpu.groups_given,
-                    .sms = gpu.sms(),
+                    .groups = gpu.count({gpu.cut.groups, gpu.cut.rest != 0}),
+                    .groups_given = gpu.groups_given + (gpu.cut.rest_is_group ? gpu.rest_given : 0),
+                    .sms = gpu.cut.sms(),
                     .sms_given = gpu.sms_given,
                     .memory_bytes = gpu.memory,
                     .memory_given = gpu.memory_given,

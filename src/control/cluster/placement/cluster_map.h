@@ -67,6 +67,7 @@ struct Fit {
   std::uint32_t gpu = 0;  // Its index on the node.
   std::uint32_t sms = 0;  // What it would get: whole groups.
   std::uint32_t groups = 0;
+  bool rest = false;  // The last of them is what the chip had left.
   std::uint64_t overhead_bytes = 0;
   std::uint32_t candidates = 0;  // How many GPUs had room.
 };
@@ -99,6 +100,8 @@ class ClusterMap {
   // Whether a lease may become so large where it is; changes nothing. What it would get.
   Result<HeldLease> resized(std::string_view lease, std::uint32_t sms,
                             std::uint64_t memory_bytes) const;
+  // A lease that is there, while it becomes `after`: it holds what it has and what it shall have.
+  HeldLease changing(const HeldLease& after) const;
 
   // The best GPU for a request.
   std::optional<Fit> find(const Request& request, Turn turn) const;
@@ -139,7 +142,7 @@ class ClusterMap {
   // What of a GPU is given away. Sums may exceed what there is if nodes say so.
   struct GpuUse {
     std::uint32_t index = 0;
-    std::uint32_t groups = 0;  // As there are, but for an odd last one.
+    std::uint32_t groups = 0;  // As there are, but for an odd last one that is none.
     std::uint32_t groups_given = 0;
     std::uint32_t sms = 0;
     std::uint32_t sms_given = 0;

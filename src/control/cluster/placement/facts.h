@@ -45,8 +45,9 @@ struct GpuFacts {
   std::string kind;  // Its name, such as "NVIDIA H200".
   GpuMode mode = GpuMode::kIsolated;
   // Multiprocessors of each group: of one size, but for the last, which may be what the chip had
-  // left. Only who takes all groups gets that one.
+  // left. That one is granted like the others (SmCut); or, if not, only who takes all gets it.
   std::vector<std::uint32_t> groups;
+  bool rest_is_group = false;
   std::uint64_t memory_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // Never given to leases.
   // So many percent of the groups are given out. Above 100 groups have several leases, and only
@@ -99,6 +100,9 @@ struct HeldLease {
   std::uint32_t sms = 0;  // As granted: whole groups.
   std::uint64_t memory_bytes = 0;
   std::uint64_t overhead_bytes = 0;
+  // Whether the last group, of what the chip had left, is among them. None: nobody has said, and it
+  // is taken to be what an empty GPU would give.
+  std::optional<bool> rest = {};
   Labels labels = {};
   std::vector<Apart> apart = {};
   std::string why = {};  // What placement said, for people; may be empty.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "base/sm_cut.h"
 #include "control/cluster/placement/scheduler.h"
 #include "control/cluster/placement/testing_facts.h"
 
@@ -18,6 +19,11 @@ NodeFacts random_node(Random& random, std::size_t number) {
     GpuFacts gpu =
         test_gpu(i, static_cast<std::uint32_t>(1 + random.below(8)), (4 + random.below(60)) * kGiB);
     if (random.one_in(2)) gpu.groups.push_back(4);
+    if (random.one_in(2)) {
+      gpu.groups.push_back(static_cast<std::uint32_t>(8 + random.below(12)));
+      gpu.groups[gpu.groups.size() - 2] = 8;
+      gpu.rest_is_group = true;
+    }
     if (random.one_in(3)) gpu.mode = GpuMode::kShared;
     if (random.one_in(4)) gpu.sm_percent = static_cast<std::uint32_t>(100 + random.below(200));
     if (random.one_in(12)) gpu.usable = false;
@@ -69,20 +75,22 @@ void check_node(const ClusterMap& map, ClusterMap::NodeId id) {
   for (const GpuFacts& gpu : node.gpus) {
     std::uint64_t memory = gpu.reserve_bytes;
     std::uint64_t groups = 0;
-    std::uint64_t odd = 0;
-    const bool has_odd = gpu.groups.back() != gpu.groups.front();
-    const std::uint64_t usual = gpu.groups.size() - (has_odd ? 1 : 0);
+    std::uint64_t rests = 0;
+    const SmCut cut = cut_of(gpu.groups, gpu.rest_is_group);
     for (const HeldLease* lease : leases) {
       if (lease->gpu != gpu.index) continue;
       memory += lease->memory_bytes + lease->overhead_bytes;
-      const bool all = lease->sms > usual * gpu.groups.front();
-      groups += all ? usual : lease->sms / gpu.groups.front();
-      odd += all ? 1 : 0;
-      ASSERT_TRUE(all || lease->sms % gpu.groups.front() == 0);
+      ASSERT_TRUE(lease->rest);
+      const std::uint32_t usual = lease->sms - (*lease->rest ? cut.rest : 0);
+      ASSERT_EQ(usual % cut.group, 0u);
+      ASSERT_GT(usual, 0u) << "what is left over goes with a group";
+      groups += usual / cut.group;
+      rests += *lease->rest ? 1 : 0;
+      ASSERT_TRUE(cut.rest_is_group || !*lease->rest || usual == cut.groups * cut.group);
     }
     ASSERT_LE(memory, gpu.memory_bytes);
-    ASSERT_LE(groups * 100, usual * gpu.sm_percent);
-    ASSERT_LE(odd, gpu.sm_percent / 100);
+    ASSERT_LE(groups * 100, std::uint64_t{cut.groups} * gpu.sm_percent);
+    ASSERT_LE(rests, gpu.sm_percent / 100);
   }
   ASSERT_NO_FATAL_FAILURE(check_apart(leases));
 }

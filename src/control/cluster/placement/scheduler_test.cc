@@ -365,6 +365,85 @@ TEST_F(PlacementTest, RefusesNodesThatContradictThemselves) {
   EXPECT_TRUE(map.nodes().empty());
 }
 
+NodeFacts hopper_node(const std::string& name) {
+  NodeFacts facts = test_node(name, 0);
+  facts.gpus = {test_hopper(0)};
+  return facts;
+}
+
+TEST_F(PlacementTest, HasRoomForTwoHalvesOfAChipWithALargerLastGroup) {
+  node(hopper_node("a"));
+  ASSERT_EQ(ask(test_request("one", 64)), "a/0");
+  ASSERT_EQ(ask(test_request("two", 64)), "a/0");
+  EXPECT_EQ(scheduler_.map().lease("one")->sms, 64u);
+  EXPECT_EQ(scheduler_.map().lease("two")->sms, 68u);
+  const auto use = scheduler_.map().use(*scheduler_.map().node("a"))[0];
+  EXPECT_EQ(use.groups, 16u);
+  EXPECT_EQ(use.groups_given, 16u);
+  EXPECT_EQ(use.sms_given, 132u);
+  EXPECT_EQ(ask(test_request("three", 8)), "");
+  ASSERT_TRUE(scheduler_.map().release("one"));
+  scheduler_.pump();
+  EXPECT_EQ(place_of("three"), "a/0");
+  EXPECT_EQ(scheduler_.map().lease("three")->sms, 8u);
+}
+
+TEST_F(PlacementTest, HasRoomForFourQuarters) {
+  node(hopper_node("a"));
+  std::uint32_t sum = 0;
+  for (const char* id : {"one", "two", "three", "four"}) {
+    ASSERT_EQ(ask(test_request(id, 32)), "a/0");
+    sum += scheduler_.map().lease(id)->sms;
+  }
+  EXPECT_EQ(sum, 132u);
+}
+
+TEST_F(PlacementTest, SaysHowManyGroupsAreFree) {
+  node(hopper_node("a"));
+  ASSERT_EQ(ask(test_request("one", 100)), "a/0");
+  EXPECT_EQ(scheduler_.map().lease("one")->sms, 100u) << "11 groups and the last one";
+  EXPECT_EQ(ask(test_request("two", 40)), "");
+  EXPECT_EQ(scheduler_.explain("two").nodes[0].text,
+            "GPU 0 has 4 groups and 127 GiB free; it needs 5 groups and 1 GiB");
+}
+
+TEST_F(PlacementTest, KnowsWhichLeaseHasTheLastGroup) {
+  NodeFacts facts = hopper_node("a");
+  node(facts);
+  ASSERT_EQ(ask(test_request("one", 68)), "a/0");
+  ASSERT_EQ(ask(test_request("two", 64)), "a/0");
+  // Until it has changed it holds both.
+  const auto smaller = scheduler_.map().resized("one", 8, kGiB);
+  ASSERT_TRUE(smaller);
+  EXPECT_EQ(smaller->rest, false);
+  EXPECT_EQ(scheduler_.map().changing(*smaller).sms, 68u);
+  ASSERT_TRUE(scheduler_.map().hold(*smaller));
+  const auto larger = scheduler_.map().resized("two", 76, kGiB);
+  ASSERT_TRUE(larger);
+  EXPECT_EQ(larger->sms, 76u);
+  EXPECT_EQ(larger->rest, true);
+  EXPECT_EQ(scheduler_.map().changing(*larger).rest, true);
+  // A lease of a node that told of no such group: 72 are 9 of 8.
+  ASSERT_TRUE(scheduler_.map().hold({.id = "old", .node = "a", .gpu = 0, .sms = 72}));
+  EXPECT_EQ(scheduler_.map().use(*scheduler_.map().node("a"))[0].sms_given, 8u + 64u + 72u);
+}
+
+TEST_F(PlacementTest, GivesAnOddLastGroupThatIsNoneWithTheWholeGpuOnly) {
+  NodeFacts facts = hopper_node("a");
+  facts.gpus[0].rest_is_group = false;
+  node(facts);
+  ASSERT_EQ(ask(test_request("one", 68)), "a/0");
+  EXPECT_EQ(scheduler_.map().lease("one")->sms, 72u);
+  EXPECT_EQ(ask(test_request("two", 64)), "");
+  // The node's manager is renewed.
+  ASSERT_TRUE(scheduler_.map().release("one"));
+  facts.gpus[0].rest_is_group = true;
+  node(facts);
+  scheduler_.pump();
+  ASSERT_EQ(ask(test_request("three", 68)), "a/0");
+  EXPECT_EQ(scheduler_.map().lease("three")->sms, 68u);
+}
+
 TEST_F(PlacementTest, TakesWhatANodeHoldsAsItIs) {
   node(test_node("a"));
   HeldLease lease{.id = "more than there is", .node = "a", .gpu = 0, .sms = 1000};

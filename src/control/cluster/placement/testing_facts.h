@@ -18,6 +18,14 @@ inline GpuFacts test_gpu(std::uint32_t index, std::uint32_t groups = 4,
   return gpu;
 }
 
+// As an H200 is cut: 15 groups of 8, and one of 12.
+inline GpuFacts test_hopper(std::uint32_t index) {
+  GpuFacts gpu = test_gpu(index, 15, 128 * kGiB);
+  gpu.groups.push_back(12);
+  gpu.rest_is_group = true;
+  return gpu;
+}
+
 inline NodeFacts test_node(const std::string& name, std::uint32_t gpus = 1,
                            std::uint32_t groups = 4) {
   NodeFacts node;

@@ -74,6 +74,8 @@ Decision shrink(const Rules& rules, const Size& size, const Use& use) {
   if (whole_groups(size, sms) >= size.granted) {
     return hold(words(use) + "; it has its least");
   }
+  // With a larger last group it may have more than whole groups of the usual size would be.
+  if (sms >= size.asked) return hold(words(use) + "; it has asked for no more");
   return {Decision::Step::kShrink, sms,
           words(use) + ", less than " + std::to_string(rules.shrink_below) + " %"};
 }

@@ -83,6 +83,15 @@ TEST(Scaler, HoldsAtItsLeastAndItsMost) {
   EXPECT_EQ(lease.decide({8, 8, 8, 4, 64}).step, Step::kHold);
 }
 
+// A group of 8 and the last one of 12, where no other was free.
+TEST(Scaler, AsksForNothingTwiceWhereItGotMore) {
+  Lease lease;
+  lease.live(seconds(80), 20);
+  EXPECT_EQ(lease.decide({20, 20, 8, 8, 64}).sms, 16u);
+  EXPECT_EQ(lease.decide({16, 20, 8, 8, 64}).step, Step::kHold);
+  EXPECT_THAT(lease.decide({16, 20, 8, 8, 64}).why, HasSubstr("it has asked for no more"));
+}
+
 TEST(Scaler, BringsASizeIntoItsRange) {
   Lease lease;
   lease.live(seconds(80), 60);

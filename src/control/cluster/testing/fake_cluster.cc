@@ -1,7 +1,9 @@
 #include "control/cluster/testing/fake_cluster.h"
 
+#include <iterator>
 #include <set>
 
+#include "base/sm_cut.h"
 #include "control/cluster/records.h"
 
 namespace flyt::cluster::testing {
@@ -58,9 +60,11 @@ v1::NodeReport FakeNode::report() const {
     gpu.set_mode(node::v1::MODE_ISOLATED);
     if (failed == index) gpu.set_failed("it is lost");
     if (failed == index && failed_before) continue;
-    gpu.set_sms(groups * kGroupSms);
+    gpu.set_sms(groups * kGroupSms + rest);
     gpu.set_memory_bytes(memory);
     for (std::uint32_t i = 0; i < groups; ++i) gpu.add_groups()->set_sms(kGroupSms);
+    gpu.set_rest_is_group(rest != 0);
+    if (rest != 0) gpu.add_groups()->set_sms(rest);
   }
   for (const auto& [key, lease] : leases) *report.add_leases() = lease;
   return report;
@@ -75,8 +79,28 @@ bool FakeNode::fits(std::uint32_t gpu, std::uint32_t sms, std::uint64_t bytes,
     used_sms += lease.sms_granted();
     used_bytes += lease.memory_bytes();
   }
-  return gpu < gpus && used_sms + sms <= std::uint64_t{groups} * kGroupSms &&
+  return gpu < gpus && used_sms + sms <= std::uint64_t{groups} * kGroupSms + rest &&
          used_bytes + bytes <= memory;
+}
+
+bool FakeNode::grant(node::v1::Lease& lease, std::uint32_t sms, std::uint64_t bytes) const {
+  std::set<std::uint32_t> free;
+  for (std::uint32_t group = 0; group < groups + (rest != 0 ? 1 : 0); ++group) free.insert(group);
+  for (const auto& [name, other] : leases) {
+    if (other.gpu() != lease.gpu() || name == lease.name()) continue;
+    for (const std::uint32_t group : other.groups()) free.erase(group);
+  }
+  const SmCut cut{kGroupSms, groups, rest, rest != 0};
+  const bool rest_free = free.erase(groups) != 0;
+  const auto share = cut.share(sms, static_cast<std::uint32_t>(free.size()), rest_free);
+  if (!share || !fits(lease.gpu(), cut.sms_of(*share), bytes, lease.name())) return false;
+  lease.clear_groups();
+  for (std::uint32_t i = 0; i < share->groups; ++i) lease.add_groups(*std::next(free.begin(), i));
+  if (share->rest) lease.add_groups(groups);
+  lease.set_sms_asked(sms);
+  lease.set_sms_granted(cut.sms_of(*share));
+  lease.set_memory_bytes(bytes);
+  return true;
 }
 
 FakeNode& FakeNodes::add(const std::string& name) {
@@ -127,17 +151,13 @@ Result<node::v1::Lease> FakeNodes::create(const std::string& address,
   if (there.leases.contains(request.name())) {
     return Error{ErrorCode::kDenied, "there is a lease named " + request.name() + " already"};
   }
-  const std::uint32_t sms = (request.sms() + kGroupSms - 1) / kGroupSms * kGroupSms;
-  if (there.refuses || !there.fits(request.gpu(), sms, request.memory_bytes(), "")) {
-    return Error{ErrorCode::kLimit, there.refusal};
-  }
   node::v1::Lease lease;
   lease.set_id("lease-" + std::to_string(++made_));
   lease.set_name(request.name());
   lease.set_gpu(request.gpu());
-  lease.set_sms_asked(request.sms());
-  lease.set_sms_granted(sms);
-  lease.set_memory_bytes(request.memory_bytes());
+  if (there.refuses || !there.grant(lease, request.sms(), request.memory_bytes())) {
+    return Error{ErrorCode::kLimit, there.refusal};
+  }
   lease.set_state("running");
   lease.set_confined(true);
   lease.add_urls("unix:///" + lease.id());
@@ -156,14 +176,8 @@ Result<node::v1::Lease> FakeNodes::resize(const std::string& address,
   const std::uint32_t asked = request.has_sms() ? request.sms() : found->second.sms_asked();
   const std::uint64_t memory =
       request.has_memory_bytes() ? request.memory_bytes() : found->second.memory_bytes();
-  const std::uint32_t sms = (asked + kGroupSms - 1) / kGroupSms * kGroupSms;
   node::v1::Lease& lease = found->second;
-  if (!there.fits(lease.gpu(), sms, memory, lease.name())) {
-    return Error{ErrorCode::kLimit, "there is no room"};
-  }
-  lease.set_sms_asked(asked);
-  lease.set_sms_granted(sms);
-  lease.set_memory_bytes(memory);
+  if (!there.grant(lease, asked, memory)) return Error{ErrorCode::kLimit, "there is no room"};
   return answer(there, lease);
 }
 

@@ -68,6 +68,7 @@ struct FakeNode {
   std::string name;
   std::uint32_t gpus = 1;
   std::uint32_t groups = 4;  // Of 8 multiprocessors, on each GPU.
+  std::uint32_t rest = 0;    // And one more group, of what is left over; 0: there is none.
   std::uint64_t memory = 4ull << 30;
   bool up = true;        // It can be reached.
   bool answers = true;   // Otherwise it does what it is asked, and the answer is lost.
@@ -82,6 +83,8 @@ struct FakeNode {
   v1::NodeReport report() const;
   bool fits(std::uint32_t gpu, std::uint32_t sms, std::uint64_t bytes,
             const std::string& without) const;
+  // Grants so much. False, and nothing is changed: there is no room.
+  bool grant(node::v1::Lease& lease, std::uint32_t sms, std::uint64_t bytes) const;
 };
 
 class FakeNodes final : public NodeCalls {

@@ -110,6 +110,16 @@ FlytAdminResult lease_totals(Request& request, const commands::LeaseTotals&,
   return FLYT_ADMIN_SUCCESS;
 }
 
+FlytAdminResult lease_chip(Request& request, const commands::LeaseChip&,
+                           commands::LeaseChip::Reply& reply) {
+  const SmFacts& facts = request.parts().fleet.sms;
+  reply.sms = facts.all;
+  reply.group_sms = facts.group;
+  reply.groups = facts.groups;
+  reply.last_sms = facts.last;
+  return FLYT_ADMIN_SUCCESS;
+}
+
 void lease_faults(Request request, const commands::LeaseFaults& command) {
   commands::LeaseFaults::Reply reply;
   const UsageBoard& board = request.parts().board;
