@@ -51,8 +51,9 @@ Result<wire::TokenKey> Admission::read_key(const std::string& path) {
   std::array<std::byte, wire::kTokenKeyBytes + 1> bytes;
   const ssize_t got = ::read(file.get(), bytes.data(), bytes.size());
   if (got != static_cast<ssize_t>(wire::kTokenKeyBytes)) return bad("a key has exactly 32 bytes");
-  wire::TokenKey key;
-  std::copy_n(bytes.begin(), key.size(), key.begin());
+  // Where the caller has it: no other copy is left anywhere.
+  Result<wire::TokenKey> key{wire::TokenKey{}};
+  std::copy_n(bytes.begin(), key->size(), key->begin());
   ::explicit_bzero(bytes.data(), bytes.size());
   return key;
 }

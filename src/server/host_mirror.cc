@@ -3,10 +3,12 @@
 #include "server/host_mirror.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "base/system_memory.h"
 #include "commands/graph.h"
 #include "commands/launch.h"
 #include "commands/library.h"
@@ -56,6 +58,29 @@ bool tells_nothing(std::uint16_t op) {
   }
 }
 
+// Registered memory is there at once and cannot be swapped: where the machine has no more, the
+// system ends processes to find some, whosever they are. A sixteenth stays for all the others.
+bool machine_has(std::uint64_t bytes) {
+  const auto memory = system_memory();
+  if (!memory || bytes == 0) return true;
+  const std::uint64_t kept = memory->total / 16;
+  return memory->available > kept && bytes <= memory->available - kept;
+}
+
+// How much of a part of a sparse file is not there yet.
+std::uint64_t holes_in(int file, std::uint64_t offset, std::uint64_t bytes) {
+  const std::uint64_t end = offset + bytes;
+  std::uint64_t holes = 0;
+  while (offset < end) {
+    const off_t data = ::lseek(file, static_cast<off_t>(offset), SEEK_DATA);
+    const std::uint64_t next = data < 0 ? end : std::min<std::uint64_t>(end, data);
+    holes += next - offset;
+    const off_t hole = next == end ? -1 : ::lseek(file, static_cast<off_t>(next), SEEK_HOLE);
+    offset = hole < 0 ? end : static_cast<std::uint64_t>(hole);
+  }
+  return holes;
+}
+
 }  // namespace
 
 bool is_managed(const driver::Table& driver, CUdeviceptr address) {
@@ -89,7 +114,7 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
                          std::uint32_t context) {
   const Lock lock(mutex_);
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
-  if (bytes > kBytesMax - bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > kBytesMax - bytes_ || !machine_has(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0,
               true,  false,   Pages::make(bytes)};
   if ((flags & wire::kMapManaged) != 0) {
@@ -116,6 +141,7 @@ CUresult HostMirror::share(std::uint64_t address, std::uint64_t bytes, std::uint
   }
   const Lock lock(mutex_);
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
+  if (!machine_has(holes_in(file, offset, bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range{bytes, context, false, true, true, {}};
   if (!pages_.map(address, bytes, file, offset)) return CUDA_ERROR_OUT_OF_MEMORY;
   return let_gpu_use(address, std::move(range), flags);

@@ -40,13 +40,19 @@ std::string without_port(std::string peer) {
 std::unique_ptr<transport::Connection> Lobby::enter(
     std::unique_ptr<transport::Connection> connection, bool share) {
   std::string peer = without_port(connection->peer());
-  const auto of_peer = static_cast<std::size_t>(std::count_if(
-      waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.peer == peer; }));
-  if (of_peer >= kWaitingOfOneMax) return connection;
+  const auto of_peer = [&](const Waiting& one) { return one.peer == peer; };
+  const auto count =
+      static_cast<std::size_t>(std::count_if(waiting_.begin(), waiting_.end(), of_peer));
+  auto goes = waiting_.end();
+  if (count >= kWaitingOfOneMax) {
+    goes = std::find_if(waiting_.begin(), waiting_.end(), of_peer);
+  } else if (waiting_.size() >= kWaitingMax) {
+    goes = waiting_.begin();
+  }
   std::unique_ptr<transport::Connection> out;
-  if (waiting_.size() >= kWaitingMax) {
-    out = std::move(waiting_.front().connection);
-    waiting_.pop_front();
+  if (goes != waiting_.end()) {
+    out = std::move(goes->connection);
+    waiting_.erase(goes);
   }
   waiting_.push_back({std::move(connection), std::move(peer), clock_.now(), share});
   return out;

@@ -26,8 +26,9 @@ class Lobby {
 
   explicit Lobby(const Clock& clock = system_clock()) : clock_(clock) {}
 
-  // Takes a connection in. Yields one that has to go for it, to be refused: the newcomer if its
-  // peer has too many here, or else, in a full lobby, whoever has waited longest.
+  // Takes a connection in. Yields one that has to go for it, to be refused: whoever has waited
+  // longest, of its own peer's if that has too many here, or else, in a full lobby, of all. A
+  // newcomer says hello at once as a rule, so that those who never do cannot keep it out.
   // `share` is kept for who lets it in: the session may go on in shared memory.
   std::unique_ptr<transport::Connection> enter(std::unique_ptr<transport::Connection> connection,
                                                bool share);

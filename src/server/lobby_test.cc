@@ -98,5 +98,17 @@ TEST_F(LobbyTest, OnePeerHasRoomForSoManyOnly) {
   EXPECT_EQ(lobby.size(), Lobby::kWaitingOfOneMax);
 }
 
+TEST_F(LobbyTest, ThoseWhoSayNothingDoNotKeepOutTheOthersOfTheirPeer) {
+  std::vector<std::unique_ptr<transport::Connection>> silent;
+  for (std::size_t i = 0; i < Lobby::kWaitingOfOneMax; ++i) silent.push_back(come());
+  const auto client = come();
+  say(*client, hello);
+  EXPECT_EQ(lobby.leave().ready.size(), 1U);
+  // It went for that one: its far end is closed once `out` is.
+  out.reset();
+  EXPECT_NE(silent.front()->wait(transport::kHangup, {0}, nullptr) & transport::kHangup, 0);
+  EXPECT_EQ(silent.back()->wait(transport::kHangup, {0}, nullptr), transport::kNothing);
+}
+
 }  // namespace
 }  // namespace flyt::server

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/wall_clock.h"
 #include "server/admin/controller_process.h"
@@ -157,9 +158,10 @@ Status Supervisor::start_admission() {
   if (lease.id.empty()) {
     return Error{ErrorCode::kInvalid, "--token-key needs --lease: tokens are of a lease"};
   }
-  const auto key = Admission::read_key(lease.token_key);
+  auto key = Admission::read_key(lease.token_key);
   if (!key) return key.error();
   auto admission = Admission::create(lease.id, *key);
+  ::explicit_bzero(key->data(), key->size());
   if (!admission) return std::move(admission).error();
   options_.session.admission = std::move(admission).value();
   return {};
@@ -443,7 +445,11 @@ void Supervisor::become_child(std::size_t slot) {
   for (auto& listener : listeners_) close_in_child(*listener);
   if (control_ != nullptr) close_in_child(*control_);
   lobby_.abandon();
-  for (auto& [pid, child] : children_) child.channel.close();
+  for (auto& [pid, child] : children_) {
+    child.channel.close();
+    // With it a process could speak for that child's client.
+    ::explicit_bzero(child.token.data(), child.token.size());
+  }
   signals_.close();
 }
 
@@ -482,10 +488,12 @@ bool Supervisor::admit(transport::Connection& connection, const wire::ClientHell
   // A session that goes on shows its own token, and the keeper knows whose that is: a credential
   // may have run out since it began. Of a monitor nobody would ask the keeper.
   const bool goes_on = counts && hello.recovers != wire::SessionToken{};
-  if (options_.session.keeper_door >= 0 && goes_on) return true;
   const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
   const std::string peer = transport::identity_of_peer(connection.fd());
-  const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
+  Status admitted;
+  if (options_.session.keeper_door < 0 || !goes_on) {
+    admitted = admission->admit(hello.credential, peer, what, unix_seconds());
+  }
   admission->forget_key();
   if (admitted) return true;
   const std::string& reason = admitted.error().message;

@@ -1,7 +1,9 @@
 // Memory that both sides hold, and what a client may not do with it.
 #include <vector>
 
+#include "base/system_memory.h"
 #include "tests/sim/hostile_session.h"
+#include "transport/transport.h"
 #include "wire/memory_changes.h"
 
 namespace flyt::sim {
@@ -123,6 +125,23 @@ TEST_F(HostileMemory, SizesAndFlagsThatCannotBeAreRefused) {
   EXPECT_NE(CUDA_SUCCESS, map(kAddress, std::uint64_t{1} << 46));
   EXPECT_NE(CUDA_SUCCESS, map(kAddress, 4096, CU_MEMHOSTREGISTER_IOMEMORY));
   EXPECT_NE(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kAddress}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+// All of it would be taken from the machine at once, and the system would end processes for it.
+TEST_F(HostileMemory, MoreThanTheMachineHasIsNotSharedWithIt) {
+  constexpr std::uint64_t kWhole = transport::kSharedFileBytes;
+  const auto machine = system_memory();
+  if (!machine || machine->available >= kWhole) GTEST_SKIP() << "the machine has as much";
+  auto sharing = Peer::greeted(server().url(), true);
+  ASSERT_TRUE(sharing.ok()) << sharing.error().message;
+  peer_ = std::make_unique<Peer>(std::move(*sharing));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::RetainPrimary{.context = context(kPrimary)}, 0));
+  const auto share = [&](std::uint64_t bytes) {
+    return ask(commands::ShareHost{.address = kAddress, .bytes = bytes, .offset = 0});
+  };
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, share(kWhole));
+  EXPECT_EQ(CUDA_SUCCESS, share(1 * kMiB));
   EXPECT_TRUE(peer_->alive());
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "transport/shm.h"
 #include "transport/url.h"
 
 namespace flyt::sim {
@@ -26,13 +27,14 @@ Result<Peer> Peer::connect(const std::string& url) {
   return Peer(std::move(*connection));
 }
 
-Result<Peer> Peer::greeted(const std::string& url) {
+Result<Peer> Peer::greeted(const std::string& url, bool share) {
   auto peer = connect(url);
   if (!peer) return peer.error();
   wire::ClientHello hello;
   hello.name = "hostile";
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.highest_op = UINT16_MAX;
+  hello.shared_memory = share;
   hello.windows = {{wire::WindowPurpose::kArena, 0, 0x300000000000, std::uint64_t{1} << 40},
                    {wire::WindowPurpose::kVmm, 0, 0x340000000000, std::uint64_t{1} << 40},
                    {wire::WindowPurpose::kPinned, 0, 0x380000000000, std::uint64_t{1} << 40}};
@@ -40,6 +42,10 @@ Result<Peer> Peer::greeted(const std::string& url) {
   auto welcome = peer->read_answer();
   if (!welcome) return welcome.error();
   peer->welcome_ = *welcome;
+  if (!welcome->shared_memory) return peer;
+  auto shared = transport::take_rings(std::move(peer->connection_), in_seconds(60));
+  if (!shared) return shared.error();
+  peer->connection_ = std::move(*shared);
   return peer;
 }
 

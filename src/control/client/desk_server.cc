@@ -19,8 +19,8 @@ constexpr int kTickMs = 1000;
 constexpr std::size_t kOutBytesMax = 64 * kKiB;
 // Beside the programs: those that only ask how things are, or have not said anything yet.
 constexpr std::size_t kFurtherPeersMax = 64;
-// Of those that have not said anything yet, one user's: so there is room for others' programs.
-constexpr std::ptrdiff_t kSilentOfOneMax = kFurtherPeersMax;
+// Of those that have not, the ones of one user.
+constexpr std::size_t kSilentOfOneMax = 16;
 
 }  // namespace
 
@@ -95,17 +95,33 @@ void DeskServer::accept_one() {
   auto connection = listener_->accept(system_clock().now(), nullptr);
   if (!connection) return;
   const auto process = transport::process_of_peer((*connection)->fd());
-  if (!process || peers_.size() >= config_.programs_max + kFurtherPeersMax) return;
-  const auto silent = std::count_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
-    return !entry.second.asked && entry.second.program.user == process->user;
-  });
-  if (silent >= kSilentOfOneMax) return;
+  if (!process) return;
+  make_room(process->user);
+  if (peers_.size() >= config_.programs_max + kFurtherPeersMax) return;
   Peer peer;
   peer.connection = std::move(*connection);
   peer.ask_by = system_clock().now() + kAskTime;
   peer.program.process = process->process;
   peer.program.user = process->user;
   peers_.emplace(++last_id_, std::move(peer));
+}
+
+// Whoever has said nothing for longest goes for a newcomer, of its user if that has too many such
+// connections, else of all: a program asks as soon as it is connected, so that none is kept out.
+void DeskServer::make_room(std::uint32_t user) {
+  const auto silent = [](const auto& peer) { return !peer.second.asked; };
+  const auto of_user = [&](const auto& peer) {
+    return silent(peer) && peer.second.program.user == user;
+  };
+  const auto count = [this](const auto& which) {
+    return static_cast<std::size_t>(std::count_if(peers_.begin(), peers_.end(), which));
+  };
+  if (count(of_user) >= kSilentOfOneMax) {
+    drop(std::find_if(peers_.begin(), peers_.end(), of_user),
+         "its user has too many that are silent");
+  } else if (count(silent) >= kFurtherPeersMax) {
+    drop(std::find_if(peers_.begin(), peers_.end(), silent), "too many are silent");
+  }
 }
 
 bool DeskServer::may_ask(std::uint32_t user) const {

@@ -45,6 +45,7 @@ class DeskServer {
   void take_over();
   void wait(Instant now);
   void accept_one();
+  void make_room(std::uint32_t user);
   bool may_ask(std::uint32_t user) const;
   // False: the peer is to go.
   bool read(ProgramId id, Peer& peer);

@@ -270,14 +270,15 @@ TEST_F(DeskTest, WhoAsksForNothingIsSentAway) {
   EXPECT_TRUE(sent_away(*silent, {}));
 }
 
-TEST_F(DeskTest, WhoKeepsComingAndAsksForNothingLeavesRoomForOthers) {
+// Each would have had a place for two seconds, and programs none.
+TEST_F(DeskTest, ManyWhoAskForNothingKeepNoProgramOut) {
   start();
+  cluster_->answer_with(gpu_in(Phase::kReady));
   std::vector<std::unique_ptr<transport::Connection>> silent;
-  for (int i = 0; i < 64; ++i) silent.push_back(raw());
-  // At once, and not when the time to ask is over: that of the last one before is over first.
-  EXPECT_TRUE(sent_away(*raw(), {}));
-  EXPECT_EQ(transport::kNothing,
-            silent.back()->wait(transport::kHangup, system_clock().now(), nullptr));
+  for (std::size_t i = 0; i < config_.programs_max + 64; ++i) silent.push_back(raw());
+  const auto visit = ask();
+  EXPECT_TRUE(visit) << visit.error().message;
+  EXPECT_TRUE(sent_away(*silent.front(), {}));
 }
 
 TEST_F(DeskTest, TheNextManagerKnowsThoseThatRun) {
