@@ -258,6 +258,66 @@ class Leases(NodeTest):
             self.assertEqual(done.stdout.strip(), expected)
 
 
+class LastGroups(NodeTest):
+    """A GPU that is cut as an H200: 15 groups of 8 multiprocessors, and a last one of 12."""
+    soft = 1
+    sms = 132
+    extra = '[leases]\nwarm = 0\n'
+
+    def granted(self):
+        return {name: lease['sms_granted'] for name, lease in self.node.leases().items()}
+
+    def test_the_node_tells_of_it(self):
+        gpu = self.node.ask('describe')['gpus'][0]
+        self.assertEqual([group['sms'] for group in gpu['groups']], [GROUP] * 15 + [12])
+        self.assertTrue(gpu['rest_is_group'])
+        self.assertIn('its last group has 12 multiprocessors', self.node.ctl('describe'))
+
+    def test_two_halves_have_room_and_outlive_their_manager(self):
+        self.node.create('a', 64, '128M')
+        self.node.create('b', 64, '128M')
+        halves = {'a': 64, 'b': 68}
+        self.assertEqual(self.granted(), halves)
+        tenants = []
+        for lease, sms in halves.items():
+            tenant, seen = self.node.hold(lease, 16)
+            tenants.append(tenant)
+            self.assertEqual(seen['sms'], sms)
+        self.node.ctl('create', 'c', '--sms', '1', '--memory', '64M', status=5)
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        self.assertEqual(self.granted(), halves)
+        groups = {name: lease['groups'] for name, lease in self.node.leases().items()}
+        self.assertEqual(groups, {'a': list(range(8)), 'b': list(range(8, 16))})
+        for tenant in tenants:
+            self.assertIn('kept', self.node.poke(tenant))
+            tenant.stdin.close()
+
+    def test_four_quarters_have_room(self):
+        for name in 'abcd':
+            self.node.create(name, 32, '64M')
+        self.assertEqual(sorted(self.granted().values()), [32, 32, 32, 36])
+        self.assertEqual(self.node.ask('describe')['gpus'][0].get('sms_free', 0), 0)
+
+    def test_it_comes_and_goes_under_running_programs(self):
+        self.node.create('a', 64, '64M')
+        self.node.create('b', 8, '64M')
+        tenant, _ = self.node.hold('b', 16)
+        for sms, granted in ((64, 68), (20, 20), (16, 16), (68, 68), (8, 8)):
+            resized = self.node.ask('resize', 'b', '--sms', str(sms))
+            self.assertEqual(resized['sms_granted'], granted)
+            self.assertEqual(15 in resized['groups'], granted in (20, 68))
+            self.assertEqual(resized.get('sessions_behind', 0), 0)
+            self.assertIn('kept', self.node.poke(tenant))
+        # Memory alone moves nothing.
+        before = self.node.ask('resize', 'b', '--sms', '68')['groups']
+        self.node.ctl('release', 'a')
+        self.assertEqual(self.node.ask('resize', 'b', '--memory', '80M')['groups'], before)
+        whole = self.node.ask('resize', 'b', '--sms', '132')
+        self.assertEqual((whole['sms_granted'], len(whole['groups'])), (132, 16))
+        tenant.stdin.close()
+
+
 class ManyLeases(NodeTest):
     """Quick cycles: no warm processes."""
     extra = '[leases]\nwarm = 0\n'

@@ -19,12 +19,12 @@ GROUP = 8
 class Node(Daemon):
     """A node manager's folders, and the manager while it runs."""
 
-    def __init__(self, build, soft=2, extra='', name='test-node', gpus=''):
+    def __init__(self, build, soft=2, extra='', name='test-node', gpus='', sms=SMS):
         super().__init__(build, 'flyt-node-manager', 'node')
         with open(self.config, 'w', encoding='utf-8') as file:
             file.write(f'[node]\nname = "{name}"\nstate = "{self.state}"\nrun = "{self.run}"\n'
                        f'[gpus]\nsoft = {soft}\n{gpus}\n'
-                       f'[soft]\nsms = {SMS}\nmemory = {MEMORY}\n{extra}')
+                       f'[soft]\nsms = {sms}\nmemory = {MEMORY}\n{extra}')
 
     def end_rest(self):
         for pid in self.servers():
@@ -160,10 +160,11 @@ class NodeTest(unittest.TestCase):
     soft = 2
     extra = ''
     gpus = ''
+    sms = SMS
 
     @classmethod
     def setUpClass(cls):
-        cls.node = Node(cls.build, cls.soft, cls.extra, gpus=cls.gpus)
+        cls.node = Node(cls.build, cls.soft, cls.extra, gpus=cls.gpus, sms=cls.sms)
         try:
             cls.node.start()
         except BaseException:
