@@ -5,6 +5,7 @@ and answered goes to node-MODE.log under --out, with what nvidia-smi said; the m
 with its log, its servers' and MPS's, to node-MODE.
 """
 
+import collections
 import glob
 import json
 import os
@@ -208,7 +209,9 @@ class NodeRun:
         described = self.node.ask('describe')
         gpu = described['gpus'][0]
         self.group = gpu['groups'][0]['sms']
-        note = f'{gpu["name"]}, {len(gpu["groups"])} groups of {self.group}'
+        sizes = collections.Counter(group['sms'] for group in gpu['groups'])
+        cut = ' and '.join(f'{count} of {size}' for size, count in sizes.items())
+        note = f'{gpu["name"]}, groups: {cut}'
         need(self.group and len(gpu['groups']) >= 4, f'too few groups for two leases: {note}')
         if self.shares:
             need(gpu['mps'] == 'running' and self.node.mps(), f'MPS is "{gpu["mps"]}"')
