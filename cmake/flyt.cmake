@@ -1,5 +1,6 @@
 # How a library, a unit-test binary and a program of ours are declared.
 include_guard()
+include(cmake/joined.cmake)
 include(cmake/precompiled.cmake)
 
 # Tests run once: what compiles fastest wins. Undefined behaviour is looked for in what they test.
@@ -16,11 +17,14 @@ endif()
 set(FLYT_GUEST_OPTIONS
   $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions> $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 
-# flyt_library(NAME [GUEST] SOURCES a.cc ... [USES flyt_base ...] [HEADERS client/call.h ...])
-# HEADERS: what nearly all of its sources include, which is parsed once.
+# flyt_library(NAME [GUEST] SOURCES a.cc ... [USES flyt_base ...] [HEADERS client/call.h ...]
+#   [AFRESH b.cc ...])
+# HEADERS: what nearly all of its sources include, which is parsed once. AFRESH: sources that have
+# names of others before them, as in joined.cmake.
 function(flyt_library name)
-  cmake_parse_arguments(ARG "GUEST" "" "SOURCES;USES;HEADERS" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "GUEST" "" "SOURCES;USES;HEADERS;AFRESH" ${ARGN})
+  flyt_join(sources ${name} SOURCES ${ARG_SOURCES} AFRESH ${ARG_AFRESH})
+  add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PUBLIC ${ARG_USES} Threads::Threads)
   if(ARG_GUEST)
@@ -61,19 +65,21 @@ function(flyt_test_program target)
   endif()
 endfunction()
 
-# flyt_test(NAME SOURCES a_test.cc ... [USES libraries ...] [LABELS ...]): one gtest binary, one
-# ctest entry; tests say what they prove in their own names. Unit tests stand beside the sources.
+# flyt_test(NAME SOURCES a_test.cc ... [USES libraries ...] [LABELS ...] [AFRESH ...]): one gtest
+# binary, one ctest entry; tests say what they prove in their own names. Unit tests stand beside the
+# sources.
 function(flyt_test name)
   string(FIND "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/tests" whole)
   if(NOT FLYT_TESTS OR (whole EQUAL -1 AND NOT FLYT_UNIT_TESTS))
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LABELS;ARGS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LABELS;ARGS;ENVIRONMENT;AFRESH" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1200)
   endif()
   find_package(GTest REQUIRED)
-  add_executable(${name} ${ARG_SOURCES})
+  flyt_join(sources ${name} SOURCES ${ARG_SOURCES} AFRESH ${ARG_AFRESH})
+  add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
   flyt_test_program(${name})
   target_link_libraries(${name} PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main
@@ -84,11 +90,12 @@ function(flyt_test name)
     ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
 
-# flyt_program(NAME SOURCES main.cc USES libraries ...): a program in bin/, free of the C++ runtime
-# of the machine it lands on.
+# flyt_program(NAME SOURCES main.cc USES libraries ... [AFRESH ...]): a program in bin/, free of the
+# C++ runtime of the machine it lands on.
 function(flyt_program name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;AFRESH" ${ARGN})
+  flyt_join(sources ${name} SOURCES ${ARG_SOURCES} AFRESH ${ARG_AFRESH})
+  add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE ${ARG_USES} Threads::Threads ${CMAKE_DL_LIBS})
   if(NOT FLYT_SANITIZE)

@@ -29,7 +29,17 @@ function(flyt_proto target file)
     DEPENDS ${CMAKE_SOURCE_DIR}/${file}
     COMMENT "Generating code from ${file}"
     VERBATIM)
-  add_library(${target} STATIC ${made})
+  # One file includes both: reading protobuf's and gRPC's headers is most of the work.
+  set(joined ${out}/${name}.cc)
+  file(CONFIGURE OUTPUT ${joined}
+    CONTENT "#include \"control/${name}.pb.cc\"\n#include \"control/${name}.grpc.pb.cc\"\n")
+  set_source_files_properties(${made} PROPERTIES HEADER_FILE_ONLY ON)
+  set_source_files_properties(${joined} PROPERTIES OBJECT_DEPENDS "${made}")
+  add_library(${target} STATIC ${joined} ${made})
+  if(NOT TARGET flyt_messages)
+    add_custom_target(flyt_messages)
+  endif()
+  add_dependencies(flyt_messages ${target})
   target_include_directories(${target} SYSTEM PUBLIC ${out})
   target_compile_options(${target} PRIVATE -w)
   if(FLYT_SANITIZE MATCHES "thread")
@@ -46,7 +56,8 @@ endfunction()
 # that of installations, since CMake ends others in a colon, which means the current folder.
 function(flyt_control_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  flyt_join(sources ${name} SOURCES ${ARG_SOURCES})
+  add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_compile_options(${name} PRIVATE ${FLYT_UNHURRIED_OPTIONS})
   set_target_properties(${name} PROPERTIES BUILD_WITH_INSTALL_RPATH ON

@@ -102,16 +102,16 @@ def run(command, **more):
 class Aside:
     """A check that goes on beside others. What it says is said in one piece, once it is done."""
 
-    def __init__(self, name, command, **more):
+    def __init__(self, name, command):
         self.name = name
         self.passed = False
-        self.thread = threading.Thread(target=self.work, args=(command,), kwargs=more)
+        self.thread = threading.Thread(target=self.work, args=(command,))
         self.thread.start()
 
-    def work(self, command, **more):
+    def work(self, command):
         started = time.monotonic()
         done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors='replace', **more)
+                              stderr=subprocess.STDOUT, text=True, errors='replace')
         self.passed = done.returncode == 0
         seconds = time.monotonic() - started
         say(f'== {self.name}\n{done.stdout.rstrip()}\n== {self.name}: {seconds:.0f} s')
@@ -232,9 +232,6 @@ def tell_failures(preset, log, failed):
 def check_release(totals):
     """What only the optimised build can show: the library that goes into other people's
     processes, whole programs through a server, and the archive."""
-    kills = Aside('release: 200 kills',
-                  ['build/release/tests/flyt_kill', '--gtest_filter=Unix/*', '--gtest_brief=1'],
-                  env=dict(os.environ, FLYT_KILLS='200'))
     for name, command in (
             ('client library', ['python3', 'tools/lint.py', '--library', 'build/release',
                                 'README.md']),
@@ -243,7 +240,6 @@ def check_release(totals):
             ('bundle elsewhere', ['python3', 'packaging/bundle_test.py'])):
         say(f'== release: {name}')
         totals.add(f'release: {name}', run(command) == 0)
-    kills.wait(totals)
 
 
 def main():

@@ -1,7 +1,7 @@
 // Watches that a client asks for in every wrong way.
 #include <map>
 
-#include "tests/sim/hostile_session.h"
+#include "tests/hostile/hostile_session.h"
 #include "wire/limits.h"
 
 namespace flyt::sim {

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/sim/hostile_session.h"
+#include "tests/hostile/hostile_session.h"
 
 namespace flyt::sim {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "base/wall_clock.h"
-#include "tests/sim/peer.h"
+#include "tests/hostile/peer.h"
 #include "tests/support/server_process.h"
 #include "wire/hello.h"
 #include "wire/token.h"

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "commands/all.h"
-#include "tests/sim/hostile.h"
+#include "tests/hostile/hostile.h"
 #include "wire/handle.h"
 
 namespace flyt::sim {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/peer.h"
+#include "tests/hostile/peer.h"
 #include "tests/support/server_process.h"
 
 namespace flyt::sim {

@@ -1,4 +1,4 @@
-#include "tests/sim/peer.h"
+#include "tests/hostile/peer.h"
 
 #include <unistd.h>
 

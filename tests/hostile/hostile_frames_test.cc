@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "tests/sim/hostile.h"
+#include "tests/hostile/hostile.h"
 
 namespace flyt::sim {
 namespace {

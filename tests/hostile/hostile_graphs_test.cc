@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/sim/hostile_session.h"
+#include "tests/hostile/hostile_session.h"
 #include "wire/graphs.h"
 
 namespace flyt::sim {

@@ -1,4 +1,4 @@
-#include "tests/sim/hostile.h"
+#include "tests/hostile/hostile.h"
 
 #include <cstdlib>
 

@@ -7,7 +7,7 @@
 
 #include "commands/all.h"
 #include "cuda/types.h"
-#include "tests/sim/hostile.h"
+#include "tests/hostile/hostile.h"
 #include "wire/handle.h"
 
 namespace flyt::sim {

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "base/system_memory.h"
-#include "tests/sim/hostile_session.h"
+#include "tests/hostile/hostile_session.h"
 #include "transport/transport.h"
 #include "wire/memory_changes.h"
 

@@ -10,7 +10,7 @@
 #include "base/sha256.h"
 #include "commands/all.h"
 #include "cuda/types.h"
-#include "tests/sim/hostile.h"
+#include "tests/hostile/hostile.h"
 #include "wire/code.h"
 #include "wire/handle.h"
 

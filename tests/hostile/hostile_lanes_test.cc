@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/sim/hostile_session.h"
+#include "tests/hostile/hostile_session.h"
 #include "wire/lane.h"
 
 namespace flyt::sim {
