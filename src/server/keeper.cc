@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/shortage.h"
 #include "server/fd_line.h"
 #include "server/process_state.h"
 
@@ -119,7 +120,8 @@ class KeeperProcess {
     std::vector<pollfd> wanted = {{door_.get(), POLLIN, 0}};
     for (const auto& [socket, line] : lines_) wanted.push_back({socket, POLLIN, 0});
     // Last, so that what a parent leaves behind is heard before the next one.
-    for (const int fd : {parent_.get(), options_.home}) {
+    const bool rest = no_parent_.resting(system_clock().now());
+    for (const int fd : {parent_.get(), rest ? -1 : options_.home}) {
       if (fd >= 0) wanted.push_back({fd, POLLIN, 0});
     }
     if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0) return;
@@ -146,6 +148,8 @@ class KeeperProcess {
 
   void meet_parent() {
     Fd line(::accept4(options_.home, nullptr, nullptr, SOCK_CLOEXEC));
+    // It stays readable while no descriptor is free.
+    if (!line.valid()) no_parent_.met(system_clock().now());
     if (!line.valid() || !of_this_user(line.get()) || parent_.valid()) return;
     const Message door{.ask = Ask::kAnswer, .outcome = Outcome::kGood, .id = kKeeperVersion};
     const Message board{.ask = Ask::kAnswer, .outcome = Outcome::kGood};
@@ -175,7 +179,7 @@ class KeeperProcess {
           std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1, 0);
       timeout = timeout < 0 ? static_cast<int>(ms) : std::min(timeout, static_cast<int>(ms));
     }
-    return timeout;
+    return no_parent_.limit(timeout, system_clock().now());
   }
 
   void drop_expired() {
@@ -366,6 +370,7 @@ class KeeperProcess {
   std::map<int, Line> lines_;  // By socket.
   std::map<Token, Session> sessions_;
   Fd parent_;  // Where the keeper outlives it: the server's.
+  Shortage no_parent_;
   Instant waits_until_;
   bool told_to_quit_ = false;
 };

@@ -58,6 +58,13 @@ std::unique_ptr<transport::Connection> Lobby::enter(
   return out;
 }
 
+std::unique_ptr<transport::Connection> Lobby::give_way() {
+  if (waiting_.empty()) return nullptr;
+  auto out = std::move(waiting_.front().connection);
+  waiting_.pop_front();
+  return out;
+}
+
 void Lobby::add_to(std::vector<pollfd>& wanted) const {
   for (const Waiting& one : waiting_) {
     if (!one.begun) wanted.push_back({one.connection->fd(), POLLIN, 0});

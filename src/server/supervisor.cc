@@ -241,10 +241,12 @@ bool Supervisor::finished() const {
 
 Status Supervisor::wait_for_events() {
   std::vector<pollfd> wanted = {{signals_.get(), POLLIN, 0}};
-  for (const auto& listener : listeners_) wanted.push_back({listener->fd(), POLLIN, 0});
+  const bool rest = no_connections_.resting(system_clock().now());
+  const auto polled = [rest](const auto& listener) { return rest ? -1 : listener->fd(); };
+  for (const auto& listener : listeners_) wanted.push_back({polled(listener), POLLIN, 0});
   const std::size_t listeners = wanted.size();
   if (control_ != nullptr) {
-    wanted.push_back({control_->fd(), POLLIN, 0});
+    wanted.push_back({polled(control_), POLLIN, 0});
     wanted.push_back({wake_.get(), POLLIN, 0});
   }
   const std::size_t keeper = wanted.size();
@@ -273,7 +275,11 @@ int Supervisor::timeout_ms() const {
   if (stopping_) return static_cast<int>(std::min<std::int64_t>(ms_until(stop_at_), 1000));
   int lobby = lobby_.timeout_ms();
   if (!held_.empty()) lobby = lobby < 0 ? kHeldLookMs : std::min(lobby, kHeldLookMs);
+  lobby = no_connections_.limit(lobby, system_clock().now());
   if (warm_children() >= options_.warm || warm_failures_ >= kWarmFailuresMax) return lobby;
+  if (no_processes_.resting(system_clock().now())) {
+    return no_processes_.limit(lobby, system_clock().now());
+  }
   const auto warm = static_cast<int>(ms_until(warm_at_));
   return lobby < 0 ? warm : std::min(lobby, warm);
 }
@@ -304,28 +310,45 @@ void Supervisor::stop(Duration grace) {
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
 }
 
+std::unique_ptr<transport::Connection> Supervisor::accept_one(transport::Listener& listener) {
+  const Instant now = system_clock().now();
+  auto connection = listener.accept(now, nullptr);
+  if (connection) return std::move(*connection);
+  if (connection.error().code != ErrorCode::kSystem) return nullptr;
+  // Those in the lobby have said nothing yet; whoever comes now is tried again at once.
+  if (const auto out = lobby_.give_way()) {
+    log_.warn("client refused", {{"peer", out->peer()}, {"reason", "no descriptor is free"}});
+    refuse_full(*out);
+    return nullptr;
+  }
+  // They wait at the socket.
+  if (no_connections_.met(now)) {
+    log_.error("nobody can connect for now", {{"why", connection.error().message}});
+  }
+  return nullptr;
+}
+
 void Supervisor::accept_control() {
-  auto connection = control_->accept(system_clock().now(), nullptr);
-  if (!connection) return;
+  auto connection = accept_one(*control_);
+  if (connection == nullptr) return;
   const auto controls = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
     return child.second.kind == ChildKind::kControl;
   });
-  if (!admin::may_control(**connection)) {
-    log_.warn("control refused", {{"peer", (*connection)->peer()}, {"reason", "another user"}});
-    return refuse_denied(**connection, "only the server's user and root may control it");
+  if (!admin::may_control(*connection)) {
+    log_.warn("control refused", {{"peer", connection->peer()}, {"reason", "another user"}});
+    return refuse_denied(*connection, "only the server's user and root may control it");
   }
-  if (controls >= kControlsMax) return refuse_full(**connection);
+  if (controls >= kControlsMax) return refuse_full(*connection);
   const pid_t pid = ::fork();
   if (pid < 0) return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
   if (pid != 0) {
     children_.emplace(pid, Child{ChildKind::kControl, Fd()});
-    (*connection)->abandon();
+    connection->abandon();
     return;
   }
   const int wake = wake_.get();
   become_child(UsageBoard::kNoSlot);
-  admin::serve_control(std::move(connection).value(), options_.session, options_.sessions_max,
-                       wake);
+  admin::serve_control(std::move(connection), options_.session, options_.sessions_max, wake);
   ::_exit(EXIT_SUCCESS);
 }
 
@@ -344,9 +367,9 @@ void Supervisor::take_requests() {
 }
 
 void Supervisor::accept_from(transport::Listener& listener) {
-  auto connection = listener.accept(system_clock().now(), nullptr);
-  if (!connection) return;
-  const auto out = lobby_.enter(std::move(connection).value(), !listener.url().socket_only);
+  auto connection = accept_one(listener);
+  if (connection == nullptr) return;
+  const auto out = lobby_.enter(std::move(connection), !listener.url().socket_only);
   if (out == nullptr) return;
   log_.warn("client refused", {{"peer", out->peer()}, {"reason", "too many who say no hello"}});
   refuse_full(*out);
@@ -545,26 +568,36 @@ unsigned Supervisor::warm_children() const {
 }
 
 void Supervisor::keep_warm() {
-  if (stopping_ || warm_failures_ >= kWarmFailuresMax || system_clock().now() < warm_at_) return;
-  for (unsigned count = warm_children(); count < options_.warm; ++count) fork_warm();
+  const Instant now = system_clock().now();
+  if (stopping_ || warm_failures_ >= kWarmFailuresMax || now < warm_at_) return;
+  if (no_processes_.resting(now)) return;
+  for (unsigned count = warm_children(); count < options_.warm; ++count) {
+    const Status forked = fork_warm();
+    if (forked) continue;
+    if (no_processes_.met(now)) {
+      log_.error("no warm process for now", {{"why", forked.error().message}});
+    }
+    return;
+  }
 }
 
-void Supervisor::fork_warm() {
+Status Supervisor::fork_warm() {
   auto pair = make_socket_pair();
-  if (!pair) return log_.error("no warm process", {{"why", pair.error().message}});
+  if (!pair) return std::move(pair).error();
   const std::size_t slot = options_.session.board->claim();
   const std::uint32_t incident = faults_ == nullptr ? 0 : faults_->incident();
   const pid_t pid = ::fork();
   if (pid < 0) {
+    const int failed = errno;
     options_.session.board->release(slot);
-    return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+    return system_error("fork", failed);
   }
   if (pid != 0) {
     make_impatient(pair->writing);
     Child child{ChildKind::kWarm, std::move(pair->writing), slot};
     child.incident = incident;
     children_.emplace(pid, std::move(child));
-    return;
+    return {};
   }
   pair->writing.close();
   become_child(slot);

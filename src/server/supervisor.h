@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/shortage.h"
 #include "server/keeper.h"
 #include "server/lobby.h"
 #include "server/session_process.h"
@@ -90,6 +91,8 @@ class Supervisor {
   void free_held();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
+  // The next who connects there; null if it is nobody, or there is no descriptor for him.
+  std::unique_ptr<transport::Connection> accept_one(transport::Listener& listener);
   void accept_control();
   // What controlling children have asked for.
   void take_requests();
@@ -104,7 +107,7 @@ class Supervisor {
   int timeout_ms() const;
   unsigned warm_children() const;
   void keep_warm();
-  void fork_warm();
+  Status fork_warm();
   [[noreturn]] void run_warm_child(Fd channel);
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
@@ -141,6 +144,8 @@ class Supervisor {
   std::optional<Instant> handover_until_;
   bool handed_over_ = false;
   Instant stop_at_{};
+  Shortage no_connections_;  // While listeners are not polled.
+  Shortage no_processes_;    // While no warm process can be made.
   unsigned warm_failures_ = 0;
   Instant warm_at_{};  // When what was taken of the warm processes is made up for.
 };
