@@ -33,10 +33,11 @@ enum class Ask : std::uint32_t {
   kDrop = 7,
   kEnd = 8,
   kAnswer = 9,
-  kGone = 10,  // -> kAnswer: whether the process before is.
-  kQuit = 11,  // Of the server's parent alone.
+  kGone = 10,   // -> kAnswer: whether the process before is.
+  kQuit = 11,   // Of the server's parent alone.
+  kKnows = 12,  // -> kAnswer: whether there is such a session. user, token.
 };
-constexpr std::uint32_t kAskMax = 11;
+constexpr std::uint32_t kAskMax = 12;
 
 enum class Outcome : std::uint32_t { kRefused = 0, kGood = 1, kStillThere = 2 };
 
@@ -62,7 +63,7 @@ constexpr std::ptrdiff_t kLinesOfOneMax = 16;
 constexpr std::uint64_t kFetchesAtOnce = 32;
 constexpr Duration kStillTherePause = std::chrono::milliseconds(1);
 // Of the messages above: a server of another build must speak the same.
-constexpr std::uint64_t kKeeperVersion = 1;
+constexpr std::uint64_t kKeeperVersion = 2;
 // How long a new keeper waits for its first parent, and how often one without a parent looks
 // whether it is still needed.
 constexpr Duration kParentTime = std::chrono::seconds(10);
@@ -261,6 +262,12 @@ class KeeperProcess {
         if (line.session || !line.greeted) return false;
         take_over(line, message, reply);
         break;
+      case Ask::kKnows:
+        if (!line.greeted) return false;
+        if (may_go_on(message.token, message.user) != sessions_.end()) {
+          reply.outcome = Outcome::kGood;
+        }
+        break;
       case Ask::kGone:
         if (!line.session) return false;
         reply.outcome = all_ended(sessions_.at(*line.session).processes_before)
@@ -296,11 +303,18 @@ class KeeperProcess {
     return true;
   }
 
+  // The session of that name, if somebody of that user may go on with it, now or soon.
+  std::map<Token, Session>::iterator may_go_on(const Token& token, std::uint32_t user) {
+    const auto found = sessions_.find(token);
+    const bool may = found != sessions_.end() && found->second.user == user &&
+                     !found->second.spoilt && options_.may_return(found->second.place);
+    return may ? found : sessions_.end();
+  }
+
   void take_over(Line& line, const Message& message, Message& reply) {
-    const auto found = sessions_.find(message.token);
-    if (found == sessions_.end() || found->second.user != line.user || found->second.spoilt) return;
+    const auto found = may_go_on(message.token, line.user);
+    if (found == sessions_.end()) return;
     Session& session = found->second;
-    if (!options_.may_return(session.place)) return;
     // Who is not gone may still write to the memory.
     if (!session.orphan || !(has_ended(session.process) || is_ending(session.process))) {
       reply.outcome = Outcome::kStillThere;
@@ -444,6 +458,24 @@ Result<Token> Keeping::open() {
     return Error{ErrorCode::kLost, "the keeper does not answer"};
   }
   return reply.token;
+}
+
+Status Keeping::reach() {
+  const Lock lock(mutex_);
+  return connect();
+}
+
+Result<bool> Keeping::knows(const Token& token, std::uint32_t user) {
+  const Lock lock(mutex_);
+  if (Status status = connect(); !status) return std::move(status).error();
+  Message reply;
+  Fd file;
+  if (!send(line_.get(), {.ask = Ask::kKnows, .user = user, .token = token}, -1, 0) ||
+      !receive(line_.get(), reply, file, 0)) {
+    line_.close();
+    return Error{ErrorCode::kLost, "the keeper does not answer"};
+  }
+  return reply.outcome == Outcome::kGood;
 }
 
 Result<std::vector<Kept>> Keeping::take_over(const Token& token, Instant deadline) {

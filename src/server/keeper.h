@@ -89,6 +89,11 @@ class Keeping {
   bool present() const { return door_ >= 0; }
   // What is kept from now on is that of a new session, by whose token it can be taken over.
   Result<Token> open() EXCLUDES(mutex_);
+  // Has a line to the keeper from now on, as long as that answers; others get one when they need it.
+  Status reach() EXCLUDES(mutex_);
+  // Whether there is such a session for somebody of `user` to go on with; its process may still be
+  // there.
+  Result<bool> knows(const Token& token, std::uint32_t user) EXCLUDES(mutex_);
   // Takes over a session whose process was killed; its files stay kept. Waits until the deadline
   // for the process to end. kInvalid if there is no such session.
   Result<std::vector<Kept>> take_over(const Token& token, Instant deadline) EXCLUDES(mutex_);

@@ -211,6 +211,25 @@ TEST_F(KeeperTest, GivesNothingToOthersOrForAForgedToken) {
   EXPECT_TRUE(next.take_over(killed.token, soon()).ok());
 }
 
+TEST_F(KeeperTest, TellsWhetherSomebodyMayGoOnWithASession) {
+  start();
+  Keeping parent(door(), 0, 5);
+  EXPECT_FALSE(*parent.knows(Token{}, kUser));
+  Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  killed.kill();
+  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  EXPECT_FALSE(*parent.knows(killed.token, kUser + 1));
+  Token forged = killed.token;
+  forged[3] ^= std::byte{1};
+  EXPECT_FALSE(*parent.knows(forged, kUser));
+  // It is still there for who goes on with it.
+  Keeping next(door(), kUser, 2);
+  EXPECT_TRUE(next.take_over(killed.token, soon()).ok());
+  next.end();
+  while (*parent.knows(killed.token, kUser)) std::this_thread::yield();
+}
+
 TEST_F(KeeperTest, GivesASessionOnceAndAgainWhenItsNewProcessIsKilledToo) {
   start();
   Process first(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });

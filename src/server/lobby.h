@@ -45,7 +45,6 @@ class Lobby {
   struct Guest {
     std::unique_ptr<transport::Connection> connection;
     bool share = false;
-    wire::ConnectionRole role = wire::ConnectionRole::kCommands;  // As far as the hello is one.
   };
   struct Leaving {
     // Whose hello has come, or what will never be one: reading it does not wait.

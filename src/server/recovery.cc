@@ -17,13 +17,13 @@ constexpr Duration kGoneTime = std::chrono::seconds(5);
 
 KeptKind kind_of(const Block& block) { return block.slab ? KeptKind::kSlab : KeptKind::kBlock; }
 
+}  // namespace
+
 Token as_token(const wire::SessionToken& bytes) {
   Token token{};
   std::memcpy(token.data(), bytes.data(), token.size());
   return token;
 }
-
-}  // namespace
 
 Status Recovery::begin(const wire::ClientHello& hello) {
   if (!hello.recoverable) return {};

@@ -18,6 +18,9 @@
 
 namespace flyt::server {
 
+// As the keeper spells it.
+Token as_token(const wire::SessionToken& bytes);
+
 // One session's. Members say which threads may use them; what is not said belongs to the thread
 // that makes the session.
 class Recovery {

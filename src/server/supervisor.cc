@@ -375,35 +375,9 @@ void Supervisor::accept_from(transport::Listener& listener) {
   refuse_full(*out);
 }
 
-// Whoever has said hello gets a process, if there is room.
-void Supervisor::let_in() {
-  Lobby::Leaving leaving = lobby_.leave();
-  for (const auto& late : leaving.late) {
-    log_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
-    refuse_late(*late);
-  }
-  for (Lobby::Guest& guest : leaving.ready) {
-    if (guest.role == wire::ConnectionRole::kBulk) {
-      give_to_session(std::move(guest.connection));
-      continue;
-    }
-    const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
-      return child.second.kind == ChildKind::kSession;
-    });
-    if (static_cast<unsigned>(sessions) < options_.sessions_max) {
-      give_to_child(std::move(guest));
-      continue;
-    }
-    log_.warn("client refused", {{"peer", guest.connection->peer()},
-                                 {"reason", "too many sessions; --max-sessions allows more"}});
-    refuse_full(*guest.connection);
-  }
-}
-
 // A lane belongs to the process of its session.
-void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane) {
-  const auto hello = peek_hello(*lane);
-  const wire::SessionToken token = hello ? hello->token : wire::SessionToken{};
+void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane,
+                                 const wire::SessionToken& token) {
   Child* session = nullptr;
   for (auto& [pid, child] : children_) {
     const bool known = same_token(child.token, token) && child.token != wire::SessionToken{};
@@ -422,9 +396,8 @@ void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane) {
   lane->abandon();
 }
 
-void Supervisor::give_to_child(Lobby::Guest guest) {
-  // A monitor has no use for what makes a process warm.
-  const bool wants_driver = guest.role == wire::ConnectionRole::kCommands;
+// `wants_driver`: a process that is warm is of use.
+void Supervisor::give_to_child(Lobby::Guest guest, bool wants_driver) {
   if (wants_driver && give_to_warm_child(*guest.connection, guest.share)) {
     // The child has the socket; this process's copy must go without ending the connection.
     guest.connection->abandon();
@@ -462,6 +435,7 @@ void Supervisor::become_child(std::size_t slot) {
   // It may have been killed before that.
   if (::getppid() != own_) ::_exit(EXIT_FAILURE);
   keeper_line_.reset();
+  keeper_.reset();
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   // The parent's sockets must end with the parent.
@@ -498,31 +472,10 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
   }
   lanes.writing.close();
   become_child(slot);
+  options_.session.admission.reset();
   options_.session.token = token;
   options_.session.lane_door = lanes.reading.release();
   serve(std::move(connection), share, nullptr);
-}
-
-// Judges the client's credential, where one is needed; it and the log are told why not.
-bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
-  Admission* const admission = options_.session.admission.get();
-  if (admission == nullptr) return true;
-  const bool counts = hello.role != wire::ConnectionRole::kMonitor;
-  // A session that goes on shows its own token, and the keeper knows whose that is: a credential
-  // may have run out since it began. Of a monitor nobody would ask the keeper.
-  const bool goes_on = counts && hello.recovers != wire::SessionToken{};
-  const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
-  const std::string peer = transport::identity_of_peer(connection.fd());
-  Status admitted;
-  if (options_.session.keeper_door < 0 || !goes_on) {
-    admitted = admission->admit(hello.credential, peer, what, unix_seconds());
-  }
-  admission->forget_key();
-  if (admitted) return true;
-  const std::string& reason = admitted.error().message;
-  log_.warn("client refused", {{"peer", connection.peer()}, {"reason", reason}});
-  refuse_denied(connection, reason);
-  return false;
 }
 
 // Hears the client before anything is done for it: only a session needs a driver.
@@ -540,7 +493,6 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
     refuse_denied(*connection, kReason);
     ::_exit(EXIT_SUCCESS);
   }
-  if (!admit(*connection, *hello)) ::_exit(EXIT_SUCCESS);
   if (hello->role == wire::ConnectionRole::kMonitor) {
     nvml::serve_monitor(std::move(connection), *hello, options_.session);
     ::_exit(EXIT_SUCCESS);
@@ -601,6 +553,7 @@ Status Supervisor::fork_warm() {
   }
   pair->writing.close();
   become_child(slot);
+  options_.session.admission.reset();
   run_warm_child(std::move(pair->reading));
 }
 

@@ -98,8 +98,12 @@ class Supervisor {
   void take_requests();
   void stop(Duration grace);
   void let_in();
-  void give_to_child(Lobby::Guest guest);
-  void give_to_session(std::unique_ptr<transport::Connection> lane);
+  // Judges what the client shows, where something is to be shown; it and the log are told why not.
+  bool admit(transport::Connection& connection, const wire::ClientHello& hello);
+  Status ask_keeper(const wire::SessionToken& token, const std::string& peer);
+  void give_to_child(Lobby::Guest guest, bool wants_driver);
+  void give_to_session(std::unique_ptr<transport::Connection> lane,
+                       const wire::SessionToken& token);
   // `share`: the session may go on in shared memory.
   bool give_to_warm_child(const transport::Connection& connection, bool share);
   void fork_session(std::unique_ptr<transport::Connection> connection, bool share);
@@ -112,7 +116,6 @@ class Supervisor {
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
-  bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   void reap();
   void take_signals();
   // Their clients are told, so that they look for no other server.
@@ -132,6 +135,7 @@ class Supervisor {
   Fd exchange_door_;  // Inherited by all sessions' processes.
   Fd keeper_door_;    // The same.
   std::optional<KeeperLine> keeper_line_;
+  std::optional<Keeping> keeper_;       // To ask it.
   std::unique_ptr<FaultBoard> faults_;  // Null: the GPU's processes share no faults.
   // Places on the board that the keeper holds, and those of processes that have not ended yet and
   // are no children of this one.
