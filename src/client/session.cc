@@ -15,6 +15,7 @@
 #include "commands/ops.h"
 #include "cuda/sticky.h"
 #include "rpc/credential.h"
+#include "transport/shm.h"
 #include "transport/transport.h"
 
 namespace flyt::client {
@@ -156,7 +157,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   if (own.replays) own.channel.lanes = {};
   Terms terms;
   terms.share = url->kind != transport::Kind::kTcp && !url->socket_only &&
-                url->delay.count() == 0 && !own.replays;
+                url->delay.count() == 0 && !own.replays && transport::may_have_bells();
   terms.deadline = deadline;
   for (int tries = 1;; ++tries) {
     auto connection = transport::connect(*url, deadline);
