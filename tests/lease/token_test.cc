@@ -7,7 +7,7 @@
 
 #include "base/wall_clock.h"
 #include "control/client/server_info.h"
-#include "rpc/channel.h"
+#include "rpc/no_pushes.h"
 #include "tests/lease/tenant.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
@@ -140,13 +140,7 @@ class TokensWithRecovery : public Tokens {
     return knock(hello);
   }
   ErrorCode knock(const wire::ClientHello& hello) {
-    class NoPushes final : public rpc::PushHandler {
-      void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-      void on_output(std::uint32_t, Bytes) override {}
-      void on_delivered(std::uint64_t, bool) override {}
-      void on_lost(const Error&) override {}
-    };
-    NoPushes pushes;
+    rpc::NoPushes pushes;
     const auto url = transport::parse_url(server_.url());
     const Instant deadline = system_clock().now() + std::chrono::seconds(10);
     auto connection = transport::connect(*url, deadline);

@@ -5,7 +5,7 @@
 #include "commands/array.h"
 #include "commands/context.h"
 #include "commands/ops.h"
-#include "rpc/channel.h"
+#include "rpc/no_pushes.h"
 #include "tests/recovery/recovery_fixture.h"
 #include "transport/transport.h"
 #include "wire/handle.h"
@@ -16,14 +16,6 @@ namespace {
 constexpr std::uint32_t kContext = 1;
 constexpr std::uint64_t kArrayMiB = 16;
 constexpr std::uint64_t kLeaseMiB = 64;
-
-class NoPushes final : public rpc::PushHandler {
- public:
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-  void on_output(std::uint32_t, Bytes) override {}
-  void on_delivered(std::uint64_t, bool) override {}
-  void on_lost(const Error&) override {}
-};
 
 template <class Native>
 Native handle(wire::HandleKind kind, std::uint32_t index) {
@@ -65,7 +57,7 @@ class GreedyTest : public RecoveryTest {
     return static_cast<CUresult>(answer.result());
   }
 
-  NoPushes pushes_;
+  rpc::NoPushes pushes_;
   std::unique_ptr<rpc::Channel> channel_;
 };
 
