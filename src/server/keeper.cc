@@ -59,6 +59,8 @@ static_assert(sizeof(Message) == 64);
 constexpr std::size_t kFilesOfItsOwn = 32;
 // A session's process has one, and for a moment a second one.
 constexpr std::ptrdiff_t kLinesOfOneMax = 16;
+// Those of a session's process that are kept room for.
+constexpr std::size_t kLinesShare = 2;
 // Questions that are asked before the first answer is read.
 constexpr std::uint64_t kFetchesAtOnce = 32;
 constexpr Duration kStillTherePause = std::chrono::milliseconds(1);
@@ -89,6 +91,8 @@ class KeeperProcess {
       : door_(std::move(door)),
         options_(options),
         files_max_(allow_most_files()),
+        share_(std::min(Keeping::kFilesShare,
+                        all_files() / std::max<std::size_t>(options.sessions, 1) / 2)),
         waits_until_(system_clock().now() + kParentTime) {}
 
   void run() {
@@ -195,7 +199,7 @@ class KeeperProcess {
   void forget(std::map<Token, Session>::iterator session) {
     const std::uint64_t place = session->second.place;
     const auto old_place = session->second.old_place;
-    files_ -= session->second.files.size();
+    drop_files(session->second, session->second.files.size());
     sessions_.erase(session);
     // Only now is the memory nobody's.
     if (old_place) options_.on_free(*old_place);
@@ -223,7 +227,26 @@ class KeeperProcess {
     line.process = process;
   }
 
-  bool full() const { return lines_.size() + files_ + kFilesOfItsOwn > files_max_; }
+  std::size_t all_files() const {
+    return files_max_ > kFilesOfItsOwn ? files_max_ - kFilesOfItsOwn : 0;
+  }
+  bool full() const { return lines_.size() + files_ >= all_files(); }
+  // Within its share a session has room; beyond it none that is another one's share.
+  bool has_room(const Session& session) const {
+    if (full() || session.files.size() >= Keeping::kFilesMax) return false;
+    const std::size_t shares = options_.sessions * (share_ + kLinesShare);
+    return session.files.size() < share_ || beyond_ + shares < all_files();
+  }
+  void note_file(const Session& session) {
+    ++files_;
+    if (session.files.size() > share_) ++beyond_;
+  }
+  // Before they go.
+  void drop_files(const Session& session, std::size_t count) {
+    const std::size_t has = session.files.size();
+    files_ -= count;
+    beyond_ -= std::min(count, has > share_ ? has - share_ : 0);
+  }
 
   void serve(int number) {
     Line& line = lines_.at(number);
@@ -365,14 +388,15 @@ class KeeperProcess {
       if (session.old_place) options_.on_free(*session.old_place);
       session.old_place.reset();
     } else if (message.ask == Ask::kDrop) {
-      files_ -= session.files.erase(name);
+      drop_files(session, session.files.count(name));
+      session.files.erase(name);
     } else if (message.kind == KeptKind{}) {
       return false;
-    } else if (!file.valid() || session.files.size() >= Keeping::kFilesMax || full()) {
+    } else if (!file.valid() || !(session.files.contains(name) || has_room(session))) {
       session.spoilt = true;
     } else {
       Kept kept{message.kind, message.id, message.bytes, message.device, std::move(file)};
-      if (session.files.insert_or_assign(name, std::move(kept)).second) ++files_;
+      if (session.files.insert_or_assign(name, std::move(kept)).second) note_file(session);
     }
     return true;
   }
@@ -380,7 +404,9 @@ class KeeperProcess {
   Fd door_;
   const KeeperOptions& options_;
   const std::size_t files_max_;
+  const std::size_t share_;    // Files that each session has room for.
   std::size_t files_ = 0;      // Kept, of all sessions.
+  std::size_t beyond_ = 0;     // Of those, what is beyond its session's share.
   std::map<int, Line> lines_;  // By socket.
   std::map<Token, Session> sessions_;
   Fd parent_;  // Where the keeper outlives it: the server's.
