@@ -92,10 +92,9 @@ class Session::Pushes final : public rpc::PushHandler {
   void set_quiet(bool quiet) { quiet_.store(quiet); }
   void set_memory(MemoryState* memory) { memory_.store(memory, std::memory_order_release); }
 
-  void on_host_call(std::uint64_t, std::uint64_t token, Bytes payload) override {
-    if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
-      memory->on_host_call(token, payload);
-    }
+  bool on_host_call(std::uint64_t, std::uint64_t token, Bytes payload) override {
+    MemoryState* memory = memory_.load(std::memory_order_acquire);
+    return memory == nullptr || memory->on_host_call(token, payload);
   }
   // Through libc's own stdout, so that it mixes with what the program prints.
   void on_output(std::uint32_t stream, Bytes text) override {
