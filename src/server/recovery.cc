@@ -35,6 +35,7 @@ Status Recovery::begin(const wire::ClientHello& hello) {
   if (goes_on) {
     if (Status taken = take_over(as_token(hello.recovers)); !taken) return taken;
     token_ = hello.recovers;
+    began_ = system_clock().now();
     restoring_.store(true, std::memory_order_release);
     return marks_.make(hello.highest_op);
   }
