@@ -19,6 +19,7 @@
 
 #include "rpc/channel.h"
 #include "rpc/endpoint.h"
+#include "rpc/no_pushes.h"
 #include "transport/transport.h"
 
 namespace flyt {
@@ -78,13 +79,6 @@ class BenchServer final : public rpc::CommandHandler {
   rpc::Endpoint endpoint_;
   std::vector<std::byte> data_;
   const bool polls_;
-};
-
-class NoPushes final : public rpc::PushHandler {
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-  void on_output(std::uint32_t, Bytes) override {}
-  void on_delivered(std::uint64_t, bool) override {}
-  void on_lost(const Error&) override {}
 };
 
 // Serves one connection of the listener in a child process.
@@ -264,7 +258,7 @@ void measure(rpc::Channel& channel, RawClient& raw, Figures& figures) {
 void run(const transport::Url& url, bool polls, bool spins) {
   auto listener = transport::listen(url);
   FLYT_ASSERT(listener.ok());
-  NoPushes pushes;
+  rpc::NoPushes pushes;
   RawClient raw(with_child(**listener, serve_raw));
   auto channel =
       rpc::Channel::open(with_child(**listener,

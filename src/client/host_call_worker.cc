@@ -1,6 +1,7 @@
 // HostCallWorker: runs the program's host functions and callbacks, one after the other.
 #include "client/host_call_worker.h"
 
+#include <tuple>
 #include <utility>
 
 #include "client/call.h"
@@ -39,8 +40,7 @@ bool HostCallWorker::try_to_add(CUstream stream, std::uint32_t kind, const Body&
   {
     const Lock lock(mutex_);
     if (!start()) return true;
-    command.token = next_token_++;
-    waiting_.emplace(command.token, Call{.body = body, .times = times()});
+    command.token = book_.add(body, times());
   }
   in_flight_.fetch_add(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(1);
@@ -51,7 +51,7 @@ bool HostCallWorker::try_to_add(CUstream stream, std::uint32_t kind, const Body&
   if (sent && result == CUDA_SUCCESS) return true;
   session_.channel().expect_pushes(-1);
   const Lock lock(mutex_);
-  if (waiting_.erase(command.token) != 0) in_flight_.fetch_sub(1, std::memory_order_acq_rel);
+  if (book_.remove(command.token)) in_flight_.fetch_sub(1, std::memory_order_acq_rel);
   return sent;
 }
 
@@ -64,8 +64,7 @@ std::uint64_t HostCallWorker::add_of_graphs(Body body, bool once) {
   {
     const Lock lock(mutex_);
     if (!start()) return 0;
-    name = next_token_++;
-    of_graphs_.emplace(name, Call{.body = std::move(body), .once = once});
+    name = book_.add_of_graphs(std::move(body), once);
   }
   if (!once) graph_functions_.fetch_add(1, std::memory_order_acq_rel);
   session_.channel().expect_pushes(1);
@@ -75,25 +74,21 @@ std::uint64_t HostCallWorker::add_of_graphs(Body body, bool once) {
 void HostCallWorker::remove_of_graphs(std::uint64_t name) {
   {
     const Lock lock(mutex_);
-    if (of_graphs_.erase(name) == 0) return;
+    if (!book_.remove_of_graphs(name)) return;
   }
   session_.channel().expect_pushes(-1);
 }
 
-void HostCallWorker::reached(std::uint64_t token, CUresult status, std::uint64_t name) {
+bool HostCallWorker::reached(std::uint64_t token, CUresult status, std::uint64_t name) {
   const Lock lock(mutex_);
-  // What nobody added is a fault of the server and changes nothing here.
-  const bool known = name != 0 ? of_graphs_.contains(name) : waiting_.contains(token);
-  if (!known) return;
-  ready_.push_back({token, status, name, times()});
+  if (!book_.reached({token, status, name, times()})) return false;
   wake_.notify_one();
+  return true;
 }
 
 void HostCallWorker::on_lost() {
   const Lock lock(mutex_);
-  ready_.clear();
-  in_flight_.fetch_sub(waiting_.size(), std::memory_order_acq_rel);
-  waiting_.clear();
+  in_flight_.fetch_sub(book_.forget_all(), std::memory_order_acq_rel);
 }
 
 void HostCallWorker::run() {
@@ -107,30 +102,12 @@ void HostCallWorker::run() {
     Call call;
     {
       const Lock lock(mutex_);
-      while (ready_.empty() && !stopping_) wake_.wait(mutex_);
+      while (!book_.any_due() && !stopping_) wake_.wait(mutex_);
       if (stopping_) return;
-      ready = ready_.front();
-      ready_.pop_front();
-      call = take(ready);
+      std::tie(ready, call) = book_.take();
     }
     if (call.body) finish(ready, std::move(call));
   }
-}
-
-// Empty for what was lost meanwhile.
-HostCallWorker::Call HostCallWorker::take(const Ready& ready) {
-  if (ready.name != 0) {
-    const auto found = of_graphs_.find(ready.name);
-    if (found == of_graphs_.end()) return {};
-    Call call = found->second;
-    if (call.once) of_graphs_.erase(found);
-    return call;
-  }
-  const auto found = waiting_.find(ready.token);
-  if (found == waiting_.end()) return {};
-  Call call = std::move(found->second);
-  waiting_.erase(found);
-  return call;
 }
 
 void HostCallWorker::finish(const Ready& ready, Call call) {

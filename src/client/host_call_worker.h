@@ -3,11 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
-#include <functional>
-#include <map>
 
 #include "base/annotations.h"
+#include "client/host_call_book.h"
 #include "cuda/types.h"
 #include "rpc/thread.h"
 
@@ -20,8 +18,7 @@ class Session;
 // from any thread.
 class HostCallWorker {
  public:
-  // What to run; `status` is that of the stream.
-  using Body = std::function<void(CUresult status)>;
+  using Body = HostCallBook::Body;
 
   explicit HostCallWorker(Session& session) : session_(session) {}
   ~HostCallWorker() { stop(); }
@@ -35,8 +32,8 @@ class HostCallWorker {
   std::uint64_t add_of_graphs(Body body, bool once = false) EXCLUDES(mutex_);
   void remove_of_graphs(std::uint64_t name) EXCLUDES(mutex_);
   // A stream has come to one; with `name`, a graph to the function of that name. From the thread
-  // that reads the socket.
-  void reached(std::uint64_t token, CUresult status, std::uint64_t name = 0) EXCLUDES(mutex_);
+  // that reads the socket. False: so many are due that the server broke a rule.
+  bool reached(std::uint64_t token, CUresult status, std::uint64_t name = 0) EXCLUDES(mutex_);
   // Added and not finished: memory may still change by them.
   // A graph may come to its functions whenever it was launched.
   bool any() const { return under_way() || graph_functions_.load(std::memory_order_acquire) != 0; }
@@ -48,23 +45,13 @@ class HostCallWorker {
   void on_lost() EXCLUDES(mutex_);
 
  private:
-  struct Ready {
-    std::uint64_t token = 0;
-    CUresult status = CUDA_SUCCESS;
-    std::uint64_t name = 0;  // Of a graph's function.
-    unsigned times = 0;      // That the session had gone on elsewhere when it was reached.
-  };
-  struct Call {
-    Body body;
-    unsigned times = 0;  // That the session had gone on elsewhere when it was added.
-    bool once = false;
-  };
+  using Ready = HostCallBook::Ready;
+  using Call = HostCallBook::Call;
 
   void run() EXCLUDES(mutex_);
   void finish(const Ready& ready, Call call);
   void tell_done(std::uint64_t token, unsigned times);
   unsigned times() const;
-  Call take(const Ready& ready) REQUIRES(mutex_);
   bool start() REQUIRES(mutex_);
   // False: the session was lost meanwhile.
   bool try_to_add(CUstream stream, std::uint32_t kind, const Body& body, CUresult& result)
@@ -75,10 +62,7 @@ class HostCallWorker {
   std::atomic<std::uint64_t> graph_functions_{0};
   Mutex mutex_;
   Condition wake_;
-  std::map<std::uint64_t, Call> waiting_ GUARDED_BY(mutex_);
-  std::map<std::uint64_t, Call> of_graphs_ GUARDED_BY(mutex_);
-  std::deque<Ready> ready_ GUARDED_BY(mutex_);
-  std::uint64_t next_token_ GUARDED_BY(mutex_) = 1;
+  HostCallBook book_ GUARDED_BY(mutex_);
   bool stopping_ GUARDED_BY(mutex_) = false;
   rpc::Thread thread_ GUARDED_BY(mutex_);
 };

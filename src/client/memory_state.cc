@@ -40,7 +40,7 @@ MemoryState::MemoryState(Session& session, Duration fence_patience)
   current_pools_ = default_pools_;
 }
 
-void MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
+bool MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
   watches_.note_revelation();
   Reader reader(payload);
   const auto status = reader.take<std::uint32_t>();
@@ -48,7 +48,7 @@ void MemoryState::on_host_call(std::uint64_t token, Bytes payload) {
   // A graph's own runs of a function have names of their own.
   const std::uint64_t name =
       reader.remaining() == sizeof(std::uint64_t) ? reader.take<std::uint64_t>() : 0;
-  host_calls_.reached(token, result, name);
+  return host_calls_.reached(token, result, name);
 }
 
 void MemoryState::on_recovered() {

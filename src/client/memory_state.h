@@ -126,7 +126,7 @@ class MemoryState {
   MemoryState& operator=(const MemoryState&) = delete;
 
   // From the thread that reads the socket.
-  void on_host_call(std::uint64_t token, Bytes payload);
+  bool on_host_call(std::uint64_t token, Bytes payload);
   void on_delivered(std::uint64_t delivery, bool dropped) { transfers_.on_delivered(delivery); }
   void on_lost();
   // Once lost: whether anything of the GPU's was still to reach the host.

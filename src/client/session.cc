@@ -15,6 +15,7 @@
 #include "commands/ops.h"
 #include "cuda/sticky.h"
 #include "rpc/credential.h"
+#include "transport/shm.h"
 #include "transport/transport.h"
 
 namespace flyt::client {
@@ -91,10 +92,9 @@ class Session::Pushes final : public rpc::PushHandler {
   void set_quiet(bool quiet) { quiet_.store(quiet); }
   void set_memory(MemoryState* memory) { memory_.store(memory, std::memory_order_release); }
 
-  void on_host_call(std::uint64_t, std::uint64_t token, Bytes payload) override {
-    if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
-      memory->on_host_call(token, payload);
-    }
+  bool on_host_call(std::uint64_t, std::uint64_t token, Bytes payload) override {
+    MemoryState* memory = memory_.load(std::memory_order_acquire);
+    return memory == nullptr || memory->on_host_call(token, payload);
   }
   // Through libc's own stdout, so that it mixes with what the program prints.
   void on_output(std::uint32_t stream, Bytes text) override {
@@ -156,7 +156,7 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   if (own.replays) own.channel.lanes = {};
   Terms terms;
   terms.share = url->kind != transport::Kind::kTcp && !url->socket_only &&
-                url->delay.count() == 0 && !own.replays;
+                url->delay.count() == 0 && !own.replays && transport::may_have_bells();
   terms.deadline = deadline;
   for (int tries = 1;; ++tries) {
     auto connection = transport::connect(*url, deadline);

@@ -181,8 +181,9 @@ enum class LaneSend : std::uint8_t {
 class PushHandler {
  public:
   virtual ~PushHandler() = default;
-  // A host function or callback is due. `sequence`: the command that enqueued it.
-  virtual void on_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload) = 0;
+  // A host function or callback is due. `sequence`: the command that enqueued it. False: there are
+  // more than wire::kHostCallsMax, and the session is lost.
+  virtual bool on_host_call(std::uint64_t sequence, std::uint64_t token, Bytes payload) = 0;
   // Device printf and the like. `stream`: 1 stdout, 2 stderr.
   virtual void on_output(std::uint32_t stream, Bytes text) = 0;
   // A detached delivery has arrived whole (or will not: `dropped`).

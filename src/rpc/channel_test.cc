@@ -150,6 +150,17 @@ TEST_P(ChannelOver, BringsHostCallsWhileTheyAreExpected) {
   session.channel->expect_pushes(-1);
 }
 
+TEST_P(ChannelOver, IsLostWithTheReasonWhenThereAreTooManyHostCalls) {
+  session.channel->expect_pushes(1);
+  Post post = session.channel->begin(kOpHostCall, 8, 0);
+  post.writer().write(TestPushes::kTooMany);
+  post.commit();
+  while (session.pushes.losses.load() == 0) std::this_thread::yield();
+  const std::lock_guard lock(session.pushes.mutex);
+  EXPECT_NE(session.pushes.loss.find("more host functions"), std::string::npos)
+      << session.pushes.loss;
+}
+
 TEST_P(ChannelOver, TellsTheEarliestFailedPostOnce) {
   for (const std::uint32_t result : {700U, 701U}) {
     Post post = session.channel->begin(kOpFail, 4, 0);

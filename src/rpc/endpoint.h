@@ -28,6 +28,9 @@ namespace flyt::rpc {
 // error; a refusal with the reason has then been sent already. The version is checked too.
 Result<wire::ClientHello> receive_hello(transport::Connection& connection, Instant deadline);
 
+// What a whole hello says, if both sides can speak to each other; and what tells the peer if not.
+Result<wire::ClientHello> judge_hello(Bytes bytes);
+wire::Refusal refusal_of(const Error& bad_hello);
 // The second half. After send_refusal() drop the connection.
 Status send_welcome(transport::Connection& connection, const wire::Welcome& welcome,
                     Instant deadline);

@@ -52,11 +52,9 @@ Status write_hello(Connection& connection, Bytes bytes, Instant deadline) {
   return {};
 }
 
-namespace {
-
-wire::RefusalCode refusal_code(const Error& error) {
-  return error.code == ErrorCode::kUnsupported ? wire::RefusalCode::kVersion
-                                               : wire::RefusalCode::kMalformed;
+wire::Refusal refusal_of(const Error& bad_hello) {
+  const bool version = bad_hello.code == ErrorCode::kUnsupported;
+  return {version ? wire::RefusalCode::kVersion : wire::RefusalCode::kMalformed, bad_hello.message};
 }
 
 Result<wire::ClientHello> judge_hello(Bytes bytes) {
@@ -69,8 +67,6 @@ Result<wire::ClientHello> judge_hello(Bytes bytes) {
   return hello;
 }
 
-}  // namespace
-
 Result<wire::ClientHello> receive_hello(Connection& connection, Instant deadline) {
   Result<std::vector<std::byte>> bytes = read_hello(connection, deadline);
   Result<wire::ClientHello> hello =
@@ -78,7 +74,7 @@ Result<wire::ClientHello> receive_hello(Connection& connection, Instant deadline
   if (!hello && hello.error().code != ErrorCode::kLost) {
     // The peer may be gone or deaf; then there is nobody to tell.
     [[maybe_unused]] const Status told =
-        send_refusal(connection, {refusal_code(hello.error()), hello.error().message}, deadline);
+        send_refusal(connection, refusal_of(hello.error()), deadline);
   }
   return hello;
 }

@@ -344,8 +344,8 @@ bool Inbox::on_push(const wire::FrameHeader& header) {
       return true;
     }
     case wire::FrameKind::kHostCall:
-      pushes_.on_host_call(header.sequence, header.argument, large_);
-      return true;
+      return pushes_.on_host_call(header.sequence, header.argument, large_) ||
+             broken("more host functions than may be under way");
     case wire::FrameKind::kOutput:
       pushes_.on_output(static_cast<std::uint32_t>(header.argument), large_);
       return true;

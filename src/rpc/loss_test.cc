@@ -17,7 +17,7 @@ using namespace testing;
 // Its on_lost() lasts until it is released; or some time, as who would release it may wait for it.
 class SlowPushes final : public PushHandler {
  public:
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
+  bool on_host_call(std::uint64_t, std::uint64_t, Bytes) override { return true; }
   void on_output(std::uint32_t, Bytes) override {}
   void on_delivered(std::uint64_t, bool) override {}
   void on_completed(std::uint64_t, std::uint64_t) override {}

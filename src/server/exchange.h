@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/annotations.h"
@@ -15,6 +16,10 @@
 namespace flyt::server {
 
 using Token = std::array<std::byte, 16>;
+
+// Whom a session shares with, and who may go on with it: a number for what is known of the peer
+// itself (transport::identity_of_peer), whatever its hello says.
+std::uint32_t user_of(std::string_view identity);
 
 enum class SharedKind : std::uint32_t { kMemory = 1, kEvent = 2, kPool = 3 };
 

@@ -191,7 +191,7 @@ CUresult GraphNodeParams::take_kind(Request& request, Bytes data) {
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       return CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-      return take_allocation(data);
+      return take_allocation(request, data);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return request.session().regions().allowed(params_.free.dptr, 1) ? CUDA_SUCCESS
                                                                        : CUDA_ERROR_INVALID_VALUE;
@@ -272,13 +272,41 @@ CUresult GraphNodeParams::take_words(const Request& request, Bytes data) {
   return CUDA_SUCCESS;
 }
 
-CUresult GraphNodeParams::take_allocation(Bytes data) {
+namespace {
+
+// Memory of a device that there is: what is elsewhere nobody has counted.
+CUresult admit_location(const Request& request, const CUmemLocation& location) {
+  if (!in_range(&location.type, CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  int devices = 0;
+  const CUresult result = request.driver().cuDeviceGetCount(&devices);
+  if (result != CUDA_SUCCESS) return result;
+  return location.id >= 0 && location.id < devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+}  // namespace
+
+CUresult GraphNodeParams::take_allocation(Request& request, Bytes data) {
   CUDA_MEM_ALLOC_NODE_PARAMS_v2& alloc = params_.alloc;
   if (!take_array(data, alloc.accessDescCount, kAccessMax, access_)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!in_range(&alloc.poolProps.handleTypes, 0, 0)) return CUDA_ERROR_INVALID_VALUE;
-  alloc.poolProps.win32SecurityAttributes = nullptr;
+  CUmemPoolProps& props = alloc.poolProps;
+  if (!in_range(&props.handleTypes, 0, 0) ||
+      !in_range(&props.allocType, CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult bad = admit_location(request, props.location);
+  for (const CUmemAccessDesc& access : access_) {
+    if (bad == CUDA_SUCCESS) bad = admit_location(request, access.location);
+    if (!in_range(&access.flags, CU_MEM_ACCESS_FLAGS_PROT_NONE,
+                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+      bad = CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  if (bad != CUDA_SUCCESS) return bad;
+  props.win32SecurityAttributes = nullptr;
   alloc.accessDescs = access_.empty() ? nullptr : access_.data();
   alloc.dptr = 0;
   return CUDA_SUCCESS;

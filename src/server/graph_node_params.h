@@ -34,7 +34,7 @@ class GraphNodeParams {
   CUresult take_memset(const Request& request);
   CUresult take_host(Request& request, Bytes data);
   CUresult take_words(const Request& request, Bytes data);
-  CUresult take_allocation(Bytes data);
+  CUresult take_allocation(Request& request, Bytes data);
   CUresult take_child(const Request& request);
 
   CUgraphNodeType type_ = CU_GRAPH_NODE_TYPE_EMPTY;

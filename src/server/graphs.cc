@@ -164,6 +164,12 @@ void Graphs::put_around(std::uint64_t graph, std::uint64_t node) {
   records_.changed(around->second.graph);
 }
 
+void Graphs::add_conditional(std::uint64_t handle, std::uint64_t graph) {
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end() || !conditionals_.insert(handle).second) return;
+  found->second.conditionals.push_back(handle);
+}
+
 void Graphs::forget_graph(std::uint64_t name) {
   const auto found = graphs_.find(name);
   if (found == graphs_.end()) return;
@@ -171,6 +177,7 @@ void Graphs::forget_graph(std::uint64_t name) {
   graphs_.erase(found);
   graph_names_.erase(gone.native);
   records_.forget(name);
+  for (const std::uint64_t handle : gone.conditionals) conditionals_.erase(handle);
   for (const std::uint64_t node : gone.nodes) forget_node(node);
   const auto around = nodes_.find(gone.around);
   if (around != nodes_.end()) around->second.graphs.erase(name);

@@ -83,8 +83,11 @@ class Graphs {
   CUresult end(std::function<CUresult()> destroy);
   void poll();
 
-  // Handles of conditional nodes are the driver's own values.
-  void add_conditional(std::uint64_t handle) { conditionals_.insert(handle); }
+  // Handles of conditional nodes, which are the driver's own values and end with their graph: so
+  // many at a time.
+  static constexpr std::size_t kConditionalsMax = 64 * 1024;
+  bool may_add_conditional() const { return conditionals_.size() < kConditionalsMax; }
+  void add_conditional(std::uint64_t handle, std::uint64_t graph);
   bool has_conditional(std::uint64_t handle) const { return conditionals_.contains(handle); }
 
   // Held while streams join captures, and by others while they make sure that one is in none.
@@ -108,6 +111,7 @@ class Graphs {
     CUgraph native = nullptr;
     std::uint64_t around = 0;
     std::set<std::uint64_t> nodes;
+    std::vector<std::uint64_t> conditionals;
     std::vector<std::shared_ptr<SmPart>> parts;  // Of one that is in no node.
   };
   struct Node {

@@ -20,10 +20,12 @@ constexpr Duration kRefusalTime = std::chrono::milliseconds(100);
 constexpr char kMayShare = '+';
 constexpr char kSocketOnly = '-';
 
-void refuse(transport::Connection& connection, wire::RefusalCode code, std::string_view reason) {
-  const wire::Refusal refusal{code, std::string(reason)};
+void refuse(transport::Connection& connection, const wire::Refusal& refusal) {
   const Instant deadline = system_clock().now() + kRefusalTime;
   static_cast<void>(rpc::send_refusal(connection, refusal, deadline).ok());
+}
+void refuse(transport::Connection& connection, wire::RefusalCode code, std::string_view reason) {
+  refuse(connection, {code, std::string(reason)});
 }
 
 }  // namespace
@@ -95,6 +97,14 @@ void refuse_late(transport::Connection& connection) {
   refuse(connection, wire::RefusalCode::kMalformed, kNoHello);
 }
 
+void refuse_bad_hello(transport::Connection& connection, const Error& why) {
+  refuse(connection, rpc::refusal_of(why));
+}
+
+void refuse_to_go_on(transport::Connection& connection, std::string_view why) {
+  refuse(connection, wire::RefusalCode::kNoSession, why);
+}
+
 void refuse_unknown_session(transport::Connection& connection) {
   refuse(connection, wire::RefusalCode::kNoSession, "no session of this server has this token");
 }
@@ -118,7 +128,7 @@ Result<wire::ClientHello> peek_hello(const transport::Connection& connection) {
   const auto prefix = wire::decode_hello_prefix(Bytes(bytes).first(*there));
   if (!prefix) return prefix.error();
   const std::size_t size = wire::kHelloPrefixBytes + prefix->records_bytes;
-  return wire::decode_client_hello(Bytes(bytes).first(std::min(size, *there)));
+  return rpc::judge_hello(Bytes(bytes).first(std::min(size, *there)));
 }
 
 void close_in_child(transport::Listener& listener) { ::close(listener.fd()); }

@@ -41,12 +41,15 @@ std::string read_all(int fd);
 // Tells a client why it gets no session.
 inline constexpr std::string_view kNoHello = "no complete hello came in time";
 void refuse_late(transport::Connection& connection);
+void refuse_bad_hello(transport::Connection& connection, const Error& why);
 void refuse_unknown_session(transport::Connection& connection);
+void refuse_to_go_on(transport::Connection& connection, std::string_view why);
 void refuse_full(transport::Connection& connection);
 void refuse_denied(transport::Connection& connection, std::string_view why);
 void refuse_without_driver(transport::Connection& connection, std::string_view why);
 
-// The hello of a connection whose hello has come, without taking it; an error if it is none.
+// The hello of a connection whose hello has come, without taking it; an error if it is none, or one
+// that there can be no session with.
 Result<wire::ClientHello> peek_hello(const transport::Connection& connection);
 
 // Closes a child's copy of a listening socket without ending the listening.

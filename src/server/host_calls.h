@@ -10,6 +10,7 @@
 #include "base/annotations.h"
 #include "cuda/types.h"
 #include "driver/table.h"
+#include "wire/limits.h"
 
 namespace flyt::server {
 
@@ -20,7 +21,7 @@ class Session;
 // native ones these functions run one after the other.
 class HostCalls {
  public:
-  static constexpr std::size_t kCallsMax = 64 * 1024;
+  static constexpr std::size_t kCallsMax = wire::kHostCallsMax;
   static constexpr std::size_t kGraphFunctionsMax = 1 << 20;
 
   enum class Kind : std::uint32_t { kFunction = 0, kCallback = 1 };

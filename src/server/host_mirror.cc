@@ -117,18 +117,28 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
   if (bytes > kBytesMax - bytes_ || !machine_has(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0,
               true,  false,   Pages::make(bytes)};
-  if ((flags & wire::kMapManaged) != 0) {
-    CUdevice device = 0;
-    static_cast<void>(session_.driver().cuCtxGetDevice(&device));
-    const Recovery* const recovery = session_.recovery();
-    if (recovery != nullptr && recovery->restoring()) {
-      range.charge = UsedMemory(device, bytes);
-    } else if (!range.charge.reserve(device, bytes)) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
+  if ((flags & wire::kMapManaged) != 0 && !charge(range)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!range.shadow || !pages_.map(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   return let_gpu_use(address, std::move(range), flags & ~wire::kMapManaged);
+}
+
+// Where the session goes on the lease has had what it had; the rest it asks for.
+bool HostMirror::charge(Range& range) {
+  CUdevice device = 0;
+  static_cast<void>(session_.driver().cuCtxGetDevice(&device));
+  const Recovery* const recovery = session_.recovery();
+  const std::uint64_t had = recovery != nullptr && recovery->restoring()
+                                ? recovery->before()->managed_bytes - had_bytes_
+                                : 0;
+  if (range.bytes > had) return range.charge.reserve(device, range.bytes);
+  range.charge = UsedMemory(device, range.bytes);
+  had_bytes_ += range.bytes;
+  return true;
+}
+
+void HostMirror::tell_managed() {
+  if (session_.recovery() != nullptr)
+    session_.recovery()->marks().set_managed_bytes(managed_bytes_);
 }
 
 CUresult HostMirror::share(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset,
@@ -186,6 +196,10 @@ CUresult HostMirror::adopt(std::uint64_t address, std::uint64_t bytes) {
 
 void HostMirror::insert(std::uint64_t address, Range range) {
   if (!range.shared) bytes_ += range.bytes;
+  if (range.charge.bytes() != 0) {
+    managed_bytes_ += range.bytes;
+    tell_managed();
+  }
   if (range.ours) session_.regions().add({address, range.bytes, Regions::Kind::kPinned});
   ranges_.emplace(address, std::move(range));
   any_.store(bytes_ != 0, std::memory_order_release);
@@ -200,6 +214,10 @@ void HostMirror::erase(Ranges::iterator range) {
     pages_.unmap(address, bytes);
   }
   if (!range->second.shared) bytes_ -= bytes;
+  if (range->second.charge.bytes() != 0) {
+    managed_bytes_ -= bytes;
+    tell_managed();
+  }
   ranges_.erase(range);
   any_.store(bytes_ != 0, std::memory_order_release);
 }

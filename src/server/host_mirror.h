@@ -68,6 +68,9 @@ class HostMirror {
   using Ranges = std::map<std::uint64_t, Range>;
 
   CUresult admit(std::uint64_t address, std::uint64_t bytes) const REQUIRES(mutex_);
+  // Room in the lease for managed memory.
+  bool charge(Range& range) REQUIRES(mutex_);
+  void tell_managed() REQUIRES(mutex_);
   void insert(std::uint64_t address, Range range) REQUIRES(mutex_);
   void erase(Ranges::iterator range) REQUIRES(mutex_);
   void send_range(std::uint64_t address, Range& range) REQUIRES(mutex_);
@@ -78,6 +81,9 @@ class HostMirror {
   Mutex mutex_;
   Ranges ranges_ GUARDED_BY(mutex_);            // By address.
   std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;  // Of those that are not shared.
+  // Managed memory, and what of it a session that goes on has got because it had it.
+  std::uint64_t managed_bytes_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t had_bytes_ GUARDED_BY(mutex_) = 0;
   FixedPages pages_ GUARDED_BY(mutex_);
 };
 

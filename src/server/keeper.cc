@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/shortage.h"
 #include "server/fd_line.h"
 #include "server/process_state.h"
 
@@ -32,10 +33,11 @@ enum class Ask : std::uint32_t {
   kDrop = 7,
   kEnd = 8,
   kAnswer = 9,
-  kGone = 10,  // -> kAnswer: whether the process before is.
-  kQuit = 11,  // Of the server's parent alone.
+  kGone = 10,   // -> kAnswer: whether the process before is.
+  kQuit = 11,   // Of the server's parent alone.
+  kKnows = 12,  // -> kAnswer: whether there is such a session. user, token.
 };
-constexpr std::uint32_t kAskMax = 11;
+constexpr std::uint32_t kAskMax = 12;
 
 enum class Outcome : std::uint32_t { kRefused = 0, kGood = 1, kStillThere = 2 };
 
@@ -57,11 +59,13 @@ static_assert(sizeof(Message) == 64);
 constexpr std::size_t kFilesOfItsOwn = 32;
 // A session's process has one, and for a moment a second one.
 constexpr std::ptrdiff_t kLinesOfOneMax = 16;
+// Those of a session's process that are kept room for.
+constexpr std::size_t kLinesShare = 2;
 // Questions that are asked before the first answer is read.
 constexpr std::uint64_t kFetchesAtOnce = 32;
 constexpr Duration kStillTherePause = std::chrono::milliseconds(1);
 // Of the messages above: a server of another build must speak the same.
-constexpr std::uint64_t kKeeperVersion = 1;
+constexpr std::uint64_t kKeeperVersion = 2;
 // How long a new keeper waits for its first parent, and how often one without a parent looks
 // whether it is still needed.
 constexpr Duration kParentTime = std::chrono::seconds(10);
@@ -87,6 +91,8 @@ class KeeperProcess {
       : door_(std::move(door)),
         options_(options),
         files_max_(allow_most_files()),
+        share_(std::min(Keeping::kFilesShare,
+                        all_files() / std::max<std::size_t>(options.sessions, 1) / 2)),
         waits_until_(system_clock().now() + kParentTime) {}
 
   void run() {
@@ -119,7 +125,8 @@ class KeeperProcess {
     std::vector<pollfd> wanted = {{door_.get(), POLLIN, 0}};
     for (const auto& [socket, line] : lines_) wanted.push_back({socket, POLLIN, 0});
     // Last, so that what a parent leaves behind is heard before the next one.
-    for (const int fd : {parent_.get(), options_.home}) {
+    const bool rest = no_parent_.resting(system_clock().now());
+    for (const int fd : {parent_.get(), rest ? -1 : options_.home}) {
       if (fd >= 0) wanted.push_back({fd, POLLIN, 0});
     }
     if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0) return;
@@ -146,6 +153,8 @@ class KeeperProcess {
 
   void meet_parent() {
     Fd line(::accept4(options_.home, nullptr, nullptr, SOCK_CLOEXEC));
+    // It stays readable while no descriptor is free.
+    if (!line.valid()) no_parent_.met(system_clock().now());
     if (!line.valid() || !of_this_user(line.get()) || parent_.valid()) return;
     const Message door{.ask = Ask::kAnswer, .outcome = Outcome::kGood, .id = kKeeperVersion};
     const Message board{.ask = Ask::kAnswer, .outcome = Outcome::kGood};
@@ -175,7 +184,7 @@ class KeeperProcess {
           std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1, 0);
       timeout = timeout < 0 ? static_cast<int>(ms) : std::min(timeout, static_cast<int>(ms));
     }
-    return timeout;
+    return no_parent_.limit(timeout, system_clock().now());
   }
 
   void drop_expired() {
@@ -190,7 +199,7 @@ class KeeperProcess {
   void forget(std::map<Token, Session>::iterator session) {
     const std::uint64_t place = session->second.place;
     const auto old_place = session->second.old_place;
-    files_ -= session->second.files.size();
+    drop_files(session->second, session->second.files.size());
     sessions_.erase(session);
     // Only now is the memory nobody's.
     if (old_place) options_.on_free(*old_place);
@@ -218,7 +227,26 @@ class KeeperProcess {
     line.process = process;
   }
 
-  bool full() const { return lines_.size() + files_ + kFilesOfItsOwn > files_max_; }
+  std::size_t all_files() const {
+    return files_max_ > kFilesOfItsOwn ? files_max_ - kFilesOfItsOwn : 0;
+  }
+  bool full() const { return lines_.size() + files_ >= all_files(); }
+  // Within its share a session has room; beyond it none that is another one's share.
+  bool has_room(const Session& session) const {
+    if (full() || session.files.size() >= Keeping::kFilesMax) return false;
+    const std::size_t shares = options_.sessions * (share_ + kLinesShare);
+    return session.files.size() < share_ || beyond_ + shares < all_files();
+  }
+  void note_file(const Session& session) {
+    ++files_;
+    if (session.files.size() > share_) ++beyond_;
+  }
+  // Before they go.
+  void drop_files(const Session& session, std::size_t count) {
+    const std::size_t has = session.files.size();
+    files_ -= count;
+    beyond_ -= std::min(count, has > share_ ? has - share_ : 0);
+  }
 
   void serve(int number) {
     Line& line = lines_.at(number);
@@ -257,6 +285,12 @@ class KeeperProcess {
         if (line.session || !line.greeted) return false;
         take_over(line, message, reply);
         break;
+      case Ask::kKnows:
+        if (!line.greeted) return false;
+        if (may_go_on(message.token, message.user) != sessions_.end()) {
+          reply.outcome = Outcome::kGood;
+        }
+        break;
       case Ask::kGone:
         if (!line.session) return false;
         reply.outcome = all_ended(sessions_.at(*line.session).processes_before)
@@ -292,11 +326,18 @@ class KeeperProcess {
     return true;
   }
 
+  // The session of that name, if somebody of that user may go on with it, now or soon.
+  std::map<Token, Session>::iterator may_go_on(const Token& token, std::uint32_t user) {
+    const auto found = sessions_.find(token);
+    const bool may = found != sessions_.end() && found->second.user == user &&
+                     !found->second.spoilt && options_.may_return(found->second.place);
+    return may ? found : sessions_.end();
+  }
+
   void take_over(Line& line, const Message& message, Message& reply) {
-    const auto found = sessions_.find(message.token);
-    if (found == sessions_.end() || found->second.user != line.user || found->second.spoilt) return;
+    const auto found = may_go_on(message.token, line.user);
+    if (found == sessions_.end()) return;
     Session& session = found->second;
-    if (!options_.may_return(session.place)) return;
     // Who is not gone may still write to the memory.
     if (!session.orphan || !(has_ended(session.process) || is_ending(session.process))) {
       reply.outcome = Outcome::kStillThere;
@@ -347,14 +388,15 @@ class KeeperProcess {
       if (session.old_place) options_.on_free(*session.old_place);
       session.old_place.reset();
     } else if (message.ask == Ask::kDrop) {
-      files_ -= session.files.erase(name);
+      drop_files(session, session.files.count(name));
+      session.files.erase(name);
     } else if (message.kind == KeptKind{}) {
       return false;
-    } else if (!file.valid() || session.files.size() >= Keeping::kFilesMax || full()) {
+    } else if (!file.valid() || !(session.files.contains(name) || has_room(session))) {
       session.spoilt = true;
     } else {
       Kept kept{message.kind, message.id, message.bytes, message.device, std::move(file)};
-      if (session.files.insert_or_assign(name, std::move(kept)).second) ++files_;
+      if (session.files.insert_or_assign(name, std::move(kept)).second) note_file(session);
     }
     return true;
   }
@@ -362,10 +404,13 @@ class KeeperProcess {
   Fd door_;
   const KeeperOptions& options_;
   const std::size_t files_max_;
+  const std::size_t share_;    // Files that each session has room for.
   std::size_t files_ = 0;      // Kept, of all sessions.
+  std::size_t beyond_ = 0;     // Of those, what is beyond its session's share.
   std::map<int, Line> lines_;  // By socket.
   std::map<Token, Session> sessions_;
   Fd parent_;  // Where the keeper outlives it: the server's.
+  Shortage no_parent_;
   Instant waits_until_;
   bool told_to_quit_ = false;
 };
@@ -439,6 +484,24 @@ Result<Token> Keeping::open() {
     return Error{ErrorCode::kLost, "the keeper does not answer"};
   }
   return reply.token;
+}
+
+Status Keeping::reach() {
+  const Lock lock(mutex_);
+  return connect();
+}
+
+Result<bool> Keeping::knows(const Token& token, std::uint32_t user) {
+  const Lock lock(mutex_);
+  if (Status status = connect(); !status) return std::move(status).error();
+  Message reply;
+  Fd file;
+  if (!send(line_.get(), {.ask = Ask::kKnows, .user = user, .token = token}, -1, 0) ||
+      !receive(line_.get(), reply, file, 0)) {
+    line_.close();
+    return Error{ErrorCode::kLost, "the keeper does not answer"};
+  }
+  return reply.outcome == Outcome::kGood;
 }
 
 Result<std::vector<Kept>> Keeping::take_over(const Token& token, Instant deadline) {

@@ -37,7 +37,8 @@ struct Kept {
 };
 
 struct KeeperOptions {
-  Duration keeps{};  // How long what a killed process left is kept.
+  std::size_t sessions = 256;  // That may be there at once, each of which has a share of the files.
+  Duration keeps{};            // How long what a killed process left is kept.
   // A session's place on the board is free again; called with what open() was told.
   std::function<void(std::uint64_t place)> on_free = [](std::uint64_t) {};
   // Whether the session that has the place may go on elsewhere: else it was ended on purpose.
@@ -78,6 +79,9 @@ class Keeping {
  public:
   // Files of one session.
   static constexpr std::size_t kFilesMax = 1 << 17;
+  // Those that it has room for whatever other sessions keep; less, half of an equal part, where the
+  // keeper may have few files open. What is more comes out of what they have in common.
+  static constexpr std::size_t kFilesShare = 1024;
 
   // door: the outside, which stays the caller's; -1: nothing is kept. `user`: sessions of others
   // take over nothing of this one's. `place`: this process's on the board.
@@ -89,6 +93,12 @@ class Keeping {
   bool present() const { return door_ >= 0; }
   // What is kept from now on is that of a new session, by whose token it can be taken over.
   Result<Token> open() EXCLUDES(mutex_);
+  // Has a line to the keeper from now on, as long as that answers; others get one when they need
+  // it.
+  Status reach() EXCLUDES(mutex_);
+  // Whether there is such a session for somebody of `user` to go on with; its process may still be
+  // there.
+  Result<bool> knows(const Token& token, std::uint32_t user) EXCLUDES(mutex_);
   // Takes over a session whose process was killed; its files stay kept. Waits until the deadline
   // for the process to end. kInvalid if there is no such session.
   Result<std::vector<Kept>> take_over(const Token& token, Instant deadline) EXCLUDES(mutex_);

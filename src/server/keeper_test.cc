@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -211,6 +212,25 @@ TEST_F(KeeperTest, GivesNothingToOthersOrForAForgedToken) {
   EXPECT_TRUE(next.take_over(killed.token, soon()).ok());
 }
 
+TEST_F(KeeperTest, TellsWhetherSomebodyMayGoOnWithASession) {
+  start();
+  Keeping parent(door(), 0, 5);
+  EXPECT_FALSE(*parent.knows(Token{}, kUser));
+  Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  killed.kill();
+  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  EXPECT_FALSE(*parent.knows(killed.token, kUser + 1));
+  Token forged = killed.token;
+  forged[3] ^= std::byte{1};
+  EXPECT_FALSE(*parent.knows(forged, kUser));
+  // It is still there for who goes on with it.
+  Keeping next(door(), kUser, 2);
+  EXPECT_TRUE(next.take_over(killed.token, soon()).ok());
+  next.end();
+  while (*parent.knows(killed.token, kUser)) std::this_thread::yield();
+}
+
 TEST_F(KeeperTest, GivesASessionOnceAndAgainWhenItsNewProcessIsKilledToo) {
   start();
   Process first(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
@@ -339,6 +359,46 @@ TEST(Keeper, GivesNothingOfASessionForWhichItHadNoRoom) {
   {
     Keeping next(door->outside.get(), kUser, 2);
     EXPECT_FALSE(next.take_over(killed.token, soon()).ok());
+  }
+  ::kill(keeper, SIGKILL);
+  ::waitpid(keeper, nullptr, 0);
+}
+
+// One that keeps as much as it can takes nothing of what others may keep.
+TEST(Keeper, HasRoomForEachSessionsShare) {
+  auto door = make_door();
+  ASSERT_TRUE(door.ok());
+  const pid_t keeper = fork_child();
+  if (keeper == 0) {
+    door->outside.close();
+    const rlimit few{200, 200};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    run_keeper(std::move(door->inside), {.sessions = 8, .keeps = kLong});
+    ::_exit(0);
+  }
+  door->inside.close();
+  const auto keeps = [](std::uint64_t count) {
+    return [count](Keeping& keeping) {
+      const auto token = keeping.open();
+      for (std::uint64_t i = 0; i < count; ++i) keeping.keep(block(i * kMiB, "one"));
+      // In place of what is there: that takes no room.
+      if (count != 0) keeping.keep(block(0, "two"));
+      return token.ok() ? *token : Token{};
+    };
+  };
+  const Process greedy(door->outside.get(), keeps(300), 1);
+  // A twentieth of all, half of which is for sure.
+  std::vector<std::unique_ptr<Process>> modest;
+  for (std::uint64_t place = 2; place < 9; ++place) {
+    modest.push_back(std::make_unique<Process>(door->outside.get(), keeps(10), place));
+  }
+  for (const auto& one : modest) {
+    one->kill();
+    Keeping next(door->outside.get(), kUser, 9);
+    const auto kept = next.take_over(one->token, soon());
+    ASSERT_TRUE(kept.ok()) << kept.error().message;
+    EXPECT_EQ(kept->size(), 10U);
+    EXPECT_EQ(text_in(kept->front().file), "two");
   }
   ::kill(keeper, SIGKILL);
   ::waitpid(keeper, nullptr, 0);

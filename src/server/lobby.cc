@@ -16,7 +16,7 @@ constexpr Duration kLookAgain = std::chrono::milliseconds(20);
 enum class Heard : std::uint8_t { kNothing, kPart, kAll, kGone };
 
 // Looks without taking: whoever serves the client reads the hello.
-Heard look_at(const transport::Connection& connection, wire::ConnectionRole& role) {
+Heard look_at(const transport::Connection& connection) {
   std::array<std::byte, wire::kHelloBytesMax> bytes;
   const auto there = transport::peek(connection.fd(), bytes);
   if (!there) return Heard::kGone;
@@ -25,9 +25,7 @@ Heard look_at(const transport::Connection& connection, wire::ConnectionRole& rol
   const auto prefix = wire::decode_hello_prefix(Bytes(bytes).first(wire::kHelloPrefixBytes));
   if (!prefix) return Heard::kAll;
   const std::size_t whole = wire::kHelloPrefixBytes + prefix->records_bytes;
-  if (*there < whole) return Heard::kPart;
-  if (const auto hello = wire::decode_client_hello(Bytes(bytes).first(whole))) role = hello->role;
-  return Heard::kAll;
+  return *there < whole ? Heard::kPart : Heard::kAll;
 }
 
 std::string without_port(std::string peer) {
@@ -58,6 +56,13 @@ std::unique_ptr<transport::Connection> Lobby::enter(
   return out;
 }
 
+std::unique_ptr<transport::Connection> Lobby::give_way() {
+  if (waiting_.empty()) return nullptr;
+  auto out = std::move(waiting_.front().connection);
+  waiting_.pop_front();
+  return out;
+}
+
 void Lobby::add_to(std::vector<pollfd>& wanted) const {
   for (const Waiting& one : waiting_) {
     if (!one.begun) wanted.push_back({one.connection->fd(), POLLIN, 0});
@@ -78,10 +83,9 @@ Lobby::Leaving Lobby::leave() {
   Leaving leaving;
   const Instant now = clock_.now();
   for (auto one = waiting_.begin(); one != waiting_.end();) {
-    auto role = wire::ConnectionRole::kCommands;
-    const Heard heard = look_at(*one->connection, role);
+    const Heard heard = look_at(*one->connection);
     if (heard == Heard::kAll) {
-      leaving.ready.push_back({std::move(one->connection), one->share, role});
+      leaving.ready.push_back({std::move(one->connection), one->share});
     } else if (heard == Heard::kGone) {
       // Nobody is left to be told anything.
     } else if (now - one->since >= kWaitMax) {

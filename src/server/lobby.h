@@ -33,6 +33,10 @@ class Lobby {
   std::unique_ptr<transport::Connection> enter(std::unique_ptr<transport::Connection> connection,
                                                bool share);
 
+  // For a newcomer that there is no descriptor for: whoever has waited longest, to be refused; null
+  // if nobody waits.
+  std::unique_ptr<transport::Connection> give_way();
+
   // What to poll for.
   void add_to(std::vector<pollfd>& wanted) const;
   // When leave() should be called although nothing was readable; -1: never.
@@ -41,7 +45,6 @@ class Lobby {
   struct Guest {
     std::unique_ptr<transport::Connection> connection;
     bool share = false;
-    wire::ConnectionRole role = wire::ConnectionRole::kCommands;  // As far as the hello is one.
   };
   struct Leaving {
     // Whose hello has come, or what will never be one: reading it does not wait.

@@ -98,6 +98,16 @@ TEST_F(LobbyTest, OnePeerHasRoomForSoManyOnly) {
   EXPECT_EQ(lobby.size(), Lobby::kWaitingOfOneMax);
 }
 
+TEST_F(LobbyTest, WhoHasWaitedLongestGivesWay) {
+  EXPECT_EQ(lobby.give_way(), nullptr);
+  const auto first = come();
+  const auto second = come();
+  lobby.give_way().reset();
+  EXPECT_EQ(lobby.size(), 1U);
+  EXPECT_NE(first->wait(transport::kHangup, {0}, nullptr) & transport::kHangup, 0);
+  EXPECT_EQ(second->wait(transport::kHangup, {0}, nullptr), transport::kNothing);
+}
+
 TEST_F(LobbyTest, ThoseWhoSayNothingDoNotKeepOutTheOthersOfTheirPeer) {
   std::vector<std::unique_ptr<transport::Connection>> silent;
   for (std::size_t i = 0; i < Lobby::kWaitingOfOneMax; ++i) silent.push_back(come());

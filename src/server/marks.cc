@@ -157,6 +157,7 @@ Result<Marks::Told> Marks::read(const Fd& file) {
   told.unsaved_graphs = (unsaved & kGraphs) != 0;
   if (unsaved != 0) ++told.work;
   told.graph_names = page->graph_names.load();
+  told.managed_bytes = page->managed_bytes.load();
   const std::uint64_t graphs = page->graphs.load();
   const std::uint32_t snapshots = page->snapshots.load();
   ::munmap(mapped, kBytes);

@@ -48,7 +48,8 @@ class Marks {
     // What variables of code held when it was; none: nothing was saved.
     std::optional<Snapshot::Read> variables;
     std::vector<GraphLog::Entry> graphs;
-    std::uint64_t graph_names = 0;  // How many have been given out.
+    std::uint64_t graph_names = 0;    // How many have been given out.
+    std::uint64_t managed_bytes = 0;  // Managed memory that the lease had given.
   };
 
   Marks() = default;
@@ -124,6 +125,10 @@ class Marks {
   // What graphs are; what was put there stands once it is ended. Main thread.
   GraphLog& graphs() { return graphs_; }
   void end_graphs();
+  // Safe from any thread.
+  void set_managed_bytes(std::uint64_t bytes) {
+    if (page_ != nullptr) page_->managed_bytes.store(bytes, std::memory_order_relaxed);
+  }
   void set_graph_names(std::uint64_t names) {
     if (page_ != nullptr) page_->graph_names.store(names, std::memory_order_relaxed);
   }
@@ -144,6 +149,7 @@ class Marks {
     std::atomic<std::uint64_t> pushes;
     std::atomic<std::uint64_t> graphs;  // How far they stand in their log; 0: there are none.
     std::atomic<std::uint64_t> graph_names;
+    std::atomic<std::uint64_t> managed_bytes;
   };
   static constexpr std::size_t kBytes = 4096;
   static_assert(sizeof(Page) <= kBytes);

@@ -17,13 +17,13 @@ constexpr Duration kGoneTime = std::chrono::seconds(5);
 
 KeptKind kind_of(const Block& block) { return block.slab ? KeptKind::kSlab : KeptKind::kBlock; }
 
+}  // namespace
+
 Token as_token(const wire::SessionToken& bytes) {
   Token token{};
   std::memcpy(token.data(), bytes.data(), token.size());
   return token;
 }
-
-}  // namespace
 
 Status Recovery::begin(const wire::ClientHello& hello) {
   if (!hello.recoverable) return {};
@@ -35,6 +35,7 @@ Status Recovery::begin(const wire::ClientHello& hello) {
   if (goes_on) {
     if (Status taken = take_over(as_token(hello.recovers)); !taken) return taken;
     token_ = hello.recovers;
+    began_ = system_clock().now();
     restoring_.store(true, std::memory_order_release);
     return marks_.make(hello.highest_op);
   }

@@ -18,6 +18,12 @@
 
 namespace flyt::server {
 
+// As the keeper spells it.
+Token as_token(const wire::SessionToken& bytes);
+
+// A session that goes on must be as it was by then; a client sends its code and host memory anew.
+inline constexpr Duration kRestoringMax = std::chrono::minutes(10);
+
 // One session's. Members say which threads may use them; what is not said belongs to the thread
 // that makes the session.
 class Recovery {
@@ -79,6 +85,8 @@ class Recovery {
   // Until then, in a process that goes on with a session: what it had is made again, which had its
   // place in the lease before. Safe from any thread.
   bool restoring() const { return restoring_.load(std::memory_order_acquire); }
+  // It has been for too long. Safe from any thread.
+  bool overdue(Instant now) const { return restoring() && now - began_ > kRestoringMax; }
   // The session ends in order. Safe from any thread.
   void end() { keeping_.end(); }
 
@@ -102,6 +110,7 @@ class Recovery {
   std::shared_ptr<Snapshot::Read> variables_ GUARDED_BY(variables_mutex_);
   Fd host_file_;
   std::vector<Kept> memory_;
+  Instant began_{};
   std::atomic<bool> restoring_{false};
   Mutex arrays_mutex_;
   std::map<std::uint64_t, Fd> arrays_ GUARDED_BY(arrays_mutex_);

@@ -147,6 +147,9 @@ std::string Session::run() {
       looked = now = clock().now();
     }
     ran = false;
+    if (recovery() != nullptr && recovery()->overdue(now)) {
+      end("it was not made again within ten minutes");
+    }
     // After a while without commands nothing is left to look after.
     const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
     Duration turn = moves_->pending() ? kMoveTurn : idle_turn;

@@ -154,14 +154,6 @@ std::unique_ptr<CodeStore> open_store(const CodeStoreOptions& options, const std
   return nullptr;
 }
 
-// Whom a session shares with: a number for what is known of the peer itself, whatever its hello
-// says. FNV-1a; what keeps tenants apart is that the exchange's names cannot be guessed.
-std::uint32_t user_of(std::string_view identity) {
-  std::uint32_t hash = 2166136261U;
-  for (const char letter : identity) hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
-  return hash;
-}
-
 // The device memory of a session that goes on here is mapped again where it was.
 Status restore_memory(Session& session, Recovery& recovery) {
   MemorySubjects& memory = session.memory();

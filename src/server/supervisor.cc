@@ -241,10 +241,12 @@ bool Supervisor::finished() const {
 
 Status Supervisor::wait_for_events() {
   std::vector<pollfd> wanted = {{signals_.get(), POLLIN, 0}};
-  for (const auto& listener : listeners_) wanted.push_back({listener->fd(), POLLIN, 0});
+  const bool rest = no_connections_.resting(system_clock().now());
+  const auto polled = [rest](const auto& listener) { return rest ? -1 : listener->fd(); };
+  for (const auto& listener : listeners_) wanted.push_back({polled(listener), POLLIN, 0});
   const std::size_t listeners = wanted.size();
   if (control_ != nullptr) {
-    wanted.push_back({control_->fd(), POLLIN, 0});
+    wanted.push_back({polled(control_), POLLIN, 0});
     wanted.push_back({wake_.get(), POLLIN, 0});
   }
   const std::size_t keeper = wanted.size();
@@ -273,7 +275,11 @@ int Supervisor::timeout_ms() const {
   if (stopping_) return static_cast<int>(std::min<std::int64_t>(ms_until(stop_at_), 1000));
   int lobby = lobby_.timeout_ms();
   if (!held_.empty()) lobby = lobby < 0 ? kHeldLookMs : std::min(lobby, kHeldLookMs);
+  lobby = no_connections_.limit(lobby, system_clock().now());
   if (warm_children() >= options_.warm || warm_failures_ >= kWarmFailuresMax) return lobby;
+  if (no_processes_.resting(system_clock().now())) {
+    return no_processes_.limit(lobby, system_clock().now());
+  }
   const auto warm = static_cast<int>(ms_until(warm_at_));
   return lobby < 0 ? warm : std::min(lobby, warm);
 }
@@ -304,28 +310,45 @@ void Supervisor::stop(Duration grace) {
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
 }
 
+std::unique_ptr<transport::Connection> Supervisor::accept_one(transport::Listener& listener) {
+  const Instant now = system_clock().now();
+  auto connection = listener.accept(now, nullptr);
+  if (connection) return std::move(*connection);
+  if (connection.error().code != ErrorCode::kSystem) return nullptr;
+  // Those in the lobby have said nothing yet; whoever comes now is tried again at once.
+  if (const auto out = lobby_.give_way()) {
+    log_.warn("client refused", {{"peer", out->peer()}, {"reason", "no descriptor is free"}});
+    refuse_full(*out);
+    return nullptr;
+  }
+  // They wait at the socket.
+  if (no_connections_.met(now)) {
+    log_.error("nobody can connect for now", {{"why", connection.error().message}});
+  }
+  return nullptr;
+}
+
 void Supervisor::accept_control() {
-  auto connection = control_->accept(system_clock().now(), nullptr);
-  if (!connection) return;
+  auto connection = accept_one(*control_);
+  if (connection == nullptr) return;
   const auto controls = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
     return child.second.kind == ChildKind::kControl;
   });
-  if (!admin::may_control(**connection)) {
-    log_.warn("control refused", {{"peer", (*connection)->peer()}, {"reason", "another user"}});
-    return refuse_denied(**connection, "only the server's user and root may control it");
+  if (!admin::may_control(*connection)) {
+    log_.warn("control refused", {{"peer", connection->peer()}, {"reason", "another user"}});
+    return refuse_denied(*connection, "only the server's user and root may control it");
   }
-  if (controls >= kControlsMax) return refuse_full(**connection);
+  if (controls >= kControlsMax) return refuse_full(*connection);
   const pid_t pid = ::fork();
   if (pid < 0) return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
   if (pid != 0) {
     children_.emplace(pid, Child{ChildKind::kControl, Fd()});
-    (*connection)->abandon();
+    connection->abandon();
     return;
   }
   const int wake = wake_.get();
   become_child(UsageBoard::kNoSlot);
-  admin::serve_control(std::move(connection).value(), options_.session, options_.sessions_max,
-                       wake);
+  admin::serve_control(std::move(connection), options_.session, options_.sessions_max, wake);
   ::_exit(EXIT_SUCCESS);
 }
 
@@ -344,43 +367,17 @@ void Supervisor::take_requests() {
 }
 
 void Supervisor::accept_from(transport::Listener& listener) {
-  auto connection = listener.accept(system_clock().now(), nullptr);
-  if (!connection) return;
-  const auto out = lobby_.enter(std::move(connection).value(), !listener.url().socket_only);
+  auto connection = accept_one(listener);
+  if (connection == nullptr) return;
+  const auto out = lobby_.enter(std::move(connection), !listener.url().socket_only);
   if (out == nullptr) return;
   log_.warn("client refused", {{"peer", out->peer()}, {"reason", "too many who say no hello"}});
   refuse_full(*out);
 }
 
-// Whoever has said hello gets a process, if there is room.
-void Supervisor::let_in() {
-  Lobby::Leaving leaving = lobby_.leave();
-  for (const auto& late : leaving.late) {
-    log_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
-    refuse_late(*late);
-  }
-  for (Lobby::Guest& guest : leaving.ready) {
-    if (guest.role == wire::ConnectionRole::kBulk) {
-      give_to_session(std::move(guest.connection));
-      continue;
-    }
-    const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
-      return child.second.kind == ChildKind::kSession;
-    });
-    if (static_cast<unsigned>(sessions) < options_.sessions_max) {
-      give_to_child(std::move(guest));
-      continue;
-    }
-    log_.warn("client refused", {{"peer", guest.connection->peer()},
-                                 {"reason", "too many sessions; --max-sessions allows more"}});
-    refuse_full(*guest.connection);
-  }
-}
-
 // A lane belongs to the process of its session.
-void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane) {
-  const auto hello = peek_hello(*lane);
-  const wire::SessionToken token = hello ? hello->token : wire::SessionToken{};
+void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane,
+                                 const wire::SessionToken& token) {
   Child* session = nullptr;
   for (auto& [pid, child] : children_) {
     const bool known = same_token(child.token, token) && child.token != wire::SessionToken{};
@@ -399,9 +396,8 @@ void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane) {
   lane->abandon();
 }
 
-void Supervisor::give_to_child(Lobby::Guest guest) {
-  // A monitor has no use for what makes a process warm.
-  const bool wants_driver = guest.role == wire::ConnectionRole::kCommands;
+// `wants_driver`: a process that is warm is of use.
+void Supervisor::give_to_child(Lobby::Guest guest, bool wants_driver) {
   if (wants_driver && give_to_warm_child(*guest.connection, guest.share)) {
     // The child has the socket; this process's copy must go without ending the connection.
     guest.connection->abandon();
@@ -439,6 +435,7 @@ void Supervisor::become_child(std::size_t slot) {
   // It may have been killed before that.
   if (::getppid() != own_) ::_exit(EXIT_FAILURE);
   keeper_line_.reset();
+  keeper_.reset();
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   // The parent's sockets must end with the parent.
@@ -475,31 +472,10 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
   }
   lanes.writing.close();
   become_child(slot);
+  options_.session.admission.reset();
   options_.session.token = token;
   options_.session.lane_door = lanes.reading.release();
   serve(std::move(connection), share, nullptr);
-}
-
-// Judges the client's credential, where one is needed; it and the log are told why not.
-bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
-  Admission* const admission = options_.session.admission.get();
-  if (admission == nullptr) return true;
-  const bool counts = hello.role != wire::ConnectionRole::kMonitor;
-  // A session that goes on shows its own token, and the keeper knows whose that is: a credential
-  // may have run out since it began. Of a monitor nobody would ask the keeper.
-  const bool goes_on = counts && hello.recovers != wire::SessionToken{};
-  const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
-  const std::string peer = transport::identity_of_peer(connection.fd());
-  Status admitted;
-  if (options_.session.keeper_door < 0 || !goes_on) {
-    admitted = admission->admit(hello.credential, peer, what, unix_seconds());
-  }
-  admission->forget_key();
-  if (admitted) return true;
-  const std::string& reason = admitted.error().message;
-  log_.warn("client refused", {{"peer", connection.peer()}, {"reason", reason}});
-  refuse_denied(connection, reason);
-  return false;
 }
 
 // Hears the client before anything is done for it: only a session needs a driver.
@@ -517,7 +493,6 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
     refuse_denied(*connection, kReason);
     ::_exit(EXIT_SUCCESS);
   }
-  if (!admit(*connection, *hello)) ::_exit(EXIT_SUCCESS);
   if (hello->role == wire::ConnectionRole::kMonitor) {
     nvml::serve_monitor(std::move(connection), *hello, options_.session);
     ::_exit(EXIT_SUCCESS);
@@ -545,29 +520,40 @@ unsigned Supervisor::warm_children() const {
 }
 
 void Supervisor::keep_warm() {
-  if (stopping_ || warm_failures_ >= kWarmFailuresMax || system_clock().now() < warm_at_) return;
-  for (unsigned count = warm_children(); count < options_.warm; ++count) fork_warm();
+  const Instant now = system_clock().now();
+  if (stopping_ || warm_failures_ >= kWarmFailuresMax || now < warm_at_) return;
+  if (no_processes_.resting(now)) return;
+  for (unsigned count = warm_children(); count < options_.warm; ++count) {
+    const Status forked = fork_warm();
+    if (forked) continue;
+    if (no_processes_.met(now)) {
+      log_.error("no warm process for now", {{"why", forked.error().message}});
+    }
+    return;
+  }
 }
 
-void Supervisor::fork_warm() {
+Status Supervisor::fork_warm() {
   auto pair = make_socket_pair();
-  if (!pair) return log_.error("no warm process", {{"why", pair.error().message}});
+  if (!pair) return std::move(pair).error();
   const std::size_t slot = options_.session.board->claim();
   const std::uint32_t incident = faults_ == nullptr ? 0 : faults_->incident();
   const pid_t pid = ::fork();
   if (pid < 0) {
+    const int failed = errno;
     options_.session.board->release(slot);
-    return log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+    return system_error("fork", failed);
   }
   if (pid != 0) {
     make_impatient(pair->writing);
     Child child{ChildKind::kWarm, std::move(pair->writing), slot};
     child.incident = incident;
     children_.emplace(pid, std::move(child));
-    return;
+    return {};
   }
   pair->writing.close();
   become_child(slot);
+  options_.session.admission.reset();
   run_warm_child(std::move(pair->reading));
 }
 

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/shortage.h"
 #include "server/keeper.h"
 #include "server/lobby.h"
 #include "server/session_process.h"
@@ -90,13 +91,19 @@ class Supervisor {
   void free_held();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
+  // The next who connects there; null if it is nobody, or there is no descriptor for him.
+  std::unique_ptr<transport::Connection> accept_one(transport::Listener& listener);
   void accept_control();
   // What controlling children have asked for.
   void take_requests();
   void stop(Duration grace);
   void let_in();
-  void give_to_child(Lobby::Guest guest);
-  void give_to_session(std::unique_ptr<transport::Connection> lane);
+  // Judges what the client shows, where something is to be shown; it and the log are told why not.
+  bool admit(transport::Connection& connection, const wire::ClientHello& hello);
+  Status ask_keeper(const wire::SessionToken& token, const std::string& peer);
+  void give_to_child(Lobby::Guest guest, bool wants_driver);
+  void give_to_session(std::unique_ptr<transport::Connection> lane,
+                       const wire::SessionToken& token);
   // `share`: the session may go on in shared memory.
   bool give_to_warm_child(const transport::Connection& connection, bool share);
   void fork_session(std::unique_ptr<transport::Connection> connection, bool share);
@@ -104,12 +111,11 @@ class Supervisor {
   int timeout_ms() const;
   unsigned warm_children() const;
   void keep_warm();
-  void fork_warm();
+  Status fork_warm();
   [[noreturn]] void run_warm_child(Fd channel);
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
-  bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   void reap();
   void take_signals();
   // Their clients are told, so that they look for no other server.
@@ -129,6 +135,7 @@ class Supervisor {
   Fd exchange_door_;  // Inherited by all sessions' processes.
   Fd keeper_door_;    // The same.
   std::optional<KeeperLine> keeper_line_;
+  std::optional<Keeping> keeper_;       // To ask it.
   std::unique_ptr<FaultBoard> faults_;  // Null: the GPU's processes share no faults.
   // Places on the board that the keeper holds, and those of processes that have not ended yet and
   // are no children of this one.
@@ -141,6 +148,8 @@ class Supervisor {
   std::optional<Instant> handover_until_;
   bool handed_over_ = false;
   Instant stop_at_{};
+  Shortage no_connections_;  // While listeners are not polled.
+  Shortage no_processes_;    // While no warm process can be made.
   unsigned warm_failures_ = 0;
   Instant warm_at_{};  // When what was taken of the warm processes is made up for.
 };

@@ -92,6 +92,11 @@ void Supervisor::start_keeper() {
     }
   }
   options_.session.keeper_door = keeper_door_.get();
+  keeper_.emplace(keeper_door_.get(), 0, UsageBoard::kNoSlot);
+  // Before there is a session that might stand in its way.
+  if (const Status reached = keeper_->reach(); !reached) {
+    log_.warn("the keeper cannot be asked", {{"why", reached.error().message}});
+  }
 }
 
 void Supervisor::run_keeper_child(Door door, const Fd& home) {
@@ -99,6 +104,7 @@ void Supervisor::run_keeper_child(Door door, const Fd& home) {
   become_child(UsageBoard::kNoSlot);
   const std::shared_ptr<UsageBoard> board = options_.session.board;
   KeeperOptions keeper{
+      .sessions = options_.sessions_max + options_.warm,
       .keeps = std::chrono::seconds(options_.recover_seconds),
       .on_free = [board](std::uint64_t place) { board->let_go(place); },
       .may_return = [board](std::uint64_t place) { return board->may_return(place); }};
@@ -120,6 +126,7 @@ void Supervisor::run_keeper_child(Door door, const Fd& home) {
 
 void Supervisor::keeper_ended() {
   keeper_line_.reset();
+  keeper_.reset();
   if (!keeper_door_.valid()) return;
   // What it kept went with it.
   log_.error("the keeper has ended; sessions that are killed are lost from now on");

@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <string>
 
 #include "transport/shm_ring.h"
 #include "transport/socket.h"
@@ -21,6 +21,7 @@ constexpr std::size_t kRingBytes = 2 * kMiB;
 constexpr std::size_t kControlBytes = 4096;
 constexpr std::size_t kSegmentBytes = kControlBytes + 2 * kRingBytes;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int kBellBytes = 4096;
 constexpr std::string_view kMemoryLabel = "rings";
 constexpr std::string_view kFileLabel = "host";
 constexpr std::string_view kBellLabel = "bell";
@@ -61,14 +62,46 @@ class Segment {
   std::byte* base_;
 };
 
+// One that is full rings already.
 void ring(const Fd& bell) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(bell.get(), &one, sizeof one);
+  const char once = 1;
+  [[maybe_unused]] const ssize_t written = ::write(bell.get(), &once, sizeof once);
 }
 
+// What is left rings once more, for nothing.
 void silence(const Fd& bell) {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(bell.get(), &count, sizeof count);
+  std::array<char, 64> rings;
+  [[maybe_unused]] const ssize_t got = ::read(bell.get(), rings.data(), rings.size());
+}
+
+std::string own_link(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+// A bell is a pipe that each side has open for itself, both ways: whether reading and writing may
+// wait belongs to what was opened, and must not be the other side's to decide.
+Result<Fd> open_bell(int pipe) {
+  // Told by the name, as asking another file system what a file is may take it for ever.
+  std::array<char, 8> name{};
+  const std::string link = own_link(pipe);
+  const ssize_t length = ::readlink(link.c_str(), name.data(), name.size());
+  if (length < 0) return flyt::system_error("a bell", errno);
+  if (std::string_view(name.data(), static_cast<std::size_t>(length)).substr(0, 6) != "pipe:[") {
+    return Error{ErrorCode::kInvalid, "a bell is no pipe"};
+  }
+  Fd bell(::open(link.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  if (!bell.valid()) return flyt::system_error("opening a bell", errno);
+  return bell;
+}
+
+// For any user: who has the pipe got it from us.
+Result<Fd> make_bell() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return flyt::system_error("pipe2", errno);
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
+  if (::fchmod(reading.get(), 0666) != 0) return flyt::system_error("a bell's mode", errno);
+  // A user's pipes have so many pages together.
+  static_cast<void>(::fcntl(reading.get(), F_SETPIPE_SZ, kBellBytes));
+  return open_bell(reading.get());
 }
 
 // A memory file of fixed size.
@@ -82,12 +115,13 @@ Result<Fd> make_memory(const char* name, std::uint64_t bytes) {
   return memory;
 }
 
-// Memory whose size can change would let the peer pull it away under our feet.
+// Memory whose size can change would let the peer pull it away under our feet. Only memory has
+// seals, and asking it for its size takes nobody else.
 Status check_memory(int fd, std::uint64_t bytes) {
   struct stat file {};
-  if (::fstat(fd, &file) != 0) return flyt::system_error("shared memory", errno);
   const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (file.st_size != static_cast<off_t>(bytes) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &file) != 0 ||
+      file.st_size != static_cast<off_t>(bytes)) {
     return Error{ErrorCode::kInvalid, "the shared memory is not as agreed"};
   }
   return {};
@@ -277,11 +311,14 @@ Result<SharedRings> SharedRings::make(Fd file) {
     rings.file_ = std::move(*made);
   }
   for (Fd& bell : rings.bells_) {
-    bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!bell.valid()) return flyt::system_error("eventfd", errno);
+    auto made = make_bell();
+    if (!made) return std::move(made).error();
+    bell = std::move(*made);
   }
   return rings;
 }
+
+bool may_have_bells() { return ::access("/proc/self/fd", X_OK) == 0; }
 
 bool may_share_memory(const Connection& connection) {
   int family = AF_UNSPEC;
@@ -297,7 +334,10 @@ Result<std::unique_ptr<Connection>> offer_rings(std::unique_ptr<Connection> sock
   Status sent = send_fd(socket->fd(), rings.memory_.get(), kMemoryLabel);
   if (sent) sent = send_fd(socket->fd(), rings.file_.get(), kFileLabel);
   for (const Fd& bell : rings.bells_) {
-    if (sent) sent = send_fd(socket->fd(), bell.get(), kBellLabel);
+    // Another opening of it than ours.
+    const auto theirs = open_bell(bell.get());
+    if (!theirs) return theirs.error();
+    if (sent) sent = send_fd(socket->fd(), theirs->get(), kBellLabel);
   }
   if (!sent) return std::move(sent).error();
   return std::unique_ptr<Connection>(std::make_unique<SharedConnection>(
@@ -333,7 +373,9 @@ Result<std::unique_ptr<Connection>> take_rings(std::unique_ptr<Connection> socke
   for (Fd& bell : rings.bells_) {
     auto taken = take_fd(*socket, kBellLabel, deadline);
     if (!taken) return std::move(taken).error();
-    bell = std::move(*taken);
+    auto own = open_bell(taken->get());
+    if (!own) return std::move(own).error();
+    bell = std::move(*own);
   }
   Status fit = check_memory(rings.memory_.get(), kSegmentBytes);
   if (fit) fit = check_memory(rings.file_.get(), kSharedFileBytes);

@@ -2,8 +2,9 @@
 //
 // It begins as a Unix socket, over which the hellos go. If both sides want it, the server makes the
 // memory and hands it over the socket, which from then on only tells that the peer lives. Nobody
-// spins here: a side that has nothing to do sleeps on a bell (an eventfd), and is rung only if it
-// said so.
+// spins here: a side that has nothing to do sleeps on a bell (a pipe), and is rung only if it said
+// so. Each side has the bells open for itself, so that the peer cannot make reading or ringing one
+// wait.
 #pragma once
 
 #include <memory>
@@ -34,6 +35,9 @@ class SharedRings {
   Fd file_;
   Fd bells_[kBells];
 };
+
+// Whether this process can open bells for itself: whoever cannot must not ask for shared memory.
+bool may_have_bells();
 
 // Could a connection over this socket go on in shared memory?
 bool may_share_memory(const Connection& connection);

@@ -1,15 +1,20 @@
 // What only shared memory can suffer: a peer that writes anything anywhere. What it has in common
 // with other connections is tested in connection_test.cc.
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <thread>
 
 #include "base/random.h"
 #include "transport/shm.h"
 #include "transport/shm_ring.h"
+#include "transport/socket.h"
 
 namespace flyt::transport {
 namespace {
@@ -178,6 +183,124 @@ TEST(ShmHandover, AServerThatSendsNothingIsNotWaitedForForEver) {
   const auto taken = take_rings(std::move(half.client), Instant{1});
   ASSERT_FALSE(taken.ok());
   EXPECT_EQ(taken.error().code, ErrorCode::kTimeout);
+}
+
+// Client and server, and in the middle the test, which has all that was handed over as well.
+class ShmBells : public ::testing::TestWithParam<bool> {
+ protected:
+  enum Bell : std::uint8_t { kServerReads, kServerWrites, kClientReads, kClientWrites, kBells };
+
+  void SetUp() override {
+    Half near = make_half();
+    Half far = make_half();
+    auto rings = SharedRings::make();
+    ASSERT_TRUE(rings.ok()) << rings.error().message;
+    const int from = near.client->fd();
+    auto offered = offer_rings(std::move(near.server), std::move(*rings));
+    ASSERT_TRUE(offered.ok());
+    for (int i = 0; i < 2 + kBells; ++i) {
+      auto received = receive_fd(from);
+      ASSERT_TRUE(received.ok());
+      ASSERT_TRUE(send_fd(far.server->fd(), received->fd.get(), received->text).ok());
+      if (i == 0) memory_ = std::move(received->fd);
+      if (i >= 2) bells_[static_cast<std::size_t>(i - 2)] = std::move(received->fd);
+    }
+    auto taken = take_rings(std::move(far.client), soon());
+    ASSERT_TRUE(taken.ok()) << taken.error().message;
+    server_ = std::move(*offered);
+    client_ = std::move(*taken);
+    middle_ = {std::move(near.client), std::move(far.server)};
+  }
+  bool client_suffers() const { return GetParam(); }
+  Connection& victim() { return client_suffers() ? *client_ : *server_; }
+  const Fd& bell(Bell of_server, Bell of_client, bool own) const {
+    return bells_[own == client_suffers() ? of_client : of_server];
+  }
+  static void may_wait(const Fd& bell, bool wait) { set_blocking(bell.get(), wait); }
+  // The word by which who reads what the victim writes says that he sleeps.
+  void say_that_the_reader_sleeps() {
+    const std::uint32_t waits = 1;
+    const off_t at = (client_suffers() ? 0 : 256) + 128;
+    ASSERT_EQ(::pwrite(memory_.get(), &waits, sizeof waits, at), 4);
+  }
+  // Whether it comes to an end by itself. `help` makes it, after a while.
+  static bool ends(const std::function<void()>& call, const std::function<void()>& help) {
+    std::atomic<bool> ended{false};
+    std::thread thread([&] {
+      call();
+      ended.store(true);
+    });
+    const Instant last = system_clock().now() + std::chrono::seconds(5);
+    while (!ended.load() && system_clock().now() < last) std::this_thread::yield();
+    const bool by_itself = ended.load();
+    while (!ended.load()) help();
+    thread.join();
+    return by_itself;
+  }
+
+  Fd memory_;
+  std::array<Fd, kBells> bells_;
+  std::unique_ptr<Connection> server_;
+  std::unique_ptr<Connection> client_;
+  Half middle_;  // So that neither thinks that the other has gone.
+};
+
+TEST_P(ShmBells, ThatTheOtherSideHasFilledDoNotMakeAWriterWait) {
+  const Fd& full = bell(kServerReads, kClientReads, false);
+  may_wait(full, false);
+  const std::uint64_t much = UINT64_MAX - 1;
+  while (::write(full.get(), &much, sizeof much) > 0) {
+  }
+  may_wait(full, true);
+  say_that_the_reader_sleeps();
+  const Bytes bytes = bytes_of("x");
+  EXPECT_TRUE(ends(
+      [&] {
+        EXPECT_TRUE(victim().write({&bytes, 1}, Patience::kNow).ok());
+      },
+      [&] {
+        std::uint64_t some = 0;
+        [[maybe_unused]] const auto got = ::read(full.get(), &some, sizeof some);
+      }));
+}
+
+TEST_P(ShmBells, ThatTheOtherSideHasSilencedDoNotMakeAReaderWait) {
+  const Fd& own = bell(kServerReads, kClientReads, true);
+  const std::uint64_t once = 1;
+  ASSERT_GT(::write(own.get(), &once, sizeof once), 0);
+  Wakeup wakeup;
+  wakeup.signal();
+  ASSERT_EQ(victim().wait(kReadable, soon(), &wakeup), kWoken);
+  may_wait(own, false);
+  std::uint64_t none = 0;
+  while (::read(own.get(), &none, sizeof none) > 0) {
+  }
+  may_wait(own, true);
+  EXPECT_TRUE(
+      ends([&] { EXPECT_EQ(victim().wait(kReadable, Instant{1}, nullptr), kNothing); },
+           [&] { [[maybe_unused]] const auto put = ::write(own.get(), &once, sizeof once); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(OfClientAndServer, ShmBells, ::testing::Bool());
+
+TEST(ShmHandover, WhatIsNoBellIsRefused) {
+  for (const bool event : {true, false}) {
+    Half half = make_half();
+    auto rings = SharedRings::make();
+    Half near = make_half();
+    const int from = near.client->fd();
+    auto offered = offer_rings(std::move(near.server), std::move(*rings));
+    ASSERT_TRUE(offered.ok());
+    for (int i = 0; i < 6; ++i) {
+      auto received = receive_fd(from);
+      ASSERT_TRUE(received.ok());
+      if (i == 4) received->fd = Fd(event ? ::eventfd(0, EFD_CLOEXEC) : ::dup(from));
+      ASSERT_TRUE(send_fd(half.server->fd(), received->fd.get(), received->text).ok());
+    }
+    const auto taken = take_rings(std::move(half.client), soon());
+    ASSERT_FALSE(taken.ok());
+    EXPECT_EQ(taken.error().code, ErrorCode::kInvalid);
+  }
 }
 
 }  // namespace

@@ -49,6 +49,10 @@ inline constexpr std::uint32_t kCallsWaitingMax = 4096;
 // about and that were not done.
 inline constexpr std::size_t kWatchesMax = 64;
 
+// Host functions and callbacks of one session that its streams and graphs may have come to, and
+// that the client has not said to be done.
+inline constexpr std::size_t kHostCallsMax = 64 * 1024;
+
 // Text of an `ended` frame or a refusal.
 inline constexpr std::size_t kReasonBytesMax = 1024;
 

@@ -7,7 +7,9 @@ Client manager, client library, node manager and servers are the real ones.
 import json
 import os
 import queue
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -301,6 +303,28 @@ class ClientManagers(NodeTest):
         seen, said = self.result_of(self.program())
         self.assertTrue(seen.get('sees'), said)
         self.assertTrue(self.node.poke(holder).get('kept'))
+
+    def processor_seconds(self):
+        with open(f'/proc/{self.manager.pid}/stat', encoding='ascii') as file:
+            fields = file.read().rpartition(')')[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+    def test_out_of_descriptors_it_does_not_spin_and_then_serves(self):
+        self.start()
+        pid = self.manager.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        numbers = {int(name) for name in os.listdir(f'/proc/{pid}/fd')}
+        free = min(set(range(len(numbers) + 1)) - numbers)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, limits[1]))
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.connect(self.socket)
+            self.node.wait_for(lambda: 'nobody can connect for now' in self.log())
+            end, used = time.monotonic() + 1, self.processor_seconds()
+            self.node.wait_for(lambda: time.monotonic() >= end)
+            self.assertLess(self.processor_seconds() - used, 0.3)
+            self.assertEqual(self.log().count('nobody can connect for now'), 1)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        self.assertIsNotNone(self.status())
 
     def test_it_does_not_start_beside_another_or_with_nonsense(self):
         self.start()

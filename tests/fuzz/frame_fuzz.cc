@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "rpc/endpoint.h"
 #include "rpc/inbox.h"
+#include "rpc/no_pushes.h"
 #include "transport/transport.h"
 
 namespace flyt {
@@ -31,13 +32,6 @@ class Handler final : public rpc::CommandHandler {
  private:
   rpc::Endpoint*& endpoint_;
   unsigned sum_ = 0;
-};
-
-class Pushes final : public rpc::PushHandler {
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-  void on_output(std::uint32_t, Bytes) override {}
-  void on_delivered(std::uint64_t, bool) override {}
-  void on_lost(const Error&) override {}
 };
 
 // The end of a connection on which `bytes` and then the end of the stream are waiting.
@@ -68,7 +62,7 @@ void to_server(Bytes bytes) {
 void to_client(Bytes bytes) {
   transport::ConnectionPair pair = fed_with(bytes);
   pair.second.reset();
-  Pushes pushes;
+  rpc::NoPushes pushes;
   rpc::Loss loss(*pair.first, pushes);
   rpc::Ledger ledger({});
   ledger.posted_sequence.store(4);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "server/graphs.h"
 #include "tests/hostile/hostile_session.h"
 #include "wire/graphs.h"
 
@@ -141,6 +142,61 @@ TEST_F(HostileGraphs, KindsThatThereAreNotAreRefused) {
     EXPECT_NE(CUDA_SUCCESS, add(params)) << type;
   }
   EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, MemoryIsOfADeviceThatThereIs) {
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  params.alloc.bytesize = 4096;
+  params.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  EXPECT_EQ(CUDA_SUCCESS, add(params));
+  const auto put = [](void* place, std::uint32_t value) {
+    std::memcpy(place, &value, sizeof value);
+  };
+  for (const std::uint32_t number : {1000U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {
+    CUgraphNodeParams wrong = params;
+    put(&wrong.alloc.poolProps.location.id, number);
+    EXPECT_NE(CUDA_SUCCESS, add(wrong)) << number;
+    wrong = params;
+    put(&wrong.alloc.poolProps.location.type, number);
+    EXPECT_NE(CUDA_SUCCESS, add(wrong)) << number;
+    wrong = params;
+    put(&wrong.alloc.poolProps.allocType, number);
+    EXPECT_NE(CUDA_SUCCESS, add(wrong)) << number;
+    wrong = params;
+    wrong.alloc.accessDescCount = 1;
+    for (const int field : {0, 1, 2}) {
+      CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {0}},
+                             CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+      void* const fields[] = {&access.location.type, &access.location.id, &access.flags};
+      put(fields[field], number);
+      EXPECT_NE(CUDA_SUCCESS, add(wrong, bytes_at(&access, sizeof access))) << number;
+    }
+  }
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, HaveSoManyConditionalHandlesUntilTheyEnd) {
+  commands::CreateConditional::Reply made;
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_}));
+  ASSERT_TRUE(wire::decode(fields(), made));
+  for (std::size_t i = 1; i < server::Graphs::kConditionalsMax; ++i) {
+    ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_})) << i;
+  }
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(commands::CreateConditional{.graph = graph_}));
+  ASSERT_EQ(CUDA_SUCCESS, post(commands::DestroyGraph{.graph = graph_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
+  commands::CreateGraph::Reply graph;
+  ASSERT_TRUE(wire::decode(fields(), graph));
+  graph_ = graph.graph;
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_}));
+  // That of the graph that is gone.
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  params.conditional.handle = made.handle;
+  params.conditional.size = 1;
+  EXPECT_NE(CUDA_SUCCESS, add(params));
 }
 
 TEST_F(HostileGraphs, NodesUseTheSessionsOwnMemory) {

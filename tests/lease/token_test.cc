@@ -7,7 +7,7 @@
 
 #include "base/wall_clock.h"
 #include "control/client/server_info.h"
-#include "rpc/channel.h"
+#include "rpc/no_pushes.h"
 #include "tests/lease/tenant.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
@@ -133,21 +133,18 @@ class TokensWithRecovery : public Tokens {
   void SetUp() override { start_with({"--recover", "10"}); }
   // What becomes of a hello without a credential that says which session it goes on with.
   ErrorCode knock(wire::ConnectionRole role) {
-    class NoPushes final : public rpc::PushHandler {
-      void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-      void on_output(std::uint32_t, Bytes) override {}
-      void on_delivered(std::uint64_t, bool) override {}
-      void on_lost(const Error&) override {}
-    };
-    NoPushes pushes;
-    const auto url = transport::parse_url(server_.url());
-    const Instant deadline = system_clock().now() + std::chrono::seconds(10);
-    auto connection = transport::connect(*url, deadline);
-    if (!connection) return connection.error().code;
     wire::ClientHello hello;
     hello.role = role;
     hello.recoverable = true;
     hello.recovers[0] = 1;
+    return knock(hello);
+  }
+  ErrorCode knock(const wire::ClientHello& hello) {
+    rpc::NoPushes pushes;
+    const auto url = transport::parse_url(server_.url());
+    const Instant deadline = system_clock().now() + std::chrono::seconds(10);
+    auto connection = transport::connect(*url, deadline);
+    if (!connection) return connection.error().code;
     const auto channel = rpc::Channel::open(std::move(*connection), hello, deadline, pushes);
     return channel ? ErrorCode::kInvalid : channel.error().code;
   }
@@ -156,6 +153,44 @@ class TokensWithRecovery : public Tokens {
 TEST_F(TokensWithRecovery, AreNeededByMonitorsThatSayTheyGoOn) {
   EXPECT_EQ(knock(wire::ConnectionRole::kMonitor), ErrorCode::kDenied) << server_.log();
   EXPECT_TRUE(server_.logged("a token is needed", kSeconds)) << server_.log();
+}
+
+TEST_F(TokensWithRecovery, OfSessionsMustBeOfOneThatIsKept) {
+  EXPECT_EQ(knock(wire::ConnectionRole::kCommands), ErrorCode::kDenied) << server_.log();
+  EXPECT_TRUE(server_.logged("nothing is kept of such a session", kSeconds)) << server_.log();
+}
+
+class TokensOfWarmServers : public TokensWithRecovery {
+ protected:
+  void SetUp() override {
+    start_with({"--recover", "10", "--warm", "1"});
+    ASSERT_TRUE(eventually(kSeconds, [&] { return server_.children().size() == 1; }));
+    warm_ = server_.children();
+  }
+
+  std::vector<pid_t> warm_;
+};
+
+TEST_F(TokensOfWarmServers, ThatAreMadeUpCostNoWarmProcess) {
+  for (int i = 0; i < 3; ++i) knock(wire::ConnectionRole::kCommands);
+  EXPECT_EQ(server_.children(), warm_) << server_.log();
+  wire::ClientHello hello;
+  EXPECT_EQ(knock(hello), ErrorCode::kDenied);
+  hello.credential = "let me in";
+  EXPECT_EQ(knock(hello), ErrorCode::kDenied);
+  EXPECT_EQ(server_.children(), warm_) << server_.log();
+  EXPECT_TRUE(admits(token()));
+}
+
+TEST_F(TokensOfWarmServers, AreNotEvenLookedForInWhatIsNoHello) {
+  const auto connection = transport::connect(*transport::parse_url(server_.url()),
+                                             system_clock().now() + std::chrono::seconds(10));
+  ASSERT_TRUE(connection.ok());
+  const std::vector<std::byte> nonsense(wire::kHelloPrefixBytes, std::byte{7});
+  const Bytes bytes(nonsense);
+  ASSERT_TRUE((*connection)->write({&bytes, 1}, transport::Patience::kWait).ok());
+  EXPECT_TRUE(server_.logged("client refused", kSeconds));
+  EXPECT_EQ(server_.children(), warm_) << server_.log();
 }
 
 TEST_F(Tokens, AreNotMadeWhereNoneAreNeeded) {

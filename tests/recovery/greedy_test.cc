@@ -5,10 +5,12 @@
 #include "commands/array.h"
 #include "commands/context.h"
 #include "commands/ops.h"
-#include "rpc/channel.h"
+#include "commands/pinned.h"
+#include "rpc/no_pushes.h"
 #include "tests/recovery/recovery_fixture.h"
 #include "transport/transport.h"
 #include "wire/handle.h"
+#include "wire/host_memory.h"
 
 namespace flyt::tests {
 namespace {
@@ -16,14 +18,6 @@ namespace {
 constexpr std::uint32_t kContext = 1;
 constexpr std::uint64_t kArrayMiB = 16;
 constexpr std::uint64_t kLeaseMiB = 64;
-
-class NoPushes final : public rpc::PushHandler {
- public:
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-  void on_output(std::uint32_t, Bytes) override {}
-  void on_delivered(std::uint64_t, bool) override {}
-  void on_lost(const Error&) override {}
-};
 
 template <class Native>
 Native handle(wire::HandleKind kind, std::uint32_t index) {
@@ -65,7 +59,18 @@ class GreedyTest : public RecoveryTest {
     return static_cast<CUresult>(answer.result());
   }
 
-  NoPushes pushes_;
+  CUresult map_managed(std::uint64_t number) {
+    // Where nothing is.
+    const commands::MapHost map{.address = 0x6000'0000'0000 + number * kGiB,
+                                .bytes = kArrayMiB * kMiB,
+                                .flags = wire::kMapManaged};
+    commands::MapHost::Reply reply;
+    rpc::Reply answer;
+    if (!client::exchange(*channel_, kContext, map, reply, answer)) return CUDA_ERROR_UNKNOWN;
+    return static_cast<CUresult>(answer.result());
+  }
+
+  rpc::NoPushes pushes_;
   std::unique_ptr<rpc::Channel> channel_;
 };
 
@@ -83,6 +88,20 @@ TEST_P(GreedyTest, ASessionThatGoesOnGetsNoMoreThanItsLease) {
   }
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, make_array(kArrays + 1));
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, make_array(kArrays + 2));
+}
+
+TEST_P(GreedyTest, ASessionThatGoesOnGetsNoMoreManagedMemoryThanItHad) {
+  start({"--recover", "10", "--memory", std::to_string(kLeaseMiB) + "M"});
+  ASSERT_NO_FATAL_FAILURE(open({}));
+  constexpr std::uint64_t kRanges = 3;
+  for (std::uint64_t i = 0; i < kRanges; ++i) ASSERT_EQ(CUDA_SUCCESS, map_managed(i));
+  kill_idle();
+  const wire::SessionToken token = channel_->welcome().recovery;
+  ASSERT_NO_FATAL_FAILURE(open(token));
+  for (std::uint64_t i = 0; i < kRanges; ++i) {
+    EXPECT_EQ(CUDA_SUCCESS, map_managed(i)) << server_->log();
+  }
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, map_managed(kRanges));
 }
 
 TEST_P(GreedyTest, ArraysBeyondTheFilesThatAProcessMayHaveAreMade) {

@@ -26,16 +26,7 @@ wire::ClientHello hello(std::string credential) {
 
 }  // namespace
 
-// Nothing is pushed to a monitor.
-class Monitor::Pushes final : public rpc::PushHandler {
- public:
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-  void on_output(std::uint32_t, Bytes) override {}
-  void on_delivered(std::uint64_t, bool) override {}
-  void on_lost(const Error&) override {}
-};
-
-Monitor::Monitor() : log_("flyt", log_level()), pushes_(std::make_unique<Pushes>()) {}
+Monitor::Monitor() : log_("flyt", log_level()), pushes_(std::make_unique<rpc::NoPushes>()) {}
 
 Monitor::~Monitor() {
   if (channel_ != nullptr) channel_->shut_down("the client ends the monitor");

@@ -13,7 +13,7 @@
 #include "client/provision.h"
 #include "client/refusals.h"
 #include "nvml/gpu.h"
-#include "rpc/channel.h"
+#include "rpc/no_pushes.h"
 
 namespace flyt::client::nvml {
 
@@ -61,14 +61,12 @@ class Monitor {
   EventSets& event_sets() { return event_sets_; }
 
  private:
-  class Pushes;
-
   Monitor();
   Status start(Provision& provision);
   Status describe();
 
   const Log log_;
-  std::unique_ptr<Pushes> pushes_;
+  std::unique_ptr<rpc::NoPushes> pushes_;  // Nothing is pushed to a monitor.
   std::unique_ptr<rpc::Channel> channel_;
   std::vector<flyt::nvml::Gpu> gpus_;
   std::string driver_version_;

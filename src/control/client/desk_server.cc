@@ -69,15 +69,16 @@ void DeskServer::run() {
 }
 
 // Sleeps until something happens, and takes what has come.
-void DeskServer::wait(Instant) {
-  std::vector<pollfd> entries{{office_.sends().fd(), POLLIN, 0}, {listener_->fd(), POLLIN, 0}};
+void DeskServer::wait(Instant now) {
+  const int listener = no_connections_.resting(now) ? -1 : listener_->fd();
+  std::vector<pollfd> entries{{office_.sends().fd(), POLLIN, 0}, {listener, POLLIN, 0}};
   std::vector<ProgramId> ids;
   for (const auto& [id, peer] : peers_) {
     const auto wanted = static_cast<short>(POLLIN | (peer.out.empty() ? 0 : POLLOUT));
     entries.push_back({peer.connection->fd(), wanted, 0});
     ids.push_back(id);
   }
-  if (::poll(entries.data(), entries.size(), kTickMs) <= 0) return;
+  if (::poll(entries.data(), entries.size(), no_connections_.limit(kTickMs, now)) <= 0) return;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const short found = entries[i + 2].revents;
     const auto peer = peers_.find(ids[i]);
@@ -92,15 +93,21 @@ void DeskServer::wait(Instant) {
 }
 
 void DeskServer::accept_one() {
-  auto connection = listener_->accept(system_clock().now(), nullptr);
-  if (!connection) return;
+  const Instant now = system_clock().now();
+  auto connection = listener_->accept(now, nullptr);
+  if (!connection) {
+    if (connection.error().code == ErrorCode::kSystem && no_connections_.met(now)) {
+      log_.error("nobody can connect for now", {{"why", connection.error().message}});
+    }
+    return;
+  }
   const auto process = transport::process_of_peer((*connection)->fd());
   if (!process) return;
   make_room(process->user);
   if (peers_.size() >= config_.programs_max + kFurtherPeersMax) return;
   Peer peer;
   peer.connection = std::move(*connection);
-  peer.ask_by = system_clock().now() + kAskTime;
+  peer.ask_by = now + kAskTime;
   peer.program.process = process->process;
   peer.program.user = process->user;
   peers_.emplace(++last_id_, std::move(peer));

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/shortage.h"
 #include "control/client/config.h"
 #include "control/client/known_programs.h"
 #include "control/client/office.h"
@@ -65,6 +66,7 @@ class DeskServer {
   Peers peers_;
   std::map<ProgramId, KnownProgram> adopted_;
   bool to_remember_ = false;
+  Shortage no_connections_;  // While the listener is not polled.
   std::atomic<bool> stopped_{false};
 };
 

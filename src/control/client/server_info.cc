@@ -2,20 +2,12 @@
 
 #include <unistd.h>
 
-#include "rpc/channel.h"
 #include "rpc/credential.h"
+#include "rpc/no_pushes.h"
 #include "transport/transport.h"
 
 namespace flyt::control {
 namespace {
-
-class NoPushes final : public rpc::PushHandler {
- public:
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-  void on_output(std::uint32_t, Bytes) override {}
-  void on_delivered(std::uint64_t, bool) override {}
-  void on_lost(const Error&) override {}
-};
 
 Error at(std::string_view url, const Error& error) {
   return {error.code, "no GPU server at " + std::string(url) + ": " + error.message};
@@ -53,7 +45,7 @@ Result<ServerInfo> greet(std::string_view text) {
   auto credential = rpc::own_credential();
   if (!credential) return std::move(credential).error();
   hello.credential = std::move(credential).value();
-  NoPushes pushes;
+  rpc::NoPushes pushes;
   auto channel = rpc::Channel::open(std::move(connection).value(), hello, deadline, pushes);
   if (!channel) return at(text, channel.error());
   const wire::Welcome& welcome = (*channel)->welcome();

@@ -6,11 +6,10 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/shortage.h"
 
 namespace flyt::control {
 namespace {
-
-constexpr Duration kRest = std::chrono::milliseconds(10);
 
 // "unix-1000"
 std::optional<std::uint32_t> user_of(std::string_view identity) {
@@ -43,12 +42,16 @@ void UserDoor::start(Admit admit) {
 }
 
 void UserDoor::let_in(const Admit& admit) {
+  Shortage no_connections;
   while (true) {
     auto connection = listener_->accept(transport::kNever, nullptr);
     if (!connection) {
       if (connection.error().code == ErrorCode::kLost) return;
       // No descriptor is free, or the like: it passes.
-      system_clock().sleep_for(kRest);
+      if (no_connections.met(system_clock().now())) {
+        log_.error("nobody can connect for now", {{"why", connection.error().message}});
+      }
+      system_clock().sleep_for(Shortage::kRest);
       continue;
     }
     const std::string identity = transport::identity_of_peer((*connection)->fd());

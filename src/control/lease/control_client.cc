@@ -54,17 +54,8 @@ std::uint32_t milliseconds_of(Duration patience) {
 
 }  // namespace
 
-// Nothing is pushed to whoever controls.
-class ControlClient::Pushes final : public rpc::PushHandler {
- public:
-  void on_host_call(std::uint64_t, std::uint64_t, Bytes) override {}
-  void on_output(std::uint32_t, Bytes) override {}
-  void on_delivered(std::uint64_t, bool) override {}
-  void on_lost(const Error&) override {}
-};
-
 ControlClient::ControlClient(std::string_view url)
-    : url_(url), pushes_(std::make_unique<Pushes>()) {}
+    : url_(url), pushes_(std::make_unique<rpc::NoPushes>()) {}
 
 ControlClient::~ControlClient() {
   if (channel_ == nullptr) return;

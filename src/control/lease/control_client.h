@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "rpc/channel.h"
+#include "rpc/no_pushes.h"
 
 namespace flyt::control {
 
@@ -163,15 +163,13 @@ class ControlClient {
   std::uint32_t process() const;
 
  private:
-  class Pushes;
-
   explicit ControlClient(std::string_view url);
   template <class Command>
   Status ask(const Command& command, typename Command::Reply& reply, rpc::Reply& answer);
   Error error_of(std::uint32_t result, std::string_view what) const;
 
   const std::string url_;
-  std::unique_ptr<Pushes> pushes_;
+  std::unique_ptr<rpc::NoPushes> pushes_;  // Nothing is pushed to whoever controls.
   std::unique_ptr<rpc::Channel> channel_;
 };
 

@@ -100,7 +100,13 @@ class TestServer final : public CommandHandler {
 // Counts what is pushed.
 class TestPushes final : public PushHandler {
  public:
-  void on_host_call(std::uint64_t, std::uint64_t token, Bytes) override { host_call.store(token); }
+  // A host function that is one too many.
+  static constexpr std::uint64_t kTooMany = 4712;
+
+  bool on_host_call(std::uint64_t, std::uint64_t token, Bytes) override {
+    host_call.store(token);
+    return token != kTooMany;
+  }
   void on_output(std::uint32_t, Bytes text) override {
     const std::lock_guard lock(mutex);
     output += text_of(text);

@@ -224,11 +224,12 @@ CUresult create_conditional(Request& request, const commands::CreateConditional&
   CUcontext context = command.context;
   if (context != nullptr && !request.resolve(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (request.driver().cuGraphConditionalHandleCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!graphs.may_add_conditional()) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphConditionalHandle handle = 0;
   const CUresult result = request.driver().cuGraphConditionalHandleCreate(
       &handle, graph, context, command.value, command.flags);
   if (result != CUDA_SUCCESS) return result;
-  graphs.add_conditional(handle);
+  graphs.add_conditional(handle, command.graph);
   graphs.records().note_conditional(command.graph);
   reply.handle = handle;
   return CUDA_SUCCESS;

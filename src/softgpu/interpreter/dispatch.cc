@@ -164,6 +164,8 @@ bool select_rest(Selector& s) {
 bool Selector::instruction(const Instruction& instruction) {
   instruction_ = &instruction;
   taken_ = 0;
+  parts_ = 0;
+  negated_ = 0;
   used32_ = 0;
   used64_ = 0;
   bool known = false;
@@ -175,7 +177,24 @@ bool Selector::instruction(const Instruction& instruction) {
   const std::uint32_t count = instruction.modifier_count;
   const std::uint32_t all = count == 32 ? ~0u : (1u << count) - 1;
   if (taken_ != all) return refuse("has a modifier that is not supported");
+  for (std::size_t i = 0; i < instruction.operand_count; ++i) {
+    const auto asked = [i](std::uint32_t bits) { return i < 32 && (bits >> i & 1) != 0; };
+    const Operand& one = operand(i);
+    if (one.part != 0 && !asked(parts_)) return refuse("takes no part of a register");
+    if (one.minus && !asked(negated_)) return refuse("takes no negated register");
+  }
   return true;
+}
+
+std::string_view Selector::part(std::size_t index) {
+  parts_ |= 1u << index;
+  const std::uint32_t part = operand(index).part;
+  return part == 0 ? std::string_view() : code().spellings[part - 1];
+}
+
+bool Selector::minus(std::size_t index) {
+  negated_ |= 1u << index;
+  return operand(index).minus;
 }
 
 }  // namespace flyt::ptx

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -69,6 +70,10 @@ class Selector {
   const Register* register_of(const Operand& operand) const;
   unsigned register_bytes(const Operand& operand) const;  // 0: no register, or a predicate.
   bool need(std::size_t least, std::size_t most);
+  // The part of a register that an operand names ("b0"), and whether it is negated ("-%r1"). Who
+  // asks knows such operands; others are refused at the end.
+  std::string_view part(std::size_t index);
+  bool minus(std::size_t index);
 
   // Operands as rows. `wider`: a register larger than the type will do (cvt, ld, st).
   bool source(const Operand& operand, Type type, Row& row, bool wider = false);
@@ -124,7 +129,9 @@ class Selector {
   JitLog* log_;
   References* references_ = nullptr;
   const Instruction* instruction_ = nullptr;
-  std::uint32_t taken_ = 0;  // A bit a modifier.
+  std::uint32_t taken_ = 0;    // A bit a modifier.
+  std::uint32_t parts_ = 0;    // A bit an operand whose part was asked for.
+  std::uint32_t negated_ = 0;  // The same of its sign.
   std::string error_;
   std::vector<Row> register_rows_;  // Of each register; kUnplaced until its first use.
   std::vector<std::uint32_t> predicates_;
@@ -162,6 +169,7 @@ bool select_store_async(Selector& s);   // st.async
 bool select_reduce_async(Selector& s);  // red.async
 bool select_matrix(Selector& s);
 bool select_video(Selector& s);
+bool select_scalar_video(Selector& s);
 bool select_texture(Selector& s);
 bool select_surface(Selector& s);
 

@@ -1,84 +1,48 @@
-// Video instructions on packed bytes and halves: vadd2, vabsdiff4, vset2 and their like, without
-// masks.
-#include <algorithm>
+// Video instructions on packed bytes and halves: vadd2, vabsdiff4, vset2 and their like.
+#include "softgpu/interpreter/video.h"
 
-#include "softgpu/interpreter/select.h"
+#include <optional>
+#include <string_view>
 
 namespace flyt::ptx {
 namespace {
 
-enum class Op : std::uint8_t {
-  kAdd,
-  kSubtract,
-  kAverage,
-  kDifference,
-  kMinimum,
-  kMaximum,
-  kEqual,  // Comparisons, in the order of the names that select_video() looks for.
-  kNotEqual,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-};
+using Op = VideoOp;
 
-std::int32_t combine(Op op, std::int32_t a, std::int32_t b) {
-  switch (op) {
-    case Op::kAdd:
-      return a + b;
-    case Op::kSubtract:
-      return a - b;
-    case Op::kAverage:
-      return (a + b + (a + b < 0 ? 0 : 1)) >> 1;  // A half goes away from zero.
-    case Op::kDifference:
-      return a < b ? b - a : a - b;
-    case Op::kMinimum:
-      return std::min(a, b);
-    case Op::kMaximum:
-      return std::max(a, b);
-    case Op::kEqual:
-      return a == b;
-    case Op::kNotEqual:
-      return a != b;
-    case Op::kLess:
-      return a < b;
-    case Op::kLessEqual:
-      return a <= b;
-    case Op::kGreater:
-      return a > b;
-    case Op::kGreaterEqual:
-      return a >= b;
-  }
-  return 0;
-}
+// value: Op | bits of a field << 8 | signs of d, a, b << 16 | .sat << 20 | .add << 21 | fields of d
+// that are written << 24 | for each field, 3 bits, which one of a, then b it comes from: of the
+// first source << 28, of the second << 40.
+constexpr int kMask = 24;
+constexpr int kFirst = 28;
+constexpr int kSecond = 40;
 
-std::int32_t field(std::uint32_t word, unsigned shift, unsigned bits, bool sign) {
-  const std::uint32_t up = word << (32 - bits - shift);
-  return sign ? static_cast<std::int32_t>(up) >> (32 - bits)
-              : static_cast<std::int32_t>(up >> (32 - bits));
-}
-
-// value: Op | bits of a field << 8 | signs of d, a, b << 16 | .sat << 20 | .add << 21.
 struct Packed {
   static std::uint32_t apply(std::int64_t options, std::uint32_t a, std::uint32_t b,
                              std::uint32_t c) {
     const auto op = static_cast<Op>(options & 0xff);
     const auto bits = static_cast<unsigned>(options >> 8 & 0xff);
     const auto flag = [&](int place) { return (options >> place & 1) != 0; };
-    const std::int32_t low = flag(16) ? -(1 << (bits - 1)) : 0;
-    const std::int32_t high = flag(16) ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
-    std::uint32_t result = 0;
-    for (unsigned shift = 0; shift < 32; shift += bits) {
-      std::int32_t value =
-          combine(op, field(a, shift, bits, flag(17)), field(b, shift, bits, flag(18)));
-      if (flag(20)) value = std::clamp(value, low, high);
+    const auto source = [&](int place, unsigned i, bool sign) {
+      const auto from = static_cast<unsigned>(options >> (place + 3 * static_cast<int>(i)) & 7);
+      const unsigned fields = 32 / bits;
+      return field(from < fields ? a : b, from % fields * bits, bits, sign);
+    };
+    std::uint32_t result = flag(21) ? c : 0;
+    for (unsigned i = 0; i < 32 / bits; ++i) {
+      const std::uint32_t place = ((1u << bits) - 1) << (i * bits);
+      if (!flag(kMask + static_cast<int>(i))) {
+        if (!flag(21)) result |= c & place;
+        continue;
+      }
+      std::int64_t value = combine(op, source(kFirst, i, flag(17)), source(kSecond, i, flag(18)));
+      if (flag(20)) value = saturate(value, bits, flag(16));
       if (flag(21)) {
-        c += static_cast<std::uint32_t>(value);
+        result += static_cast<std::uint32_t>(value);
       } else {
-        result |= (static_cast<std::uint32_t>(value) & ((1u << bits) - 1)) << shift;
+        result |= static_cast<std::uint32_t>(value) << (i * bits) & place;
       }
     }
-    return flag(21) ? c : result;
+    return result;
   }
 };
 
@@ -104,32 +68,74 @@ bool operation(std::uint32_t opcode, Op& op, unsigned& bits) {
   return false;
 }
 
+// The numbers of fields that "h10" or "b3210" names, the lowest first; nothing for what is no such
+// name. `below`: of the numbers.
+std::optional<std::string> numbers_in(std::string_view part, unsigned bits, unsigned below) {
+  if (part.empty() || part.front() != (bits == 16 ? 'h' : 'b')) return std::nullopt;
+  std::string numbers;
+  for (std::size_t i = part.size() - 1; i > 0; --i) {
+    const int number = part[i] - '0';
+    if (number < 0 || number >= static_cast<int>(below)) return std::nullopt;
+    numbers += static_cast<char>(number);
+  }
+  return numbers;
+}
+
+// Which fields of d are written; all if it says nothing.
+bool take_mask(Selector& s, unsigned bits, std::int64_t& options) {
+  const std::string_view part = s.part(0);
+  const unsigned fields = 32 / bits;
+  if (part.empty()) {
+    options |= ((std::int64_t{1} << fields) - 1) << kMask;
+    return true;
+  }
+  const auto numbers = numbers_in(part, bits, fields);
+  if (!numbers || numbers->empty()) return s.refuse_form();
+  for (std::size_t i = 0; i < numbers->size(); ++i) {
+    if (i > 0 && (*numbers)[i] <= (*numbers)[i - 1]) return s.refuse_form();
+    options |= std::int64_t{1} << (kMask + (*numbers)[i]);
+  }
+  return true;
+}
+
+// Where the fields of a source come from: its own operand's if it says nothing.
+bool take_source(Selector& s, std::size_t index, unsigned bits, int place, std::int64_t& options) {
+  const std::string_view part = s.part(index);
+  const unsigned fields = 32 / bits;
+  std::string own;
+  for (unsigned i = 0; i < fields; ++i) own += static_cast<char>(i + (index == 1 ? 0 : fields));
+  const auto numbers = part.empty() ? own : numbers_in(part, bits, 2 * fields);
+  if (!numbers || numbers->size() != fields) return s.refuse_form();
+  for (std::size_t i = 0; i < fields; ++i) {
+    options |= std::int64_t{(*numbers)[i]} << (place + 3 * static_cast<int>(i));
+  }
+  return true;
+}
+
 }  // namespace
 
 bool select_video(Selector& s) {
   Op op = Op::kAdd;
   unsigned bits = 8;
-  if (!operation(s.opcode(), op, bits)) return s.refuse_form();
+  if (!operation(s.opcode(), op, bits)) return select_scalar_video(s);
   const bool compares = op == Op::kEqual;
   // d, a and b; what comparisons give is without a sign.
-  Type types[3] = {Type::kU32};
-  for (int i = compares ? 1 : 0; i < 3; ++i) {
-    if (!s.take_type(types[i])) return false;
-    if (types[i] != Type::kU32 && types[i] != Type::kS32) return s.refuse_form();
-  }
-  if (compares) {
-    const int which = s.take_one({"eq"_n, "ne"_n, "lt"_n, "le"_n, "gt"_n, "ge"_n});
-    if (which < 0) return s.refuse_form();
-    op = static_cast<Op>(static_cast<int>(Op::kEqual) + which);
-  }
+  bool signs[3] = {};
+  if (!take_signs(s, compares ? signs + 1 : signs, compares ? 2 : 3)) return false;
+  if (compares && !take_comparison(s, op)) return false;
   Step step;
   step.value = static_cast<std::int64_t>(op) | static_cast<std::int64_t>(bits) << 8;
-  for (int i = 0; i < 3; ++i) step.value |= std::int64_t{is_signed(types[i])} << (16 + i);
+  for (int i = 0; i < 3; ++i) step.value |= std::int64_t{signs[i]} << (16 + i);
   if (!compares && s.take("sat"_n)) step.value |= 1 << 20;
   if (s.take("add"_n)) step.value |= 1 << 21;
+  if (!s.need(4, 4) || !take_mask(s, bits, step.value) ||
+      !take_source(s, 1, bits, kFirst, step.value) ||
+      !take_source(s, 2, bits, kSecond, step.value)) {
+    return false;
+  }
   using U = std::uint32_t;
   step.handler = &lanewise_with<Packed, U, U, U, U>;
-  return s.need(4, 4) && s.destination(0, Type::kB32, step.d) && s.source(1, Type::kB32, step.a) &&
+  return s.destination(0, Type::kB32, step.d) && s.source(1, Type::kB32, step.a) &&
          s.source(2, Type::kB32, step.b) && s.source(3, Type::kB32, step.c) && s.emit(step);
 }
 

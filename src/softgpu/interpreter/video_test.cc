@@ -56,6 +56,27 @@ TEST(Video, AddsAndSubtractsFieldsAndSaturates) {
                               [](int a, int b) { return a < b ? b - a : a - b; });
 }
 
+// The fields of a and b have numbers, a's lowest is 0; the parts name them, the highest field
+// first.
+TEST(Video, TakesFieldsFromAnywhereAndWritesSome) {
+  const U32 a = 0x04030201;
+  const U32 b = 0x40302010;
+  const U32 c = 0xaabbccdd;
+  const auto run = [&](const std::string& text) {
+    return operate<U32>(text, std::vector{a}, std::vector{b}, std::vector{c})[0];
+  };
+  EXPECT_EQ(run("vadd4.u32.u32.u32 %d, %a, %b, %c;"), 0x44332211U);
+  EXPECT_EQ(run("vadd4.u32.u32.u32 %d.b3210, %a.b3210, %b.b7654, %c;"), 0x44332211U);
+  EXPECT_EQ(run("vadd4.u32.u32.u32 %d, %a.b0123, %b, %c;"), 0x41322314U);
+  EXPECT_EQ(run("vadd4.u32.u32.u32 %d, %a.b7700, %b.b0000, %c;"), 0x41410202U);
+  EXPECT_EQ(run("vadd4.u32.u32.u32 %d.b20, %a, %b, %c;"), 0xaa33cc11U);
+  EXPECT_EQ(run("vadd4.u32.u32.u32.add %d.b31, %a, %b, %c;"), c + 0x44 + 0x22);
+  EXPECT_EQ(run("vadd2.u32.u32.u32 %d, %a.h01, %b, %c;"), 0x42312413U);
+  EXPECT_EQ(run("vadd2.u32.u32.u32 %d.h1, %a.h23, %b.h00, %c;"), 0x2211ccddU);
+  EXPECT_EQ(run("vset2.u32.u32.lt %d.h0, %a, %b, %c;"), 0xaabb0001U);
+  EXPECT_EQ(run("vset4.u32.u32.gt.add %d.b210, %a.b4444, %b.b0123, %c;"), c + 3);
+}
+
 TEST(Video, ComparesFields) {
   expect_packed<std::int16_t>("vset2.s32.s32.lt", [](int a, int b) { return a < b; });
   expect_packed<std::uint16_t>("vset2.u32.u32.ge", [](int a, int b) { return a >= b; });

@@ -65,11 +65,13 @@ struct Operand {
   bool negated = false;     // !%p
   bool memory = false;      // [ ... ]; a register base has its offset in `value`
   bool paired = false;      // The q of p|q.
+  bool minus = false;       // -%r
   bool paren = false;       // A vector written in parentheses: arguments of a call.
   std::uint16_t count = 0;  // Of a vector.
   std::uint32_t index = 0;
   std::uint64_t bits = 0;
   std::int64_t value = 0;
+  std::uint32_t part = 0;  // %r.b0: the index of "b0" in Code::spellings, from 1 on; 0: all of it.
 };
 
 struct Instruction {

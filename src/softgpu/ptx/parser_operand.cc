@@ -89,7 +89,11 @@ bool Parser::operand(Operand& into) {
     into.paren = true;
     return true;
   }
-  return operand_atom(into);
+  if (!operand_atom(into)) return false;
+  if (into.kind != Operand::Kind::kRegister || token_.kind != Token::Kind::kDotWord) return true;
+  into.part = spelling(std::string(token_.text)) + 1;
+  advance();
+  return true;
 }
 
 bool Parser::vector_operand(Operand& into, std::string_view close) {
@@ -149,6 +153,16 @@ bool Parser::operand_atom(Operand& into) {
     return true;
   }
   if (token_.kind == Token::Kind::kIdentifier) return name_operand(into);
+  if (token_.is("-")) {
+    Lexer ahead = lexer_;
+    std::uint32_t index = 0;
+    const Token next = ahead.next();
+    if (next.kind == Token::Kind::kIdentifier && find_register(next.text, index)) {
+      advance();
+      into.minus = true;
+      return name_operand(into);
+    }
+  }
   return number_operand(into);
 }
 
