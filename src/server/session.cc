@@ -34,12 +34,8 @@ constexpr Duration kQuietTurn = std::chrono::seconds(1);
 constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
 // After so many idle turns a session is quiet.
 constexpr int kBusyTurns = 50;
-// How long it may go on with commands without that while nobody waits for it.
+// How long it may go on with commands without that, once they come, while nobody waits for it.
 constexpr Duration kBusyTurn = std::chrono::microseconds(20);
-// How long the main thread looks for the next command before it sleeps: a client that waits for
-// one answer after the other would else wait for a wake-up each time.
-constexpr Duration kSpin = std::chrono::microseconds(100);
-constexpr unsigned kCoresToSpin = 4;
 
 // How soon, and at most how late, the main thread looks whether all work is done when no commands
 // come: what is, is safe from whatever becomes of this process.
@@ -132,28 +128,30 @@ std::string Session::run() {
   main_thread_ = std::this_thread::get_id();
   int quiet_turns = 0;
   int looks = 0;
-  const Duration spin = std::thread::hardware_concurrency() >= kCoresToSpin ? kSpin : Duration{0};
-  Instant spin_until{};
+  bool ran = false;         // Commands, in the last turn,
+  bool ran_before = false;  // and in the one before.
   Instant looked{};
-  bool ran = false;
   while (true) {
     if (!put_off_.empty()) catch_up();
     const bool shut = driver_may_be_shut();
     bool polling = !put_off_.empty() && !memory_->lanes.awaited() && !shut;
     Instant now = clock().now();
-    const bool in_a_burst = ran && now < spin_until && now - looked < kBusyTurn;
+    if (ran) heard_ = now;
+    if (ran && !ran_before) looked = now;  // There was time to until then.
+    const bool in_a_burst = ran && now - looked < kBusyTurn;
     if (!shut && (!in_a_burst || completions_.any() || memory_->lookout.expecting())) {
       polling = look_after(quiet_turns == kBusyTurns) || polling;
       looked = now = clock().now();
     }
-    ran = false;
+    ran_before = std::exchange(ran, false);
     // After a while without commands nothing is left to look after.
     const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
     Duration turn = moves_->pending() ? kMoveTurn : idle_turn;
     if (unsettled()) turn = std::min(turn, settling_pause_);
     const bool handover = !held_.empty() || own_usage().handover();
     if (handover) turn = std::min(turn, kReadyLook);
-    Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
+    // A glance tells whether a burst goes on.
+    Instant deadline = polling || in_a_burst ? Instant{0} : now + turn;
     const Instant look = parts_.measured ? use_meter_.next(now) : deadline;
     deadline = std::min(deadline, look);
     switch (endpoint().receive(*this, deadline)) {
@@ -161,8 +159,6 @@ std::string Session::run() {
         ran = true;
         quiet_turns = 0;
         settling_pause_ = kSettlingFirst;
-        heard_ = clock().now();
-        spin_until = heard_ + spin;
         break;
       case rpc::Received::kNothing:
         if (handover) look_whether_ready();
