@@ -28,6 +28,8 @@ constexpr std::size_t kPiecesPerFrame = 3;
 constexpr std::size_t kDataBeforeReplyBytesMax = 4 * kKiB;
 // How long receive() looks for commands after the last ones before it sleeps.
 constexpr Duration kReceiveSpin = std::chrono::microseconds(100);
+// The clock is read once in so many looks: it takes as long as a few of them.
+constexpr std::uint32_t kLooksPerClock = 16;
 // Who does not wait has looked when nothing was read. A wait is a system call, and asks the peer to
 // ring; one is made now and then all the same, as it notices that the peer is gone.
 constexpr std::uint32_t kGlancesPerWait = 64;
@@ -127,6 +129,7 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
   // is a system call in vain.
   bool sleep_first =
       replied_.exchange(false, std::memory_order_relaxed) && deadline.ns > 0 && spin_.count() == 0;
+  std::uint32_t looks = 0;
   while (true) {
     if (!sleep_first) {
       Result<std::size_t> got = connection_->read({&into, 1}, Patience::kNow);
@@ -137,10 +140,11 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
       }
       end_ += *got;
       if (*got > 0) {
-        if (spin_.count() > 0) look_until_ = clock_.now() + spin_;
+        received_ = true;
+        glances_ = 0;
         return true;
       }
-      if (worth_looking_again(deadline)) continue;
+      if (worth_looking_again(deadline, ++looks)) continue;
     }
     sleep_first = false;
     if (deadline.ns == 0 && ++glances_ % kGlancesPerWait != 0) {
@@ -153,13 +157,16 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
 }
 
 // Commands come in bursts: for a while after the last one, looking is quicker than being woken.
-bool Endpoint::worth_looking_again(Instant deadline) const {
-  if (spin_.count() == 0 || woken_.load(std::memory_order_relaxed) || !backlog_empty() ||
-      closed()) {
+bool Endpoint::worth_looking_again(Instant deadline, std::uint32_t looks) {
+  if (spin_.count() == 0 || deadline.ns == 0 || woken_.load(std::memory_order_relaxed) ||
+      !backlog_empty() || closed()) {
     return false;
   }
   relax();
-  return clock_.now() < std::min(look_until_, deadline);
+  if (looks % kLooksPerClock != 0) return true;
+  const Instant now = clock_.now();
+  if (std::exchange(received_, false)) look_until_ = now + spin_;
+  return now < std::min(look_until_, deadline);
 }
 
 // kCommands: it is worth reading again.

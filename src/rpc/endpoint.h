@@ -88,7 +88,7 @@ class Endpoint {
 
   // Reads what is there and runs up to kCommandsPerReceiveMax commands through `handler`; sleeps
   // until `deadline` if nothing is there (on machines with cores to spare it keeps looking for a
-  // short while after the last commands before it does). A deadline in the past ({0}) polls.
+  // short while after the last commands before it does). The deadline {0} polls.
   Received receive(CommandHandler& handler, Instant deadline);
 
   // Makes a receive() that sleeps, or the next one that would, return kWoken.
@@ -157,7 +157,7 @@ class Endpoint {
  private:
   // Main thread only.
   bool fill(Instant deadline, Received& outcome);
-  bool worth_looking_again(Instant deadline) const;
+  bool worth_looking_again(Instant deadline, std::uint32_t looks);
   Received sleep(Instant deadline);
   bool make_room();
   bool take_header(wire::CommandHeader& header);
@@ -195,8 +195,9 @@ class Endpoint {
   ChunkRef chunk_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  bool received_ = false;  // Something, since look_until_ was set.
   Instant look_until_{};
-  std::uint32_t glances_ = 0;  // Times that receive() was not to wait and found nothing.
+  std::uint32_t glances_ = 0;  // Since then: times that receive() was not to wait.
   std::uint64_t next_sequence_ = 1;
   std::uint64_t received_bytes_ = 0;  // Frame bytes of all commands handed to the handler.
   std::uint64_t acked_sequence_ = 0;

@@ -9,78 +9,95 @@ std::size_t number_of(wire::HandleKind kind) { return static_cast<std::size_t>(k
 
 }  // namespace
 
+Handles::Slot* Handles::slot(wire::HandleKind kind, std::uint32_t index) const {
+  const std::uint32_t page = index / kPageSlots;
+  if (page >= kFolders * kFolderPages) return nullptr;
+  const Folder* folder = tables_[number_of(kind)].folders[page / kFolderPages].load();
+  if (folder == nullptr) return nullptr;
+  Page* found = folder->pages[page % kFolderPages].load();
+  return found == nullptr ? nullptr : &found->slots[index % kPageSlots];
+}
+
+Handles::Slot& Handles::make_slot(wire::HandleKind kind, std::uint32_t index) {
+  const std::uint32_t page = index / kPageSlots;
+  std::atomic<Folder*>& folder = tables_[number_of(kind)].folders[page / kFolderPages];
+  if (folder.load() == nullptr) {
+    folder.store(folders_.emplace_back(std::make_unique<Folder>()).get());
+  }
+  std::atomic<Page*>& slots = folder.load()->pages[page % kFolderPages];
+  if (slots.load() == nullptr) slots.store(pages_.emplace_back(std::make_unique<Page>()).get());
+  return slots.load()->slots[index % kPageSlots];
+}
+
+Handles::Slot* Handles::locate(wire::HandleKind kind, std::uint64_t handle) const {
+  Slot* found = slot(kind, wire::Handle{handle}.index());
+  return handle == 0 || found == nullptr || found->handle.load() != handle ? nullptr : found;
+}
+
 bool Handles::put(wire::HandleKind kind, std::uint64_t handle, void* native,
                   std::shared_ptr<Attachment> attachment) {
   const wire::Handle value{handle};
   if (!value.valid_as(kind)) return false;
   const Lock lock(mutex_);
-  Table& table = tables_[number_of(kind)];
-  const std::uint32_t page = value.index() / kPageEntries;
-  if (page >= table.size()) table.resize(page + 1);
-  if (table[page] == nullptr) table[page] = std::make_unique<Page>();
-  Entry& entry = (*table[page])[value.index() % kPageEntries];
-  if (entry.handle != 0) return false;
-  entry = Entry{handle, native, std::move(attachment)};
+  Slot& slot = make_slot(kind, value.index());
+  if (slot.handle.load() != 0) return false;
+  slot.attachment = std::move(attachment);
+  slot.native.store(native);
+  slot.handle.store(handle);
   return true;
 }
 
-Handles::Entry* Handles::slot(wire::HandleKind kind, std::uint32_t index) const {
-  const Table& table = tables_[number_of(kind)];
-  const std::uint32_t page = index / kPageEntries;
-  if (page >= table.size() || table[page] == nullptr) return nullptr;
-  return &(*table[page])[index % kPageEntries];
-}
-
-Handles::Entry* Handles::locate(wire::HandleKind kind, std::uint64_t handle) const {
-  Entry* entry = slot(kind, wire::Handle{handle}.index());
-  return handle == 0 || entry == nullptr || entry->handle != handle ? nullptr : entry;
-}
-
 void* Handles::find(wire::HandleKind kind, std::uint64_t handle) const {
-  const Lock lock(mutex_);
-  const Entry* entry = locate(kind, handle);
-  return entry == nullptr ? nullptr : entry->native;
+  const Slot* slot = locate(kind, handle);
+  if (slot == nullptr) return nullptr;
+  void* native = slot->native.load();
+  return slot->handle.load() == handle ? native : nullptr;
 }
 
 void* Handles::find_index(wire::HandleKind kind, std::uint32_t index) const {
-  const Lock lock(mutex_);
-  const Entry* entry = slot(kind, index);
-  return entry != nullptr && entry->handle != 0 ? entry->native : nullptr;
+  const Slot* found = slot(kind, index);
+  return found == nullptr ? nullptr : find(kind, found->handle.load());
 }
 
 std::uint64_t Handles::handle_at(wire::HandleKind kind, std::uint32_t index) const {
-  const Lock lock(mutex_);
-  const Entry* found = slot(kind, index);
-  return found == nullptr ? 0 : found->handle;
+  const Slot* found = slot(kind, index);
+  return found == nullptr ? 0 : found->handle.load();
 }
 
 Handles::Entry Handles::entry(wire::HandleKind kind, std::uint64_t handle) const {
   const Lock lock(mutex_);
-  const Entry* entry = locate(kind, handle);
-  return entry == nullptr ? Entry{} : *entry;
+  const Slot* slot = locate(kind, handle);
+  return slot == nullptr ? Entry{} : Entry{handle, slot->native.load(), slot->attachment};
 }
 
 Handles::Entry Handles::drop(wire::HandleKind kind, std::uint64_t handle) {
   const Lock lock(mutex_);
-  Entry* entry = locate(kind, handle);
-  return entry == nullptr ? Entry{} : std::exchange(*entry, Entry{});
+  Slot* slot = locate(kind, handle);
+  if (slot == nullptr) return {};
+  slot->handle.store(0);
+  return {handle, slot->native.load(), std::exchange(slot->attachment, nullptr)};
 }
 
 Handles::Entry Handles::replace(wire::HandleKind kind, std::uint64_t handle, void* native,
                                 std::shared_ptr<Attachment> attachment) {
   const Lock lock(mutex_);
-  Entry* entry = locate(kind, handle);
-  if (entry == nullptr) return {};
-  return std::exchange(*entry, Entry{handle, native, std::move(attachment)});
+  Slot* slot = locate(kind, handle);
+  if (slot == nullptr) return {};
+  return {handle, slot->native.exchange(native),
+          std::exchange(slot->attachment, std::move(attachment))};
 }
 
 std::vector<Handles::Entry> Handles::all(wire::HandleKind kind) const {
   const Lock lock(mutex_);
   std::vector<Entry> live;
-  for (const auto& page : tables_[number_of(kind)]) {
-    if (page == nullptr) continue;
-    for (const Entry& entry : *page) {
-      if (entry.handle != 0) live.push_back(entry);
+  for (const auto& folder : tables_[number_of(kind)].folders) {
+    if (folder.load() == nullptr) continue;
+    for (const auto& page : folder.load()->pages) {
+      if (page.load() == nullptr) continue;
+      for (const Slot& slot : page.load()->slots) {
+        const std::uint64_t handle = slot.handle.load();
+        if (handle != 0) live.push_back({handle, slot.native.load(), slot.attachment});
+      }
     }
   }
   return live;

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <thread>
+
 namespace flyt::server {
 namespace {
 
@@ -62,6 +66,32 @@ TEST_F(HandlesTest, TheHighestIndexIsAsGoodAsAny) {
   EXPECT_EQ(handles_.all(HandleKind::kEvent).size(), 2U);
   EXPECT_TRUE(handles_.drop(HandleKind::kEvent, last));
   EXPECT_EQ(handles_.find(HandleKind::kEvent, last), nullptr);
+}
+
+TEST_F(HandlesTest, AHandleIsNeverFoundToBeAnotherOnesObject) {
+  std::array<int, wire::kHandleGenerationMax + 1> objects{};
+  std::atomic<bool> done{false};
+  const auto of = [](std::uint32_t generation) {
+    return Handle::make(HandleKind::kEvent, generation, 5).value;
+  };
+  // One slot, used again and again.
+  std::thread owner([&] {
+    constexpr std::uint32_t kRounds = 100;
+    for (std::uint32_t i = 0; i < kRounds * wire::kHandleGenerationMax; ++i) {
+      const std::uint32_t generation = i % wire::kHandleGenerationMax + 1;
+      ASSERT_TRUE(handles_.put(HandleKind::kEvent, of(generation), &objects[generation]));
+      ASSERT_TRUE(handles_.drop(HandleKind::kEvent, of(generation)));
+    }
+    done.store(true);
+  });
+  while (!done.load()) {
+    const std::uint64_t seen = handles_.handle_at(HandleKind::kEvent, 5);
+    void* const found = handles_.find(HandleKind::kEvent, seen);
+    if (found != nullptr) {
+      EXPECT_EQ(found, &objects[Handle{seen}.generation()]);
+    }
+  }
+  owner.join();
 }
 
 }  // namespace

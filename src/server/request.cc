@@ -115,7 +115,7 @@ void Request::send(CUresult result, Bytes fields) {
   answered_ = true;
   if (session_->faults() != nullptr) {
     session_->faults()->before_answer(result, *this);
-  } else {
+  } else if (result != CUDA_SUCCESS) {
     session_->own_faults().see(result);
   }
   if (waits()) {

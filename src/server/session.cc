@@ -34,12 +34,8 @@ constexpr Duration kQuietTurn = std::chrono::seconds(1);
 constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
 // After so many idle turns a session is quiet.
 constexpr int kBusyTurns = 50;
-// How long it may go on with commands without that while nobody waits for it.
-constexpr Duration kBusyTurn = std::chrono::microseconds(20);
-// How long the main thread looks for the next command before it sleeps: a client that waits for
-// one answer after the other would else wait for a wake-up each time.
-constexpr Duration kSpin = std::chrono::microseconds(100);
-constexpr unsigned kCoresToSpin = 4;
+// With so many commands it may go on without that, while nobody waits for it.
+constexpr std::uint64_t kBurstCommands = 16;
 
 // How soon, and at most how late, the main thread looks whether all work is done when no commands
 // come: what is, is safe from whatever becomes of this process.
@@ -132,46 +128,23 @@ std::string Session::run() {
   main_thread_ = std::this_thread::get_id();
   int quiet_turns = 0;
   int looks = 0;
-  const Duration spin = std::thread::hardware_concurrency() >= kCoresToSpin ? kSpin : Duration{0};
-  Instant spin_until{};
-  Instant looked{};
-  bool ran = false;
+  bool ran = false;  // Commands, in the last turn.
   while (true) {
     if (!put_off_.empty()) catch_up();
-    const bool shut = driver_may_be_shut();
-    bool polling = !put_off_.empty() && !memory_->lanes.awaited() && !shut;
-    Instant now = clock().now();
-    const bool in_a_burst = ran && now < spin_until && now - looked < kBusyTurn;
-    if (!shut && (!in_a_burst || completions_.any() || memory_->lookout.expecting())) {
-      polling = look_after(quiet_turns == kBusyTurns) || polling;
-      looked = now = clock().now();
-    }
-    ran = false;
-    if (recovery() != nullptr && recovery()->overdue(now)) {
-      end("it was not made again within ten minutes");
-    }
-    // After a while without commands nothing is left to look after.
-    const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
-    Duration turn = moves_->pending() ? kMoveTurn : idle_turn;
-    if (unsettled()) turn = std::min(turn, settling_pause_);
-    const bool handover = !held_.empty() || own_usage().handover();
-    if (handover) turn = std::min(turn, kReadyLook);
-    Instant deadline = polling || now < spin_until ? Instant{0} : now + turn;
-    const Instant look = parts_.measured ? use_meter_.next(now) : deadline;
-    deadline = std::min(deadline, look);
-    switch (endpoint().receive(*this, deadline)) {
+    // A glance tells whether a burst goes on.
+    const Turn turn = std::exchange(ran, false) && in_a_burst() ? Turn{} : begin_turn(quiet_turns);
+    switch (endpoint().receive(*this, turn.deadline)) {
       case rpc::Received::kCommands:
         ran = true;
         quiet_turns = 0;
         settling_pause_ = kSettlingFirst;
-        heard_ = clock().now();
-        spin_until = heard_ + spin;
         break;
       case rpc::Received::kNothing:
-        if (handover) look_whether_ready();
-        if (deadline.ns != 0 && unsettled()) {
+        if (turn.handover) look_whether_ready();
+        if (turn.deadline.ns != 0 && unsettled()) {
           look_whether_settled();
-        } else if (deadline.ns != 0 && (deadline < look || ++looks % kLooksPerTurn == 0)) {
+        } else if (turn.deadline.ns != 0 &&
+                   (turn.deadline < turn.look || ++looks % kLooksPerTurn == 0)) {
           ++quiet_turns;
         }
         break;
@@ -186,6 +159,38 @@ std::string Session::run() {
                                             : endpoint().error().message;
     }
   }
+}
+
+// Whoever launches and waits has the next command here by now: nothing comes between the two.
+bool Session::in_a_burst() const {
+  return parts_.endpoint.last_sequence() - looked_after_ < kBurstCommands && put_off_.empty() &&
+         !completions_.any() && !memory_->lookout.expecting();
+}
+
+Session::Turn Session::begin_turn(int quiet_turns) {
+  const bool shut = driver_may_be_shut();
+  bool polling = !put_off_.empty() && !memory_->lanes.awaited() && !shut;
+  Instant now = clock().now();
+  if (endpoint().last_sequence() != looked_after_) heard_ = now;
+  if (recovery() != nullptr && recovery()->overdue(now)) {
+    end("it was not made again within ten minutes");
+  }
+  if (!shut) {
+    looked_after_ = endpoint().last_sequence();
+    polling = look_after(quiet_turns == kBusyTurns) || polling;
+    now = clock().now();
+  }
+  // After a while without commands nothing is left to look after.
+  const Duration idle_turn = quiet_turns > kBusyTurns ? kQuietTurn : kIdleTurn;
+  Duration length = moves_->pending() ? kMoveTurn : idle_turn;
+  if (unsettled()) length = std::min(length, settling_pause_);
+  Turn turn;
+  turn.handover = !held_.empty() || own_usage().handover();
+  if (turn.handover) length = std::min(length, kReadyLook);
+  const Instant deadline = polling ? Instant{0} : now + length;
+  turn.look = parts_.measured ? use_meter_.next(now) : deadline;
+  turn.deadline = std::min(deadline, turn.look);
+  return turn;
 }
 
 bool Session::look_after(bool quiet) {
@@ -322,7 +327,7 @@ Status Session::on_command(const rpc::Command& command) {
   return {};
 }
 
-void Session::take(Request request, const HandlerRow& row) {
+void Session::take(Request&& request, const HandlerRow& row) {
   ++(row.waits ? counters_.waited : counters_.posted);
   if (launches(request.op())) {
     ++counters_.launches;
@@ -385,7 +390,7 @@ void Session::look_whether_ready() {
   if (code_->variables().may_move()) usage.ready();
 }
 
-void Session::begin(Request request, const HandlerRow& row) {
+void Session::begin(Request&& request, const HandlerRow& row) {
   // As a rule handing this one on takes longer than to answer it.
   const bool quick = request.op() == commands::MemInfo::kOp && memory_->arena.settled();
   if (row.slow && !quick) return run_slow_command(std::move(request), row.run);
@@ -449,7 +454,7 @@ void Session::catch_up() {
   }
 }
 
-void Session::run_slow_command(Request request, void (*run)(Request)) {
+void Session::run_slow_command(Request&& request, void (*run)(Request)) {
   const bool ends = ends_objects(request.op());
   const bool shuts = ends || compiles(request.op());
   Workers& workers = compiles(request.op()) ? compiler_ : workers_;
@@ -501,12 +506,12 @@ void Session::run_slow(Request request, std::function<void(Request)> work) {
 }
 
 CUresult Session::enter(std::uint32_t context) {
+  const bool main = std::this_thread::get_id() == main_thread_;
+  if (main && entered_.load(std::memory_order_relaxed) == context) return CUDA_SUCCESS;
   void* native = handles_.find_index(wire::HandleKind::kContext, context);
   if (native == nullptr && context != 0) return CUDA_ERROR_INVALID_CONTEXT;
-  const bool main = std::this_thread::get_id() == main_thread_;
-  if (main && entered_.load(std::memory_order_relaxed) == native) return CUDA_SUCCESS;
   const CUresult result = driver().cuCtxSetCurrent(static_cast<CUcontext>(native));
-  if (main) entered_.store(result == CUDA_SUCCESS ? native : this, std::memory_order_relaxed);
+  if (main) entered_.store(result == CUDA_SUCCESS ? context : kNotKnown);
   return result;
 }
 

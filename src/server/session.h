@@ -122,8 +122,9 @@ class Session final : public rpc::CommandHandler {
   // CUDA_ERROR_INVALID_CONTEXT if there is none. 0: no context is current, so that nothing is made
   // in one that it would not be known to belong to.
   CUresult enter(std::uint32_t context);
-  // After a context was destroyed or made current behind enter()'s back.
-  void forget_entered() { entered_.store(this, std::memory_order_relaxed); }
+  // After a context was destroyed, got another native one, or was made current behind enter()'s
+  // back.
+  void forget_entered() { entered_.store(kNotKnown, std::memory_order_relaxed); }
 
   // A client may end an object while another of its commands works with it. So whoever looks
   // objects up and hands them to the driver holds use() meanwhile: the main thread for all it does,
@@ -152,7 +153,15 @@ class Session final : public rpc::CommandHandler {
   SessionCounters counters() const { return counters_; }  // Main thread only.
 
  private:
-  void run_slow_command(Request request, void (*run)(Request));
+  // What the main thread does until commands come: `look` is when the use meter looks next.
+  struct Turn {
+    Instant deadline{0};
+    Instant look{0};
+    bool handover = false;
+  };
+  bool in_a_burst() const;
+  Turn begin_turn(int quiet_turns);
+  void run_slow_command(Request&& request, void (*run)(Request));
   // The compiler's thread, when it has nothing to do: loads a library that may be asked for. False:
   // no more for now.
   bool look_ahead();
@@ -170,7 +179,7 @@ class Session final : public rpc::CommandHandler {
   // Looks how busy the GPU is, when it is time to. Under use().
   void measure();
   void do_main_work() EXCLUDES(main_work_mutex_);
-  void begin(Request request, const HandlerRow& row);
+  void begin(Request&& request, const HandlerRow& row);
   // Commands are put off while a stream that waits for a host function of the client is as full as
   // a driver may take: the next launch could wait, here, for a command that is not read yet.
   // The same while one works on a worker that may wait for the GPU and lets nobody else into the
@@ -189,7 +198,7 @@ class Session final : public rpc::CommandHandler {
   void catch_up();
   void reclaim();
   // Hears of a command that was checked.
-  void take(Request request, const HandlerRow& row);
+  void take(Request&& request, const HandlerRow& row);
   // While the server is to be replaced, calls that a client waits for are not begun: once all other
   // work is done, nothing is lost when the process is killed, and the client makes them again.
   bool hold(const rpc::Command& command, const HandlerRow& row);
@@ -203,14 +212,16 @@ class Session final : public rpc::CommandHandler {
   Regions regions_;
   std::vector<std::function<void()>> flushes_;
   std::thread::id main_thread_;
-  // What enter() made current on the main thread; `this` if that is not known.
-  std::atomic<void*> entered_{this};
+  // What enter() made current on the main thread.
+  static constexpr std::uint64_t kNotKnown = UINT64_MAX;  // No client can name it.
+  std::atomic<std::uint64_t> entered_{kNotKnown};
   std::shared_mutex lives_;  // Its readers overtake waiting writers, as glibc has it.
   Mutex endings_;
   SessionCounters counters_;
   std::deque<std::pair<const HandlerRow*, Request>> put_off_;  // Main thread only.
   std::deque<std::pair<const HandlerRow*, Request>> held_;     // The same.
   Instant heard_;                                              // When a command came last.
+  std::uint64_t looked_after_ = 0;  // The last command when look_after() was called.
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};         // Main thread only.

@@ -1,6 +1,7 @@
 #include "server/stream_depths.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "server/graphs.h"
 #include "server/session.h"
@@ -22,13 +23,15 @@ void StreamDepths::prune(Depth& depth) {
 void StreamDepths::count(std::uint32_t context, CUstream stream) {
   // Captured work does not wait in its stream.
   if (session_.graphs().capturing(stream)) return;
-  Depth& depth = depths_[{context, stream}];
+  const Key key{context, stream};
+  if (last_ == depths_.end() || last_->first != key) last_ = depths_.try_emplace(key).first;
+  Depth& depth = last_->second;
   if (++depth.unmarked < kMarkEvery) return;
   CUresult result = CUDA_SUCCESS;
   auto mark = events_.record(context, stream, result);
   if (mark == nullptr) {
     // The stream is broken or gone, and so is what was in it.
-    depths_.erase({context, stream});
+    depths_.erase(std::exchange(last_, depths_.end()));
     return;
   }
   depth.unmarked = 0;
@@ -38,6 +41,7 @@ void StreamDepths::count(std::uint32_t context, CUstream stream) {
   while (depth.marks.size() > 2 * kMarksMax) depth.marks.pop_front();
   maybe_full_ = maybe_full_ || depth.marks.size() >= kMarksMax;
   if (depths_.size() > kStreamsMax) {
+    last_ = depths_.end();
     std::erase_if(depths_, [](const auto& item) { return item.second.marks.empty(); });
   }
 }

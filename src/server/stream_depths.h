@@ -46,6 +46,7 @@ class StreamDepths {
   Session& session_;
   EventPool& events_;
   std::map<Key, Depth> depths_;  // Of streams with marks, and of those about to have some.
+  std::map<Key, Depth>::iterator last_ = depths_.end();  // That of the last operation.
   bool maybe_full_ = false;
 };
 
