@@ -92,6 +92,29 @@ TEST_P(Devices, AreFoundByIndexUuidAndPciAddress) {
   }
 }
 
+TEST_P(Devices, WriteNoMoreOfAPciAddressThanItsVersionKnows) {
+  constexpr char kUntouched = 0x5a;
+  const struct {
+    nvmlReturn_t (*call)(nvmlDevice_t, nvmlPciInfo_t*);
+    std::size_t bytes;
+  } versions[] = {{nvml().nvmlDeviceGetPciInfo, 32},
+                  {nvml().nvmlDeviceGetPciInfo_v2, 36},
+                  {nvml().nvmlDeviceGetPciInfo_v3, sizeof(nvmlPciInfo_t)}};
+  nvmlPciInfo_t whole{};
+  ASSERT_EQ(nvml().nvmlDeviceGetPciInfo_v3(device(1), &whole), NVML_SUCCESS);
+  for (const auto& version : versions) {
+    nvmlPciInfo_t pci;
+    std::memset(&pci, kUntouched, sizeof pci);
+    ASSERT_EQ(version.call(device(1), &pci), NVML_SUCCESS);
+    EXPECT_EQ(std::memcmp(&pci, &whole, version.bytes), 0) << version.bytes;
+    char bytes[sizeof pci];
+    std::memcpy(bytes, &pci, sizeof pci);
+    for (std::size_t i = version.bytes; i < sizeof pci; ++i) {
+      EXPECT_EQ(bytes[i], kUntouched) << "byte " << i << " of " << version.bytes;
+    }
+  }
+}
+
 TEST_P(Devices, ThatAreNotThereAreNotFound) {
   nvmlDevice_t found = nullptr;
   EXPECT_EQ(nvml().nvmlDeviceGetHandleByIndex_v2(2, &found), NVML_ERROR_INVALID_ARGUMENT);

@@ -162,6 +162,17 @@ TEST(Integer, PermutesBytesInEveryMode) {
             (std::vector<std::uint32_t>{0x81808180, 0x83828382, 0x81808180, 0x83828382}));
 }
 
+TEST(Integer, VectorsMoveAtOnceAndByComponents) {
+  const std::vector<std::uint32_t> a = {1, 2, 0xffffffff};
+  const std::vector<std::uint32_t> b = {10, 20, 30};
+  const auto d = operate<std::uint32_t>(
+      "{ .reg .v2 .b32 %v<2>; .reg .b32 %s; mov.v2.b32 %v1, {%a, %b}; mov.b32 %v0.x, 5;\n"
+      "mov.v2.b32 %v1, {%v1.y, %v1.x}; mov.b32 %v0.y, %v1.r; mov.b32 %s, %v1.g;\n"
+      "mad.lo.u32 %d, %v0.y, 1000, %s; add.u32 %d, %d, %v0.x; }",
+      a, b);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(d[i], b[i] * 1000 + a[i] + 5);
+}
+
 TEST(Integer, LooksUpEveryFunctionOfThreeBits) {
   const std::vector<std::uint32_t> a = {0xf0f0f0f0};
   const std::vector<std::uint32_t> b = {0xcccccccc};

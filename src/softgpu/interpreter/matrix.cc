@@ -465,14 +465,19 @@ bool select_move_matrices(Selector& s, bool stores) {
   if (!s.take("m8n8"_n)) return s.refuse_form();
   const int count = s.take_one({"x1"_n, "x2"_n, "x4"_n});
   step.p = s.take("trans"_n) ? 1 : 0;
-  if (count < 0 || !s.take("b16"_n) || take_space(s) != Space::kShared || !s.need(2, 2)) {
+  const Space space = take_space(s);
+  if (count < 0 || !s.take("b16"_n) || !s.need(2, 2) ||
+      (space != Space::kShared && space != Space::kGeneric)) {
     return s.refuse_form();
   }
   step.q = 1u << count;
   std::vector<Row> rows;
   if (!vector_rows(s, s.operand(stores ? 1 : 0), step.q, 4, !stores, rows)) return false;
   step.extra = s.add_rows(rows);
-  return s.address(s.operand(stores ? 0 : 1), Space::kShared, step.a, step.value) && s.emit(step);
+  if (!s.address(s.operand(stores ? 0 : 1), space, step.a, step.value)) return false;
+  // Generic addresses have to lie in the window of shared memory too; others fault.
+  if (space == Space::kGeneric) step.value -= static_cast<std::int64_t>(kSharedWindow);
+  return s.emit(step);
 }
 
 Flow transpose_matrix(Warp& warp, const Step& step, Mask lanes) {

@@ -227,5 +227,61 @@ TEST(Fragments, OfSingleBitsCannotBeSums) {
   EXPECT_NE(device.error(), "");
 }
 
+// Each lane's row of 16 bytes goes to shared memory and comes back by fragments, through the
+// address in `space`; `how` makes that address of %row, which is one of shared memory.
+std::string tile_kernel(const std::string& space, const std::string& how) {
+  return R"(.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry move(.param .u64 pa, .param .u64 pd) {
+.reg .b32 %lane, %v<4>;
+.reg .b64 %pa, %pd, %offset, %row, %address;
+.shared .align 16 .b8 tile[1024];
+ld.param.u64 %pa, [pa];
+ld.param.u64 %pd, [pd];
+mov.u32 %lane, %tid.x;
+mul.wide.u32 %offset, %lane, 16;
+mov.u64 %row, tile;
+add.u64 %row, %row, %offset;
+add.u64 %pa, %pa, %offset;
+add.u64 %pd, %pd, %offset;
+ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%pa];
+st.shared.v4.b32 [%row], {%v0, %v1, %v2, %v3};
+bar.warp.sync 0xffffffff;
+)" + how +
+         "ldmatrix.sync.aligned.m8n8.x4" + space + ".b16 {%v0, %v1, %v2, %v3}, [%address];\n" +
+         "st.global.v4.b32 [%pd], {%v0, %v1, %v2, %v3};\n" + "stmatrix.sync.aligned.m8n8.x4.trans" +
+         space + ".b16 [%address+512], {%v0, %v1, %v2, %v3};\n" +
+         "bar.warp.sync 0xffffffff;\n"
+         "ld.shared.v4.b32 {%v0, %v1, %v2, %v3}, [%row+512];\n"
+         "st.global.v4.b32 [%pd+512], {%v0, %v1, %v2, %v3};\nret;\n}\n";
+}
+
+TEST(Tiles, AreFoundByGenericAddressesToo) {
+  const std::string generic = "cvta.shared.u64 %address, %row;\n";
+  std::vector<std::uint32_t> seen[2];
+  for (const bool is_generic : {false, true}) {
+    TestDevice device(is_generic ? tile_kernel("", generic)
+                                 : tile_kernel(".shared", "mov.u64 %address, %row;\n"));
+    ASSERT_EQ(device.error(), "");
+    const auto d = device.allocate(1024);
+    device.launch.block = {kLanesPerWarp, 1, 1};
+    ASSERT_FALSE(device.run("move", device.put(some_words(128, 9)), d).has_value());
+    seen[is_generic ? 1 : 0] = device.get<std::uint32_t>(d, 256);
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  // Lane 5 has the second pair of the second row of each matrix.
+  EXPECT_EQ(seen[1][5 * 4 + 2], some_words(128, 9)[(16 + 1) * 4 + 1]);
+}
+
+TEST(Tiles, AreNowhereButInSharedMemory) {
+  TestDevice device(tile_kernel("", "mov.u64 %address, %pa;\n"));
+  ASSERT_EQ(device.error(), "");
+  device.launch.block = {kLanesPerWarp, 1, 1};
+  const auto fault = device.run("move", device.put(some_words(256, 9)), device.allocate(1024));
+  ASSERT_TRUE(fault.has_value());
+  EXPECT_EQ(fault->kind, FaultKind::kIllegalAddress);
+}
+
 }  // namespace
 }  // namespace flyt::ptx

@@ -4,6 +4,8 @@
 namespace flyt::ptx {
 namespace {
 
+constexpr unsigned kVectorMax = 4;
+
 struct Copy {
   template <class T>
   static T apply(T value) {
@@ -111,6 +113,46 @@ bool pack_or_unpack(Selector& s, Type type, bool packs) {
   return whole && s.emit(step);
 }
 
+// `value` elements of type T from the rows at `extra` to those that stand behind them.
+template <class T>
+Flow copy_vector(Warp& warp, const Step& step, Mask lanes) {
+  const std::uint32_t* rows = warp.rows(step.extra);
+  const auto count = static_cast<unsigned>(step.value);
+  for_lanes(lanes, [&](unsigned lane) {
+    T elements[kVectorMax];
+    for (unsigned i = 0; i < count; ++i) elements[i] = get<T>(warp.row(Row{rows[i]}), lane);
+    for (unsigned i = 0; i < count; ++i) {
+      put<T>(warp.row(Row{rows[count + i]}), lane, elements[i]);
+    }
+  });
+  return Flow::kNext;
+}
+
+// mov.v2.u32 {a, b}, {c, d}
+bool select_vector_move(Selector& s, Type type, unsigned count) {
+  const Operand& to = s.operand(0);
+  const Operand& from = s.operand(1);
+  for (const Operand* vector : {&to, &from}) {
+    if (vector->kind != Operand::Kind::kVector || vector->count != count || vector->paren ||
+        vector->memory) {
+      return s.refuse_form();
+    }
+  }
+  if (type_bytes(type) < 2 || type_bytes(type) > 8) return s.refuse_form();
+  std::vector<Row> rows(std::size_t{2} * count);
+  for (unsigned i = 0; i < count; ++i) {
+    if (!s.source(s.element(from, i), type, rows[i]) ||
+        !s.destination(s.element(to, i), type, rows[count + i])) {
+      return false;
+    }
+  }
+  Step step;
+  step.extra = s.add_rows(rows);
+  step.value = count;
+  step.handler = pick_bits(type, [](auto t) -> Handler { return &copy_vector<decltype(t)>; });
+  return s.emit(step);
+}
+
 }  // namespace
 
 Flow copy_row32(Warp& warp, const Step& step, Mask lanes) {
@@ -130,7 +172,9 @@ Flow widen_address(Warp& warp, const Step& step, Mask lanes) {
 
 bool select_move(Selector& s) {
   Type type;
+  const int vector = s.take_one({"v2"_n, "v4"_n});
   if (!s.take_type(type) || !s.need(2, 2)) return false;
+  if (vector >= 0) return select_vector_move(s, type, vector == 0 ? 2 : 4);
   Step step;
   if (type == Type::kPred) {
     step.handler = &copy_predicate;

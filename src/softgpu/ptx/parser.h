@@ -56,10 +56,14 @@ class Parser {
     Kind kind = Kind::kRegister;
     std::uint32_t index = 0;
     std::uint32_t depth = 0;  // Of the block that declared it.
+    std::uint16_t width = 1;  // Of a register: this many from `index` on are one vector.
   };
-  struct RegisterRange {
+  // What the names %r0, %r1 ... of a declaration as %r<8> stand for.
+  struct Range {
+    Entity::Kind kind = Entity::Kind::kRegister;
     std::uint32_t first = 0;
     std::uint32_t count = 0;
+    std::uint16_t width = 1;
   };
   // A label that was named before it was seen. It sits in an operand or in a branch table.
   struct PendingLabel {
@@ -72,7 +76,7 @@ class Parser {
   struct Scope {
     std::vector<std::pair<std::string_view, Entity>> hidden;  // Names it took from outer ones.
     std::vector<std::string_view> names;                      // Its own.
-    std::vector<std::pair<std::string_view, RegisterRange>> hidden_ranges;
+    std::vector<std::pair<std::string_view, Range>> hidden_ranges;
     std::vector<std::string_view> ranges;
     std::unordered_map<std::string_view, std::uint32_t> labels;
     std::vector<PendingLabel> pending;
@@ -125,8 +129,9 @@ class Parser {
   bool statement();
   bool body_directive();
   bool registers();
-  bool one_register(TypeFacts type);
+  bool one_register(TypeFacts type, std::uint16_t width);
   bool frame_variable();
+  bool add_to_frame(const Shape& shape);
   bool labelled(std::string_view name, std::uint32_t line);
   bool branch_targets(std::string_view name);
   bool call_targets(std::string_view name);
@@ -134,6 +139,8 @@ class Parser {
   bool push_scope();
   bool pop_scope();
   bool declare(std::string_view name, Entity entity);
+  bool range_of_names(std::optional<std::uint32_t>& count);
+  void declare_range(std::string_view name, Range range);
   std::uint32_t new_register(Register shape);
 
   // parser_operand.cc: instructions.
@@ -148,14 +155,18 @@ class Parser {
   bool number_operand(Operand& into);
   bool name_operand(Operand& into);
   bool name_in_function(std::string_view name, Operand& into);
+  bool vector_register(Operand& into);
   bool offset(Operand& into);
   bool find_register(std::string_view name, std::uint32_t& index) const;
+  std::optional<Entity> find_name(std::string_view name) const;
   std::uint32_t spelling(const std::string& text);
 
   // parser_variable.cc: module variables and initialisers.
   bool variable(Space space, Linkage linkage, bool in_function);
   bool one_variable(Variable made, bool in_function, const Shape& common);
   bool add_variable(Variable made, bool in_function, std::string_view spelled);
+  bool add_variables(const Variable& made, bool in_function, std::string_view spelled,
+                     std::uint32_t count);
   bool shape_words(Shape& shape);
   bool array_bounds(Shape& shape);
   bool initializer(Variable& variable, Shape& shape);
@@ -188,7 +199,7 @@ class Parser {
   std::uint32_t function_ = 0;
   std::vector<Scope> scopes_;
   std::unordered_map<std::string_view, Entity> names_;
-  std::unordered_map<std::string_view, RegisterRange> ranges_;
+  std::unordered_map<std::string_view, Range> ranges_;
   std::unordered_map<std::string, std::uint32_t> spellings_;
   std::uint32_t frame_offset_ = 0;
 };

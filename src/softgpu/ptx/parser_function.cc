@@ -267,31 +267,44 @@ std::uint32_t Parser::new_register(Register shape) {
 bool Parser::registers() {
   Shape shape;
   if (!shape_words(shape)) return false;
-  if (shape.element_count != 1) return fail("vector registers are not supported");
+  const auto width = static_cast<std::uint16_t>(shape.element_count);
+  if (width > 1 && shape.type.kind == Register::Kind::kPredicate) {
+    return fail("a vector cannot be of predicates");
+  }
   do {
-    if (!one_register(shape.type)) return false;
+    if (!one_register(shape.type, width)) return false;
   } while (accept(","));
   return expect(";");
 }
 
-bool Parser::one_register(TypeFacts type) {
+bool Parser::one_register(TypeFacts type, std::uint16_t width) {
   std::string_view name;
   if (!expect_identifier(name)) return false;
   const Register shape{type.kind, type.bytes};
-  std::uint32_t count = 1;
-  const bool range = accept("<");
-  if (range && (!expect_count(count, kRegistersMax) || !expect(">"))) return false;
+  std::optional<std::uint32_t> range;
+  if (!range_of_names(range)) return false;
+  const std::size_t count = std::size_t{range.value_or(1)} * width;
   if (code().registers.size() + count > kRegistersMax) return fail("too many registers");
   const auto first = static_cast<std::uint32_t>(code().registers.size());
   code().registers.resize(first + count, shape);
-  if (!range) return declare(name, {Entity::Kind::kRegister, first, 0});
-  const auto [found, added] = ranges_.try_emplace(name, RegisterRange{first, count});
+  if (!range.has_value()) return declare(name, {Entity::Kind::kRegister, first, 0, width});
+  declare_range(name, {Entity::Kind::kRegister, first, *range, width});
+  return true;
+}
+
+// name<8> declares name0 to name7, whatever the space.
+bool Parser::range_of_names(std::optional<std::uint32_t>& count) {
+  if (!accept("<")) return true;
+  return expect_count(count.emplace(), kRegistersMax) && expect(">");
+}
+
+void Parser::declare_range(std::string_view name, Range range) {
+  const auto [found, added] = ranges_.try_emplace(name, range);
   if (!added) {
     scopes_.back().hidden_ranges.emplace_back(name, found->second);
-    found->second = {first, count};
+    found->second = range;
   }
   scopes_.back().ranges.push_back(name);
-  return true;
 }
 
 // .local and .param variables live in the frame of the thread.
@@ -300,23 +313,37 @@ bool Parser::frame_variable() {
   if (!shape_words(common)) return false;
   do {
     Shape shape = common;
-    if (!expect_identifier(shape.name) || !array_bounds(shape)) return false;
-    const std::uint32_t bytes = std::max<std::uint32_t>(shape.type.bytes, 1);
-    FrameVariable made;
-    made.size = bytes * shape.element_count;
-    made.align = shape.align == 0 ? bytes : shape.align;
-    const std::uint64_t offset = align_up(frame_offset_, made.align);
-    if (made.size > kLocalBytesMax || offset + made.size > kLocalBytesMax) {
-      return fail("local memory of a function is larger than the limit");
+    std::optional<std::uint32_t> range;
+    if (!expect_identifier(shape.name) || !range_of_names(range) || !array_bounds(shape)) {
+      return false;
     }
-    made.offset = static_cast<std::uint32_t>(offset);
-    frame_offset_ = static_cast<std::uint32_t>(offset + made.size);
-    code().frame_bytes = std::max(code().frame_bytes, frame_offset_);
-    code().frame.push_back(made);
-    const auto index = static_cast<std::uint32_t>(code().frame.size() - 1);
-    if (!declare(shape.name, {Entity::Kind::kFrame, index, 0})) return false;
+    const auto first = static_cast<std::uint32_t>(code().frame.size());
+    for (std::uint32_t i = 0; i < range.value_or(1); ++i) {
+      if (!add_to_frame(shape)) return false;
+    }
+    if (range.has_value()) {
+      declare_range(shape.name, {Entity::Kind::kFrame, first, *range});
+    } else if (!declare(shape.name, {Entity::Kind::kFrame, first, 0})) {
+      return false;
+    }
   } while (accept(","));
   return expect(";");
+}
+
+bool Parser::add_to_frame(const Shape& shape) {
+  const std::uint32_t bytes = std::max<std::uint32_t>(shape.type.bytes, 1);
+  FrameVariable made;
+  made.size = bytes * shape.element_count;
+  made.align = shape.align == 0 ? bytes : shape.align;
+  const std::uint64_t offset = align_up(frame_offset_, made.align);
+  if (made.size > kLocalBytesMax || offset + made.size > kLocalBytesMax) {
+    return fail("local memory of a function is larger than the limit");
+  }
+  made.offset = static_cast<std::uint32_t>(offset);
+  frame_offset_ = static_cast<std::uint32_t>(offset + made.size);
+  code().frame_bytes = std::max(code().frame_bytes, frame_offset_);
+  code().frame.push_back(made);
+  return true;
 }
 
 bool Parser::labelled(std::string_view name, std::uint32_t line) {

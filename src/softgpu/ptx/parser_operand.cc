@@ -191,11 +191,17 @@ bool Parser::offset(Operand& into) {
 }
 
 bool Parser::find_register(std::string_view name, std::uint32_t& index) const {
-  const auto found = names_.find(name);
-  if (found != names_.end()) {
-    index = found->second.index;
-    return found->second.kind == Entity::Kind::kRegister;
+  const auto found = find_name(name);
+  if (!found.has_value() || found->kind != Entity::Kind::kRegister || found->width > 1) {
+    return false;
   }
+  index = found->index;
+  return true;
+}
+
+std::optional<Parser::Entity> Parser::find_name(std::string_view name) const {
+  const auto found = names_.find(name);
+  if (found != names_.end()) return found->second;
   std::size_t digits = 0;
   while (digits < name.size() && digits < 7 && name[name.size() - 1 - digits] >= '0' &&
          name[name.size() - 1 - digits] <= '9') {
@@ -211,20 +217,21 @@ bool Parser::find_register(std::string_view name, std::uint32_t& index) const {
     if (digit == '0' && i > 1) continue;
     const auto range = ranges_.find(name.substr(0, name.size() - i));
     if (range != ranges_.end() && number < range->second.count) {
-      index = range->second.first + number;
-      return true;
+      const Range& all = range->second;
+      return Entity{all.kind, all.first + number * all.width, 0, all.width};
     }
   }
-  return false;
+  return std::nullopt;
 }
 
 bool Parser::name_in_function(std::string_view name, Operand& into) {
-  const auto found = names_.find(name);
-  if (found == names_.end()) return false;
-  into.index = found->second.index;
-  switch (found->second.kind) {
+  const auto found = find_name(name);
+  if (!found.has_value()) return false;
+  into.index = found->index;
+  switch (found->kind) {
     case Entity::Kind::kRegister:
       into.kind = Operand::Kind::kRegister;
+      into.count = found->width;
       break;
     case Entity::Kind::kFrame:
       into.kind = Operand::Kind::kFrame;
@@ -248,6 +255,37 @@ bool Parser::name_in_function(std::string_view name, Operand& into) {
   return true;
 }
 
+// %v as {its registers}, or one of them: %v.x
+bool Parser::vector_register(Operand& into) {
+  const Operand whole = into;
+  into = Operand{};
+  into.count = whole.count;
+  if (token_.kind != Token::Kind::kDotWord) {
+    into.kind = Operand::Kind::kVector;
+    into.index = static_cast<std::uint32_t>(code().operands.size());
+    for (std::uint32_t i = 0; i < whole.count; ++i) {
+      Operand element;
+      element.kind = Operand::Kind::kRegister;
+      element.index = whole.index + i;
+      code().operands.push_back(element);
+    }
+    return true;
+  }
+  std::size_t component = std::string_view::npos;
+  for (const std::string_view names : {"xyzw", "rgba"}) {
+    const std::size_t found = names.find(token_.text);
+    if (token_.text.size() == 1 && found != std::string_view::npos) component = found;
+  }
+  if (component >= whole.count) {
+    return fail("'." + std::string(token_.text) + "' is no component of this vector");
+  }
+  advance();
+  into.kind = Operand::Kind::kRegister;
+  into.count = 0;
+  into.index = whole.index + static_cast<std::uint32_t>(component);
+  return offset(into);
+}
+
 bool Parser::name_operand(Operand& into) {
   const Token name = token_;
   advance();
@@ -255,13 +293,11 @@ bool Parser::name_operand(Operand& into) {
     into.kind = Operand::Kind::kSink;
     return true;
   }
-  std::uint32_t index = 0;
-  if (find_register(name.text, index)) {
-    into.kind = Operand::Kind::kRegister;
-    into.index = index;
-    return offset(into);
+  if (name_in_function(name.text, into)) {
+    const bool vector = into.count > 1;
+    if (!vector) into.count = 0;
+    return vector ? vector_register(into) : offset(into);
   }
-  if (name_in_function(name.text, into)) return offset(into);
   if (name.text[0] == '%') {
     std::string spelled(name.text);
     while (token_.kind == Token::Kind::kDotWord) {

@@ -110,6 +110,49 @@ TEST(Parser, KeepsLabelsAndNamesOfBlocksApart) {
   EXPECT_NE(refusal(in_kernel("{ inside: } bra inside;")), "");
 }
 
+TEST(Parser, ReadsRangesOfNamesInEverySpace) {
+  EXPECT_EQ(refusal(kHeader + ".global .u32 word<3>;\n" + R"(
+    .visible .entry k() {
+      .reg .b64 %d<2>; .reg .b32 %r<2>;
+      .shared .align 8 .b8 tile<2>[16];
+      .local .b32 %here<2>;
+      { .param .u64 %d0<2>; st.param.u64 [%d01], %d1; }
+      ld.global.u32 %r0, [word2];
+      ld.shared.u32 %r1, [tile1+8];
+      st.local.u32 [%here1], %r1;
+      ret;
+    })"),
+            "");
+  EXPECT_NE(refusal(in_kernel(".param .u64 %P<2>; st.param.u64 [%P2], %d1;")), "");
+  EXPECT_NE(refusal(in_kernel("{ .param .u64 %P<2>; } st.param.u64 [%P1], %d1;")), "");
+  EXPECT_NE(refusal(in_kernel(".local .b64 %big<100000>[8];")), "");
+  EXPECT_NE(refusal(kHeader + ".global .u32 word<2> = 1;"), "");
+  EXPECT_NE(refusal(kHeader + ".global .u32 word<2>; .global .u32 word1;"), "");
+}
+
+TEST(Parser, ReadsVectorsOfRegisters) {
+  const std::string vectors = ".reg .v2 .b32 %v; .reg .v4 .f32 %w<2>; .reg .f32 %f; ";
+  EXPECT_EQ(refusal(in_kernel(vectors + R"(
+    mov.v2.b32 %v, {%r1, -1};
+    mov.b32 %v.y, %r2;
+    mov.b64 %d1, %v;
+    mov.v4.f32 %w0, %w1;
+    mov.f32 %f, %w1.a;
+    ld.global.v4.f32 %w1, [%d2+16];
+    st.global.v2.b32 [%d2], %v;
+  )")),
+            "");
+  EXPECT_NE(refusal(in_kernel(vectors + "mov.b32 %v.z, %r2;")), "");
+  EXPECT_NE(refusal(in_kernel(vectors + "mov.f32 %f, %w2.x;")), "");
+  EXPECT_NE(refusal(in_kernel(vectors + "mov.b32 %r1, %v;")), "");
+  EXPECT_NE(refusal(in_kernel(vectors + "mov.v2.b32 %v, {%r1, %v};")), "");
+  EXPECT_NE(refusal(in_kernel(vectors + "mov.v4.f32 %w0, %v;")), "");
+  EXPECT_NE(refusal(in_kernel(vectors + "add.f32 %w0, %w1, %w1;")), "");
+  EXPECT_NE(refusal(in_kernel(vectors + "ld.global.b32 %r1, [%v];")), "");
+  EXPECT_NE(refusal(in_kernel(".reg .v2 .pred %q;")), "");
+  EXPECT_NE(refusal(in_kernel(".reg .v4 .b32 %many<1000000>;")), "");
+}
+
 TEST(Parser, ReadsDebugAndPragmaDirectives) {
   EXPECT_EQ(refusal(kHeader + R"(
     .file 1 "a.cu", 1, 2

@@ -87,7 +87,10 @@ bool Parser::variable(Space space, Linkage linkage, bool in_function) {
 
 bool Parser::one_variable(Variable made, bool in_function, const Shape& common) {
   Shape shape = common;
-  if (!expect_identifier(shape.name) || !array_bounds(shape)) return false;
+  std::optional<std::uint32_t> range;
+  if (!expect_identifier(shape.name) || !range_of_names(range) || !array_bounds(shape)) {
+    return false;
+  }
   if (shape.type.bytes == 0) return fail("a variable cannot be a predicate");
   made.name = std::string(shape.name);
   made.opaque = shape.opaque;
@@ -102,6 +105,7 @@ bool Parser::one_variable(Variable made, bool in_function, const Shape& common) 
   }
   if (!shape.unsized) made.size = shape.element_count * shape.type.bytes;
   if (accept("=")) {
+    if (range.has_value()) return fail("names of a range cannot be initialised");
     if (made.space == Space::kShared || made.space == Space::kLocal) {
       return fail("variables of this space cannot be initialised");
     }
@@ -122,7 +126,20 @@ bool Parser::one_variable(Variable made, bool in_function, const Shape& common) 
   }
   // A .shared array of unknown size is dynamic shared memory, whatever its linkage says.
   if (made.space == Space::kShared && shape.unsized) made.linkage = Linkage::kExtern;
+  if (range.has_value()) return add_variables(made, in_function, shape.name, *range);
   return add_variable(std::move(made), in_function, shape.name);
+}
+
+bool Parser::add_variables(const Variable& made, bool in_function, std::string_view spelled,
+                           std::uint32_t count) {
+  const auto first = static_cast<std::uint32_t>(builder_.variables().size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Variable each = made;
+    each.name += std::to_string(i);
+    if (!add_variable(std::move(each), in_function, {})) return false;
+  }
+  if (in_function) declare_range(spelled, {Entity::Kind::kVariable, first, count});
+  return true;
 }
 
 bool Parser::add_variable(Variable made, bool in_function, std::string_view spelled) {
@@ -132,7 +149,7 @@ bool Parser::add_variable(Variable made, bool in_function, std::string_view spel
   if (in_function) {
     made.name = current().name + "::" + made.name;
     variables.push_back(std::move(made));
-    return declare(spelled, {Entity::Kind::kVariable, next, 0});
+    return spelled.empty() || declare(spelled, {Entity::Kind::kVariable, next, 0});
   }
   const auto [found, added] = variable_names_.try_emplace(made.name, next);
   if (added) {

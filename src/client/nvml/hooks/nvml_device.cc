@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "client/nvml/call.h"
+#include "client/nvml/pci_info.h"
 #include "commands/nvml_device.h"
 #include "nvml/text.h"
 
@@ -48,6 +49,21 @@ nvmlReturn_t with(nvmlDevice_t device, const void* out, Tell&& tell) {
 template <std::size_t size>
 void put(std::string_view text, char (&out)[size]) {
   static_cast<void>(nvml::deliver(text, out, size));
+}
+
+nvmlReturn_t tell_pci(nvmlDevice_t device, std::size_t bytes, nvmlPciInfo_t* pci) {
+  return with(device, pci, [&](const Gpu& gpu) {
+    nvmlPciInfo_t info{};
+    put(flyt::nvml::pci_text(gpu, 4), info.busIdLegacy);
+    put(flyt::nvml::pci_text(gpu, 8), info.busId);
+    info.domain = gpu.pci_domain;
+    info.bus = gpu.pci_bus;
+    info.device = gpu.pci_device;
+    info.pciDeviceId = gpu.pci_id;
+    info.pciSubSystemId = gpu.pci_subsystem;
+    nvml::deliver_pci(info, bytes, pci);
+    return NVML_SUCCESS;
+  });
 }
 
 nvmlReturn_t fetch(nvmlDevice_t device, DeviceText what, std::string& text) {
@@ -181,18 +197,14 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int* minorNu
   return nvmlDeviceGetIndex(device, minorNumber);
 }
 
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t* pci) {
+  return tell_pci(device, nvml::kPciBytesV1, pci);
+}
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t* pci) {
+  return tell_pci(device, nvml::kPciBytesV2, pci);
+}
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {
-  return with(device, pci, [&](const Gpu& gpu) {
-    *pci = {};
-    put(flyt::nvml::pci_text(gpu, 4), pci->busIdLegacy);
-    put(flyt::nvml::pci_text(gpu, 8), pci->busId);
-    pci->domain = gpu.pci_domain;
-    pci->bus = gpu.pci_bus;
-    pci->device = gpu.pci_device;
-    pci->pciDeviceId = gpu.pci_id;
-    pci->pciSubSystemId = gpu.pci_subsystem;
-    return NVML_SUCCESS;
-  });
+  return tell_pci(device, sizeof *pci, pci);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t* pci) {

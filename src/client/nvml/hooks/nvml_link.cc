@@ -2,6 +2,7 @@
 #include "nvml_client/hooks_nvml_link.h"
 
 #include "client/nvml/call.h"
+#include "client/nvml/pci_info.h"
 #include "commands/nvml_link.h"
 
 namespace flyt::client::hooks {
@@ -56,6 +57,17 @@ nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopolo
   }
   *count = *count == 0 || found < *count ? found : *count;
   return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned int link,
+                                              nvmlPciInfo_t* pci) {
+  if (pci == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  if (const nvmlReturn_t no = nvml::check(device); no != NVML_SUCCESS) return no;
+  commands::NvmlDeviceGetNvLinkRemotePciInfo::Reply reply;
+  const nvmlReturn_t result =
+      nvml::call(commands::NvmlDeviceGetNvLinkRemotePciInfo{.device = device, .link = link}, reply);
+  if (result == NVML_SUCCESS) nvml::deliver_pci(reply.pci, nvml::kPciBytesV2, pci);
+  return result;
 }
 
 }  // namespace flyt::client::hooks
