@@ -40,6 +40,9 @@ struct SupervisorOptions {
 // Belongs to the process's only thread.
 class Supervisor {
  public:
+  // After that many warm processes in a row that died before they got a client, none are made.
+  static constexpr unsigned kWarmFailuresMax = 3;
+
   explicit Supervisor(SupervisorOptions options);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
@@ -106,6 +109,7 @@ class Supervisor {
   void keep_warm();
   void fork_warm();
   [[noreturn]] void run_warm_child(Fd channel);
+  void warm_ended(int status);
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
@@ -130,6 +134,7 @@ class Supervisor {
   Fd keeper_door_;    // The same.
   std::optional<KeeperLine> keeper_line_;
   std::unique_ptr<FaultBoard> faults_;  // Null: the GPU's processes share no faults.
+  std::unique_ptr<Room> room_;          // Null: nobody counts them.
   // Places on the board that the keeper holds, and those of processes that have not ended yet and
   // are no children of this one.
   struct Held {
@@ -142,7 +147,8 @@ class Supervisor {
   bool handed_over_ = false;
   Instant stop_at_{};
   unsigned warm_failures_ = 0;
-  Instant warm_at_{};  // When what was taken of the warm processes is made up for.
+  unsigned warm_refusals_ = 0;  // In a row, for want of room on the GPU.
+  Instant warm_at_{};           // When what was taken of the warm processes is made up for.
 };
 
 }  // namespace flyt::server
