@@ -56,6 +56,15 @@ std::string map_text(const v1::Gpu& gpu, std::map<std::string, char>& letters) {
   return text;
 }
 
+// Where they are counted.
+std::string gpu_sessions_text(const v1::Gpu& gpu) {
+  if (gpu.sessions_max() == 0) return "-";
+  const std::string text =
+      std::to_string(gpu.sessions()) + " of " + std::to_string(gpu.sessions_max());
+  return gpu.sessions_ready() == 0 ? text
+                                   : text + ", " + std::to_string(gpu.sessions_ready()) + " ready";
+}
+
 // Of a map whose groups are not of one size.
 std::string last_group_text(const v1::Gpu& gpu) {
   if (gpu.groups().empty()) return "";
@@ -91,15 +100,16 @@ std::string table_of(const v1::NodeDescription& node) {
                     std::to_string(node.leases_max()) + "\noverhead  " +
                     size_text(node.overhead_per_lease_bytes()) + " beside each quota, for " +
                     std::to_string(node.sessions_per_lease()) + " sessions\n\n";
-  Table gpus(
-      {"GPU", "NAME", "MODE", "SMS FREE", "MEMORY FREE", "LEASED", "OVERHEAD", "MPS", "GROUPS"});
+  Table gpus({"GPU", "NAME", "MODE", "SMS FREE", "MEMORY FREE", "LEASED", "OVERHEAD", "SESSIONS",
+              "MPS", "GROUPS"});
   std::map<std::string, char> letters;
   for (const v1::Gpu& gpu : node.gpus()) {
     const std::string free = size_text(gpu.memory_free_bytes());
     gpus.add({std::to_string(gpu.index()), clean(gpu.name()), mode_text(gpu.mode()),
               std::to_string(gpu.sms_free()) + " of " + std::to_string(sms_given_out(gpu)),
               free + " of " + size_text(gpu.memory_bytes()), size_text(gpu.memory_leased_bytes()),
-              size_text(gpu.memory_overhead_bytes()), or_dash(gpu.mps()), map_text(gpu, letters)});
+              size_text(gpu.memory_overhead_bytes()), gpu_sessions_text(gpu), or_dash(gpu.mps()),
+              map_text(gpu, letters)});
   }
   out += gpus.text();
   for (const v1::Gpu& gpu : node.gpus()) out += last_group_text(gpu);
