@@ -65,18 +65,6 @@ std::string gpu_sessions_text(const v1::Gpu& gpu) {
                                    : text + ", " + std::to_string(gpu.sessions_ready()) + " ready";
 }
 
-// Of a map whose groups are not of one size.
-std::string last_group_text(const v1::Gpu& gpu) {
-  if (gpu.groups().empty()) return "";
-  const v1::Group& first = *gpu.groups().begin();
-  const v1::Group& last = *gpu.groups().rbegin();
-  if (first.sms() == last.sms()) return "";
-  return "\nGPU " + std::to_string(gpu.index()) + ": its last group has " +
-         std::to_string(last.sms()) + " multiprocessors, the others " +
-         std::to_string(first.sms()) +
-         (gpu.rest_is_group() ? "; it is leased with others\n" : "; whoever has all has it\n");
-}
-
 }  // namespace
 
 std::uint32_t sms_leased(const v1::Gpu& gpu) {
@@ -90,6 +78,17 @@ std::uint32_t sms_leased(const v1::Gpu& gpu) {
 
 std::uint32_t sms_given_out(const v1::Gpu& gpu) {
   return std::max(gpu.sms(), gpu.sms_free() + sms_leased(gpu));
+}
+
+std::string last_group_text(const v1::Gpu& gpu) {
+  if (gpu.groups().empty()) return "";
+  const v1::Group& first = *gpu.groups().begin();
+  const v1::Group& last = *gpu.groups().rbegin();
+  if (first.sms() == last.sms()) return "";
+  return "GPU " + std::to_string(gpu.index()) + ": its last group has " +
+         std::to_string(last.sms()) + " multiprocessors, the others " +
+         std::to_string(first.sms()) +
+         (gpu.rest_is_group() ? "; it is leased with others" : "; whoever has all has it");
 }
 
 std::string table_of(const v1::NodeDescription& node) {
@@ -112,7 +111,10 @@ std::string table_of(const v1::NodeDescription& node) {
               map_text(gpu, letters)});
   }
   out += gpus.text();
-  for (const v1::Gpu& gpu : node.gpus()) out += last_group_text(gpu);
+  for (const v1::Gpu& gpu : node.gpus()) {
+    const std::string last = last_group_text(gpu);
+    if (!last.empty()) out += "\n" + last + "\n";
+  }
   for (const v1::Gpu& gpu : node.gpus()) {
     if (gpu.failed().empty()) continue;
     out += "\nGPU " + std::to_string(gpu.index()) + " has failed: " + clean(gpu.failed()) + "\n";
