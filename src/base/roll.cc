@@ -52,12 +52,17 @@ Roll::~Roll() {
   if (memory_ != nullptr) ::munmap(memory_, bytes_);
 }
 
-std::optional<std::size_t> Roll::take(std::size_t count) const {
-  for (std::size_t place = 0; place < count && place < kPlacesMax; ++place) {
+std::optional<std::size_t> Roll::take(std::size_t first, std::size_t end) const {
+  for (std::size_t place = first; place < end && place < kPlacesMax; ++place) {
     struct flock lock = bytes_of(F_WRLCK, place, 1);
     if (::fcntl(file_.get(), F_OFD_SETLK, &lock) == 0) return place;
   }
   return std::nullopt;
+}
+
+void Roll::leave(std::size_t place) const {
+  struct flock lock = bytes_of(F_UNLCK, place, 1);
+  ::fcntl(file_.get(), F_OFD_SETLK, &lock);
 }
 
 bool Roll::taken(std::size_t place) const { return next_taken(place, place + 1).has_value(); }

@@ -29,7 +29,11 @@ class Roll {
   void* memory() const { return memory_; }
 
   // The first free place below `count`; none: all are taken.
-  std::optional<std::size_t> take(std::size_t count) const;
+  std::optional<std::size_t> take(std::size_t count) const { return take(0, count); }
+  // The same from `first` on and below `end`. One's own are as good as free ones.
+  std::optional<std::size_t> take(std::size_t first, std::size_t end) const;
+  // One's own.
+  void leave(std::size_t place) const;
   // By somebody else.
   bool taken(std::size_t place) const;
   // The first place of others from `place` on and below `count` that is taken.

@@ -30,6 +30,17 @@ class RollTest : public ::testing::Test {
   std::string path_;
 };
 
+TEST_F(RollTest, APlaceIsLeftAndTakenAgain) {
+  const Roll one = open();
+  const Roll two = open();
+  EXPECT_EQ(4U, one.take(4, 6));
+  EXPECT_EQ(5U, two.take(4, 6));
+  EXPECT_EQ(std::nullopt, two.take(4, 5));
+  one.leave(4);
+  EXPECT_EQ(5U, one.next_taken(0, 8));
+  EXPECT_EQ(4U, two.take(4, 6));
+}
+
 TEST_F(RollTest, APlaceIsItsTakersUntilItIsGone) {
   const Roll watcher = open();
   EXPECT_EQ(std::nullopt, watcher.next_taken(0, 8));

@@ -50,6 +50,13 @@ void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions
                  "A file that all servers of a GPU under MPS are given: what one session's kernel"
                  " breaks there the others survive, with --recover")
       .type_name("PATH");
+  app.add_option("--gpu-room", options.session.gpu_room,
+                 "A file that all servers of a GPU are given, which takes so many sessions of them"
+                 " together; those beyond --gpu-sessions are refused")
+      .type_name("PATH");
+  app.add_option("--gpu-sessions", options.session.gpu_sessions,
+                 "With --gpu-room: sessions on the GPU, with the processes that are kept warm")
+      .range(1, 1024);
   app.add_option("--token-key", lease.token_key,
                  "A file of 32 bytes: clients need a token signed with it, for this --lease")
       .type_name("FILE");

@@ -56,6 +56,13 @@ void write_statistics() {
   [[maybe_unused]] const ssize_t written = ::write(file.get(), line.data(), line.size());
 }
 
+CUresult error_of_refusal(ErrorCode why) {
+  if (why == ErrorCode::kUnsupported) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  // As natively where MPS has no room for another process.
+  return why == ErrorCode::kLimit ? CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
+                                  : CUDA_ERROR_DEVICE_UNAVAILABLE;
+}
+
 CUresult open_session() {
   const LogLevel level = log_level();
   const Log log("flyt", level);
@@ -83,8 +90,7 @@ CUresult open_session() {
   if (!session) {
     log.warn("no session with the GPU server",
              {{"url", provision->url}, {"why", session.error().message}});
-    return session.error().code == ErrorCode::kUnsupported ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
-                                                           : CUDA_ERROR_DEVICE_UNAVAILABLE;
+    return error_of_refusal(session.error().code);
   }
   const CUresult result =
       session.value()->devices().count() == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;

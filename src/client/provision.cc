@@ -36,13 +36,14 @@ bool may_have_moved(ErrorCode code) {
   switch (code) {
     case ErrorCode::kNotFound:
     case ErrorCode::kDenied:
-    case ErrorCode::kLimit:
     case ErrorCode::kLost:
     case ErrorCode::kTimeout:
     case ErrorCode::kSystem:
       return true;
     case ErrorCode::kInvalid:
     case ErrorCode::kUnsupported:
+    // It is the right one, whose GPU is full, and has waited for room itself.
+    case ErrorCode::kLimit:
       return false;
   }
   return false;

@@ -260,7 +260,8 @@ class KeptCredits {
 class Channel {
  public:
   // Says hello over `connection` and waits for the answer until `deadline`. The handler must
-  // outlive the channel. kDenied and kUnsupported carry the server's reason.
+  // outlive the channel. kDenied, kUnsupported and kLimit carry the server's
+  // reason.
   static Result<std::unique_ptr<Channel>> open(std::unique_ptr<transport::Connection> connection,
                                                const wire::ClientHello& hello, Instant deadline,
                                                PushHandler& pushes,

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/shared_word.h"
 #include "cuda/sticky.h"
-#include "server/shared_word.h"
 
 namespace flyt::server {
 namespace {

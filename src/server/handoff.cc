@@ -48,6 +48,8 @@ void make_impatient(const Fd& end) {
   ::fcntl(end.get(), F_SETFL, ::fcntl(end.get(), F_GETFL) | O_NONBLOCK);
 }
 
+void close_to_sender(const Fd& end) { ::shutdown(end.get(), SHUT_RD); }
+
 wire::SessionToken make_token() {
   wire::SessionToken token{};
   random_bytes(token.data(), token.size());
@@ -93,6 +95,10 @@ std::string read_all(int fd) {
   }
 }
 
+bool may_have_lanes(const transport::Connection& connection) {
+  return connection.peer().starts_with("tcp://");
+}
+
 void refuse_late(transport::Connection& connection) {
   refuse(connection, wire::RefusalCode::kMalformed, kNoHello);
 }
@@ -115,6 +121,10 @@ void refuse_full(transport::Connection& connection) {
 
 void refuse_denied(transport::Connection& connection, std::string_view why) {
   refuse(connection, wire::RefusalCode::kDenied, why);
+}
+
+void refuse_gpu_full(transport::Connection& connection, std::string_view why) {
+  refuse(connection, wire::RefusalCode::kGpuFull, why);
 }
 
 void refuse_without_driver(transport::Connection& connection, std::string_view why) {

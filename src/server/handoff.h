@@ -21,6 +21,9 @@ Result<Ends> make_socket_pair();
 // Whoever writes to it does not wait.
 void make_impatient(const Fd& end);
 
+// Nobody can send to it any more; what was sent before can be received.
+void close_to_sender(const Fd& end);
+
 // A secret that nobody guesses, and whether two are the same, in a time that tells nothing.
 wire::SessionToken make_token();
 bool same_token(const wire::SessionToken& one, const wire::SessionToken& other);
@@ -38,6 +41,9 @@ void write_all(int fd, std::string_view text);
 // Until the other end is closed.
 std::string read_all(int fd);
 
+// Whether a session may have lanes: within a machine they would not be quicker.
+bool may_have_lanes(const transport::Connection& connection);
+
 // Tells a client why it gets no session.
 inline constexpr std::string_view kNoHello = "no complete hello came in time";
 void refuse_late(transport::Connection& connection);
@@ -46,6 +52,7 @@ void refuse_unknown_session(transport::Connection& connection);
 void refuse_to_go_on(transport::Connection& connection, std::string_view why);
 void refuse_full(transport::Connection& connection);
 void refuse_denied(transport::Connection& connection, std::string_view why);
+void refuse_gpu_full(transport::Connection& connection, std::string_view why);
 void refuse_without_driver(transport::Connection& connection, std::string_view why);
 
 // The hello of a connection whose hello has come, without taking it; an error if it is none, or one

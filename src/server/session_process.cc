@@ -8,6 +8,7 @@
 #include "commands/ops.h"
 #include "server/code_subjects.h"
 #include "server/gpu_return.h"
+#include "server/gpu_room.h"
 #include "server/greet.h"
 #include "server/lanes.h"
 #include "server/memory_subjects.h"
@@ -63,6 +64,21 @@ Result<ReadyDriver> start_wanted_driver(const SessionOptions& options) {
   if (soft) return soft;
   return Error{ErrorCode::kUnsupported,
                nvidia.error().message + "; " + std::move(soft).error().message};
+}
+
+// The first device's primary context, for as long as this process lives.
+Status retain_context(ReadyDriver& driver, CUcontext& context) {
+  const driver::Table& table = driver.driver.table;
+  const CUresult result =
+      once_gpu_is_back([&] { return table.cuDevicePrimaryCtxRetain(&context, 0); });
+  driver.warm = result == CUDA_SUCCESS;
+  if (driver.warm) return {};
+  // MPS says the last where clients have more connections than by default (seen on an H100).
+  const bool full = result == CUDA_ERROR_MPS_MAX_CLIENTS_REACHED ||
+                    result == CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED ||
+                    result == CUDA_ERROR_OUT_OF_MEMORY;
+  return Error{full ? ErrorCode::kLimit : ErrorCode::kUnsupported,
+               "no primary context: " + result_text(table, result)};
 }
 
 // Null where the GPU's processes share no faults.
@@ -172,6 +188,19 @@ Status restore_memory(Session& session, Recovery& recovery) {
   return {};
 }
 
+// Of a session that may go on in another process.
+void hold_places(const ReadyDriver& driver, const Recovery& recovery,
+                 const SessionOptions& options) {
+  if (options.board) options.board->hold(options.slot);
+  if (driver.room == nullptr) return;
+  driver.room->keep(room_name(recovery.token()), options.recover_seconds);
+}
+
+void end_for_good(const ReadyDriver& driver, Recovery& recovery) {
+  if (driver.room != nullptr) driver.room->forget();
+  recovery.end();
+}
+
 // Whom faults on a shared GPU concern wants to know what is under way, too, where nobody can go on
 // with it.
 Marks* marks_of(Recovery& recovery, const ReadyDriver& driver) {
@@ -227,12 +256,16 @@ Result<ReadyDriver> prepare_driver(const SessionOptions& options) {
   return ready;
 }
 
-Status warm_up(const ReadyDriver& driver, HostBuffers& buffers) {
+Status make_context(ReadyDriver& driver) {
+  CUcontext context = nullptr;
+  return retain_context(driver, context);
+}
+
+Status warm_up(ReadyDriver& driver, HostBuffers& buffers) {
   const driver::Table& table = driver.driver.table;
   CUcontext context = nullptr;
-  CUresult result = once_gpu_is_back([&] { return table.cuDevicePrimaryCtxRetain(&context, 0); });
-  if (result == CUDA_SUCCESS) result = table.cuCtxSetCurrent(context);
-  if (result != CUDA_SUCCESS) {
+  if (Status retained = retain_context(driver, context); !retained) return retained;
+  if (const CUresult result = table.cuCtxSetCurrent(context); result != CUDA_SUCCESS) {
     return Error{ErrorCode::kUnsupported, "no primary context: " + result_text(table, result)};
   }
   buffers.restock(context);
@@ -276,7 +309,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   Marks* const marks = marks_of(recovery, driver);
   const auto faults = faults_of(driver, marks, log);
   if (options.board) take_usage_slot(options.board->slot(options.slot));
-  if (options.board && recovery.on()) options.board->hold(options.slot);
+  if (recovery.on()) hold_places(driver, recovery, options);
   own_usage().publish({.process = hello.process_id, .machine = machine, .name = hello.name});
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, buffers.received);
   const std::unique_ptr<CodeStore> store = open_store(options.code_store, tenant, log);
@@ -309,13 +342,13 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   const ErrorOutput errors([&endpoint](Bytes text) { endpoint.push_output(2, text); });
   const Watchdog watchdog(endpoint, system_clock(), [&] {
     end_line.write({}, 0, "client gone while the driver was busy");
-    recovery.end();
+    end_for_good(driver, recovery);
     ::_exit(EXIT_SUCCESS);
   });
   if (faults != nullptr) faults->watch(session);
   const std::string reason = session.run();
   end_line.write(session.counters(), session.code().foresight().taken(), reason);
-  recovery.end();
+  end_for_good(driver, recovery);
   // Whatever is left is freed by the end of the process, faster than one by one.
   ::_exit(EXIT_SUCCESS);
 }

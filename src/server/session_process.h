@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "base/room.h"
 #include "driver/load.h"
 #include "server/admission.h"
 #include "server/code_store.h"
@@ -36,8 +37,11 @@ struct SessionOptions {
   int keeper_door = -1;          // Of the server's keeper; -1: sessions end with their processes.
   std::uint32_t returns_ms = 0;  // How long clients wait for another server in this one's place.
   int lane_door = -1;  // Where the session's lanes come from, which it owns; -1: it has none.
-  wire::SessionToken token{};  // By which they find it; all zero: it has none.
-  std::string fault_board;     // Of the GPU's processes; empty: they share no faults.
+  wire::SessionToken token{};         // By which they find it; all zero: it has none.
+  std::string fault_board;            // Of the GPU's processes; empty: they share no faults.
+  std::string gpu_room;               // The same: who of them is there; empty: nobody counts.
+  std::uint32_t gpu_sessions = 46;    // How many they may be; with gpu_room.
+  std::uint32_t recover_seconds = 0;  // How long the room of a killed one is kept.
 };
 
 // A driver that has been loaded and initialised in this process.
@@ -48,6 +52,7 @@ struct ReadyDriver {
   int devices = 0;
   std::unique_ptr<FaultBoard> faults;  // Null: a fault is this process's alone.
   bool warm = false;                   // It has a context already.
+  std::unique_ptr<Room> room;          // This process's place there; null: nobody counts.
 };
 
 // Loads and initialises what `options` ask for: with "auto" NVIDIA's driver if it starts here and
@@ -55,8 +60,10 @@ struct ReadyDriver {
 Result<ReadyDriver> prepare_driver(const SessionOptions& options);
 
 // Brings up what is most of a session's start, ahead of its client: the first device's primary
-// context, and host memory registered in it.
-Status warm_up(const ReadyDriver& driver, HostBuffers& buffers);
+// context, and host memory registered in it. kLimit: the GPU takes no further context now.
+Status warm_up(ReadyDriver& driver, HostBuffers& buffers);
+// The context alone.
+Status make_context(ReadyDriver& driver);
 
 // Reads a client's hello, before anything is done for it; as a rule all of it has come (Lobby).
 // Waits ten seconds for the rest at the most. After an error the client has been told, and so has

@@ -18,7 +18,7 @@
 #include "base/wall_clock.h"
 #include "server/admin/controller_process.h"
 #include "server/exchange.h"
-#include "server/fault_worker.h"
+#include "server/gpu_room.h"
 #include "server/handoff.h"
 #include "server/keeper.h"
 #include "server/nvml/monitor_process.h"
@@ -29,10 +29,6 @@
 namespace flyt::server {
 namespace {
 
-// After that many warm processes in a row that died before they got a client, none are made.
-constexpr unsigned kWarmFailuresMax = 3;
-// What a warm process says when it could take a client.
-constexpr std::string_view kReady = "r";
 constexpr const char* kExchangeName = "flyt-exchange";
 // How often it is looked whether the keeper has let go of what ended sessions had.
 constexpr int kHeldLookMs = 20;
@@ -50,23 +46,11 @@ sigset_t handled_signals() {
   return set;
 }
 
-bool readable(int fd) {
-  pollfd wanted{fd, POLLIN, 0};
-  return ::poll(&wanted, 1, 0) == 1 && (wanted.revents & POLLIN) != 0;
-}
-
 // Rounded up; 0 when it has passed.
 std::int64_t ms_until(Instant when) {
   const Duration left = when - system_clock().now();
   return std::max<std::int64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1, 0);
-}
-
-bool is_fault(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitGpuFault; }
-
-// Within a machine they would not be quicker.
-bool may_have_lanes(const transport::Connection& connection) {
-  return connection.peer().starts_with("tcp://");
 }
 
 }  // namespace
@@ -196,6 +180,7 @@ Status Supervisor::run() {
     if (!board) return std::move(board).error();
     faults_ = std::move(*board);
   }
+  room_ = open_room(options_.session);
   if (Status status = check_driver(); !status) return status;
   if (Status status = start_board(); !status) return status;
   if (Status status = start_admission(); !status) return status;
@@ -406,29 +391,6 @@ void Supervisor::give_to_child(Lobby::Guest guest, bool wants_driver) {
   }
 }
 
-// One that is ready, or else one that has been starting for a while.
-bool Supervisor::give_to_warm_child(const transport::Connection& connection, bool share) {
-  ClientNote note{.may_share = share};
-  if (may_have_lanes(connection)) note.token = make_token();
-  for (const bool ready : {true, false}) {
-    for (auto& [pid, child] : children_) {
-      if (child.kind != ChildKind::kWarm || !child.channel.valid()) continue;
-      // It is about to end.
-      if (faults_ != nullptr && child.incident != faults_->incident()) continue;
-      if (ready && !readable(child.channel.get())) continue;
-      const Status sent = transport::send_fd(child.channel.get(), connection.fd(), encode(note));
-      child.token = note.token;
-      if (!sent || !may_have_lanes(connection)) child.channel.close();
-      child.kind = ChildKind::kSession;
-      if (!sent) continue;
-      warm_failures_ = 0;
-      warm_at_ = system_clock().now() + std::chrono::milliseconds(options_.warm_pause_ms);
-      return true;
-    }
-  }
-  return false;
-}
-
 void Supervisor::become_child(std::size_t slot) {
   options_.session.slot = slot;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -498,11 +460,17 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
     ::_exit(EXIT_SUCCESS);
   }
   if (warm != nullptr) {
+    if (warm->driver.room) warm->driver.room->serve(room_name(hello->recovers));
     serve_session(std::move(connection), *hello, share, warm->driver, warm->buffers,
                   options_.session);
     ::_exit(EXIT_SUCCESS);
   }
-  const auto ready = prepare_driver(options_.session);
+  const auto ready = prepare_session(options_.session, hello->recovers);
+  if (!ready && ready.error().code == ErrorCode::kLimit) {
+    log_.warn("client refused", {{"peer", connection->peer()}, {"reason", ready.error().message}});
+    refuse_gpu_full(*connection, ready.error().message);
+    ::_exit(EXIT_SUCCESS);
+  }
   if (!ready) {
     refuse_without_driver(*connection, ready.error().message);
     log_.error("no driver", {{"why", ready.error().message}});
@@ -511,83 +479,6 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
   HostBuffers buffers(ready->driver.table);
   serve_session(std::move(connection), *hello, share, *ready, buffers, options_.session);
   ::_exit(EXIT_SUCCESS);
-}
-
-unsigned Supervisor::warm_children() const {
-  return static_cast<unsigned>(
-      std::count_if(children_.begin(), children_.end(),
-                    [](const auto& child) { return child.second.kind == ChildKind::kWarm; }));
-}
-
-void Supervisor::keep_warm() {
-  const Instant now = system_clock().now();
-  if (stopping_ || warm_failures_ >= kWarmFailuresMax || now < warm_at_) return;
-  if (no_processes_.resting(now)) return;
-  for (unsigned count = warm_children(); count < options_.warm; ++count) {
-    const Status forked = fork_warm();
-    if (forked) continue;
-    if (no_processes_.met(now)) {
-      log_.error("no warm process for now", {{"why", forked.error().message}});
-    }
-    return;
-  }
-}
-
-Status Supervisor::fork_warm() {
-  auto pair = make_socket_pair();
-  if (!pair) return std::move(pair).error();
-  const std::size_t slot = options_.session.board->claim();
-  const std::uint32_t incident = faults_ == nullptr ? 0 : faults_->incident();
-  const pid_t pid = ::fork();
-  if (pid < 0) {
-    const int failed = errno;
-    options_.session.board->release(slot);
-    return system_error("fork", failed);
-  }
-  if (pid != 0) {
-    make_impatient(pair->writing);
-    Child child{ChildKind::kWarm, std::move(pair->writing), slot};
-    child.incident = incident;
-    children_.emplace(pid, std::move(child));
-    return {};
-  }
-  pair->writing.close();
-  become_child(slot);
-  options_.session.admission.reset();
-  run_warm_child(std::move(pair->reading));
-}
-
-void Supervisor::run_warm_child(Fd channel) {
-  auto ready = prepare_driver(options_.session);
-  if (!ready) {
-    log_.error("no driver", {{"why", ready.error().message}});
-    ::_exit(EXIT_FAILURE);
-  }
-  // It is of no use after a fault. Whoever gets a client has it watch for itself.
-  std::optional<FaultWorker> watch;
-  if (ready->faults != nullptr) watch.emplace(*ready->faults, [] { ::_exit(kExitGpuFault); });
-  HostBuffers buffers(ready->driver.table);
-  if (const Status warmed = warm_up(*ready, buffers); !warmed) {
-    log_.error("no driver", {{"why", warmed.error().message}});
-    ::_exit(EXIT_FAILURE);
-  }
-  ready->warm = true;
-  write_all(channel.get(), kReady);
-  auto received = transport::receive_fd(channel.get());
-  watch.reset();
-  if (!received) {
-    if (received.error().code != ErrorCode::kLost) {
-      log_.error("no client came", {{"why", received.error().message}});
-    }
-    ::_exit(EXIT_SUCCESS);
-  }
-  auto connection = transport::adopt(std::move(received->fd));
-  if (!connection) ::_exit(EXIT_FAILURE);
-  const ClientNote note = decode_client_note(received->text);
-  options_.session.token = note.token;
-  options_.session.lane_door = channel.release();
-  const Warm warm{*ready, buffers};
-  serve(std::move(connection).value(), note.may_share, &warm);
 }
 
 void Supervisor::reap() {
@@ -601,9 +492,11 @@ void Supervisor::reap() {
       log_.warn("session ended",
                 {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
-    if (found->second.kind == ChildKind::kWarm && !is_fault(status)) ++warm_failures_;
+    if (found->second.kind == ChildKind::kWarm) warm_ended(status);
     if (found->second.kind == ChildKind::kKeeper) keeper_ended();
-    if (keeper_door_.valid() && options_.session.board->held(found->second.slot)) {
+    const bool held = keeper_door_.valid() && options_.session.board->held(found->second.slot);
+    if (room_ != nullptr) room_->note_end(static_cast<std::uint32_t>(pid), held);
+    if (held) {
       options_.session.board->orphan(found->second.slot);
       held_.push_back({found->second.slot, 0});
     } else {
@@ -624,6 +517,7 @@ void Supervisor::end_children(int signal) {
     if (pid == 0) {
       system_clock().sleep_for(kEndLook);
     } else {
+      if (room_ != nullptr) room_->note_end(static_cast<std::uint32_t>(pid), handed_over_);
       children_.erase(pid);
     }
   }

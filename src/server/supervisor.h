@@ -41,6 +41,9 @@ struct SupervisorOptions {
 // Belongs to the process's only thread.
 class Supervisor {
  public:
+  // After that many warm processes in a row that died before they got a client, none are made.
+  static constexpr unsigned kWarmFailuresMax = 3;
+
   explicit Supervisor(SupervisorOptions options);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
@@ -113,6 +116,7 @@ class Supervisor {
   void keep_warm();
   Status fork_warm();
   [[noreturn]] void run_warm_child(Fd channel);
+  void warm_ended(int status);
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
@@ -137,6 +141,7 @@ class Supervisor {
   std::optional<KeeperLine> keeper_line_;
   std::optional<Keeping> keeper_;       // To ask it.
   std::unique_ptr<FaultBoard> faults_;  // Null: the GPU's processes share no faults.
+  std::unique_ptr<Room> room_;          // Null: nobody counts them.
   // Places on the board that the keeper holds, and those of processes that have not ended yet and
   // are no children of this one.
   struct Held {
@@ -151,7 +156,8 @@ class Supervisor {
   Shortage no_connections_;  // While listeners are not polled.
   Shortage no_processes_;    // While no warm process can be made.
   unsigned warm_failures_ = 0;
-  Instant warm_at_{};  // When what was taken of the warm processes is made up for.
+  unsigned warm_refusals_ = 0;  // In a row, for want of room on the GPU.
+  Instant warm_at_{};           // When what was taken of the warm processes is made up for.
 };
 
 }  // namespace flyt::server

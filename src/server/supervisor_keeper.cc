@@ -65,6 +65,7 @@ Status Supervisor::find_keeper() {
 // Without one, sessions end with their processes.
 void Supervisor::start_keeper() {
   if (options_.recover_seconds == 0) return;
+  options_.session.recover_seconds = options_.recover_seconds;
   if (!options_.keeper.empty()) options_.session.returns_ms = options_.recover_seconds * 1000;
   if (!keeper_door_.valid()) {
     Fd home;
@@ -202,6 +203,7 @@ void Supervisor::end_sessions() {
   while (left() && system_clock().now() < last) {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid > 0) {
+      if (room_ != nullptr) room_->note_end(static_cast<std::uint32_t>(pid), false);
       children_.erase(pid);
     } else {
       system_clock().sleep_for(kTellLook);

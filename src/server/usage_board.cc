@@ -11,9 +11,9 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/shared_word.h"
 #include "base/wall_clock.h"
 #include "server/shared_mutex.h"
-#include "server/shared_word.h"
 #include "transport/machine.h"
 
 namespace flyt::server {

@@ -192,6 +192,7 @@ void Context::end() {
     for (ptx::Grid* grid : grids_) grid->stop();
   }
   synchronize();
+  place_ = {};
 }
 
 bool Context::enable_peer(std::uint64_t context) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/annotations.h"
@@ -15,6 +16,7 @@
 #include "softgpu/interpreter/grid.h"
 #include "softgpu/kernel_heap.h"
 #include "softgpu/partition.h"
+#include "softgpu/shared_faults.h"
 #include "softgpu/stream.h"
 
 namespace flyt::softgpu {
@@ -32,6 +34,8 @@ class Context {
 
   // Its own handle; told once, before anybody else knows it.
   void set_handle(std::uint64_t handle);
+  // What it has of the GPU until its end; told in the same way.
+  void set_place(SharedFaults::Place place) { place_ = std::move(place); }
   std::uint64_t handle() const { return handle_; }
 
   Device& device() const { return device_; }
@@ -98,6 +102,7 @@ class Context {
   const std::uint64_t id_;
   std::uint64_t handle_ = 0;
   const std::shared_ptr<Fate> fate_;
+  SharedFaults::Place place_;
   KernelHeap heap_;
 
   mutable Mutex mutex_;

@@ -173,9 +173,10 @@ Device::Device(int number, unsigned unit, const Settings& settings)
       multiprocessors_(settings.multiprocessors, settings.capability),
       memory_(settings.memory_bytes),
       code_chunks_(memory_, settings.variable_places),
-      shared_faults_(settings.shared_faults.empty()
-                         ? nullptr
-                         : SharedFaults::open(settings.shared_faults, unit)),
+      shared_faults_(
+          settings.shared_faults.empty()
+              ? nullptr
+              : SharedFaults::open(settings.shared_faults, unit, settings.shared_contexts)),
       lost_(settings.lost, unit) {
   limits_.multiprocessors = settings.multiprocessors;
   // No two processes that live at the same time, or one soon after the other, have the same.

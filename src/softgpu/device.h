@@ -64,10 +64,10 @@ class Device {
   // Null where a fault is its process's alone.
   SharedFaults* shared_faults() const { return shared_faults_.get(); }
   LostGpu& lost() { return lost_; }
-  // Before a context is made.
-  CUresult enter() {
+  // Before a context is made, which gets the place.
+  CUresult enter(SharedFaults::Place& place) {
     if (const CUresult lost = lost_.error(); lost != CUDA_SUCCESS) return lost;
-    return shared_faults_ == nullptr ? CUDA_SUCCESS : shared_faults_->enter();
+    return shared_faults_ == nullptr ? CUDA_SUCCESS : shared_faults_->enter(place);
   }
 
   // The primary context's bookkeeping.

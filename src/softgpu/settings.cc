@@ -85,6 +85,9 @@ Settings Settings::from_environment() {
     settings.kernel_timeout_ns = *value * 1'000'000;
   }
   settings.shared_faults = variable("FLYT_SOFTGPU_SHARED_FAULTS");
+  if (const auto value = whole_number("FLYT_SOFTGPU_SHARED_CONTEXTS", 0, kSharedContextsMax)) {
+    settings.shared_contexts = static_cast<unsigned>(*value);
+  }
   settings.lost = variable("FLYT_SOFTGPU_LOST");
   if (const auto value = whole_number("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS", 0, 1)) {
     settings.graph_update_waits = *value != 0;

@@ -13,6 +13,7 @@ namespace flyt::softgpu {
 inline constexpr unsigned kDevicesMax = 64;
 inline constexpr unsigned kMultiprocessorsMax = 4096;
 inline constexpr unsigned kVariablePlacesMax = 4096;
+inline constexpr unsigned kSharedContextsMax = 1024;
 inline constexpr std::uint64_t kMemoryBytesMin = 16 * kMiB;
 inline constexpr std::uint64_t kMemoryBytesMax = 256 * kGiB;
 
@@ -29,6 +30,7 @@ struct Settings {
   bool variables_move = false;                       // FLYT_SOFTGPU_VARIABLES_MOVE: 0 or 1
   unsigned variable_places = 0;                      // The same: 2 or more; 0: no chunks
   std::string shared_faults;                         // FLYT_SOFTGPU_SHARED_FAULTS: a folder
+  unsigned shared_contexts = 0;                      // FLYT_SOFTGPU_SHARED_CONTEXTS; 0: any number
   std::string lost;                                  // FLYT_SOFTGPU_LOST: a folder
   unsigned threads = 1;                              // Of the processors that run kernels.
 

@@ -19,12 +19,13 @@ class SharedFaultsTest : public ::testing::Test {
     folder_ = ::mkdtemp(pattern.data());
   }
   ~SharedFaultsTest() override { std::filesystem::remove_all(folder_); }
-  std::unique_ptr<SharedFaults> process(unsigned unit = 0) const {
-    auto made = SharedFaults::open(folder_, unit);
+  std::unique_ptr<SharedFaults> process(unsigned unit = 0, std::size_t contexts = 0) const {
+    auto made = SharedFaults::open(folder_, unit, contexts);
     EXPECT_NE(nullptr, made);
     return made;
   }
   std::string folder_;
+  SharedFaults::Place place_;
 };
 
 TEST_F(SharedFaultsTest, AFaultIsEveryProcessesThatHasAContext) {
@@ -32,9 +33,9 @@ TEST_F(SharedFaultsTest, AFaultIsEveryProcessesThatHasAContext) {
   const auto two = process();
   const auto none = process();
   const auto elsewhere = process(1);
-  ASSERT_EQ(CUDA_SUCCESS, one->enter());
-  ASSERT_EQ(CUDA_SUCCESS, two->enter());
-  ASSERT_EQ(CUDA_SUCCESS, elsewhere->enter());
+  ASSERT_EQ(CUDA_SUCCESS, one->enter(place_));
+  ASSERT_EQ(CUDA_SUCCESS, two->enter(place_));
+  ASSERT_EQ(CUDA_SUCCESS, elsewhere->enter(place_));
   Fate own(one.get());
   const Fate others(two.get());
   EXPECT_EQ(CUDA_SUCCESS, others.error());
@@ -48,22 +49,43 @@ TEST_F(SharedFaultsTest, AFaultIsEveryProcessesThatHasAContext) {
 TEST_F(SharedFaultsTest, NobodyComesBeforeAllWhoWereThereHaveEnded) {
   auto one = process();
   auto two = process();
-  ASSERT_EQ(CUDA_SUCCESS, one->enter());
-  ASSERT_EQ(CUDA_SUCCESS, two->enter());
+  ASSERT_EQ(CUDA_SUCCESS, one->enter(place_));
+  ASSERT_EQ(CUDA_SUCCESS, two->enter(place_));
   one->tell(CUDA_ERROR_ASSERT);
   const auto next = process();
-  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, next->enter());
-  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, one->enter());
+  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, next->enter(place_));
+  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, one->enter(place_));
   one.reset();
-  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, next->enter());
+  EXPECT_EQ(CUDA_ERROR_MPS_SERVER_NOT_READY, next->enter(place_));
   two.reset();
-  EXPECT_EQ(CUDA_SUCCESS, next->enter());
+  EXPECT_EQ(CUDA_SUCCESS, next->enter(place_));
   EXPECT_EQ(CUDA_SUCCESS, next->fault());
+}
+
+TEST_F(SharedFaultsTest, TheGpuTakesSoManyContextsOfAllProcessesTogether) {
+  auto one = process(0, 3);
+  const auto two = process(0, 3);
+  SharedFaults::Place first;
+  SharedFaults::Place second;
+  SharedFaults::Place third;
+  SharedFaults::Place fourth;
+  ASSERT_EQ(CUDA_SUCCESS, one->enter(first));
+  ASSERT_EQ(CUDA_SUCCESS, one->enter(second));
+  ASSERT_EQ(CUDA_SUCCESS, two->enter(third));
+  EXPECT_EQ(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, two->enter(fourth));
+  EXPECT_EQ(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, one->enter(fourth));
+  // A context that is destroyed makes room, and a process that ends.
+  second = {};
+  EXPECT_EQ(CUDA_SUCCESS, two->enter(fourth));
+  EXPECT_EQ(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, two->enter(second));
+  first = {};
+  one.reset();
+  EXPECT_EQ(CUDA_SUCCESS, two->enter(second));
 }
 
 TEST_F(SharedFaultsTest, TheFirstFaultIsTold) {
   const auto one = process();
-  ASSERT_EQ(CUDA_SUCCESS, one->enter());
+  ASSERT_EQ(CUDA_SUCCESS, one->enter(place_));
   one->tell(CUDA_ERROR_MISALIGNED_ADDRESS);
   one->tell(CUDA_ERROR_LAUNCH_FAILED);
   EXPECT_EQ(CUDA_ERROR_MISALIGNED_ADDRESS, one->fault());

@@ -284,6 +284,12 @@ Result<ClientHello> decode_client_hello(Bytes bytes) {
   return std::move(fields->hello);
 }
 
+// Also of codes that only later servers know.
+ErrorCode error_code(RefusalCode code) {
+  if (code == RefusalCode::kVersion) return ErrorCode::kUnsupported;
+  return code == RefusalCode::kGpuFull ? ErrorCode::kLimit : ErrorCode::kDenied;
+}
+
 Result<Welcome> decode_answer(Bytes bytes) {
   Result<HelloPrefix> prefix = whole_prefix(bytes);
   if (!prefix) return std::move(prefix).error();
@@ -291,8 +297,7 @@ Result<Welcome> decode_answer(Bytes bytes) {
   Result<Fields> fields = take_records(*prefix, bytes.subspan(kHelloPrefixBytes));
   if (!fields) return std::move(fields).error();
   if (prefix->kind == HelloKind::kRefusal) {
-    const bool version = fields->refusal.code == RefusalCode::kVersion;
-    return Error{version ? ErrorCode::kUnsupported : ErrorCode::kDenied,
+    return Error{error_code(fields->refusal.code),
                  "refused by the server: " + fields->refusal.reason};
   }
   if (prefix->version_min != prefix->version_max) return malformed("welcome without one version");

@@ -78,6 +78,7 @@ enum class RefusalCode : std::uint16_t {
   kNoDriver = 5,   // The server has no working driver.
   kNoSession = 6,  // The token names no session here.
   kWindows = 7,    // The address windows cannot be had.
+  kGpuFull = 8,    // The GPU takes no further session now.
 };
 
 enum class WindowPurpose : std::uint32_t { kArena = 1, kVmm = 2, kPinned = 3 };
@@ -169,7 +170,7 @@ Result<HelloPrefix> decode_hello_prefix(Bytes bytes);
 Result<ClientHello> decode_client_hello(Bytes bytes);
 
 // A server's answer: a welcome, or the refusal as an Error whose message holds the reason
-// (kDenied, or kUnsupported for RefusalCode::kVersion).
+// (kDenied, but kUnsupported for RefusalCode::kVersion and kLimit for kGpuFull).
 Result<Welcome> decode_answer(Bytes bytes);
 
 // The highest version that both sides speak, or the reason why there is none.

@@ -80,6 +80,11 @@ TEST(Hello, TellsTheReasonOfARefusal) {
   EXPECT_EQ(denied.error().message, "refused by the server: no room");
   const Result<Welcome> version = decode_answer(encode(Refusal{RefusalCode::kVersion, "too old"}));
   EXPECT_EQ(version.error().code, ErrorCode::kUnsupported);
+  const Result<Welcome> full = decode_answer(encode(Refusal{RefusalCode::kGpuFull, "46 of 46"}));
+  EXPECT_EQ(full.error().code, ErrorCode::kLimit);
+  EXPECT_EQ(full.error().message, "refused by the server: 46 of 46");
+  const Result<Welcome> later = decode_answer(encode(Refusal{RefusalCode{99}, "who knows"}));
+  EXPECT_EQ(later.error().code, ErrorCode::kDenied);
 }
 
 TEST(Hello, TellsWhetherASessionCanGoOnElsewhere) {

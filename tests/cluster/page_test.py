@@ -385,6 +385,18 @@ class InABrowser(Browsed):
         self.assertIn('You are eve, viewer.', page.evaluate('document.body.innerText'))
         self.assertTrue(any('gpu-ready' in row for row in self.rows('event-rows')))
 
+    def test_it_tells_of_a_last_group_of_another_size(self):
+        gpu = self.cluster.list('nodes')[0]['description']['gpus'][0]
+        told = ('((figure) => [figure.textContent, figure.querySelector(".map").ariaLabel])'
+                '(gpuFigure(%s, []))')
+        text, label = self.browser.evaluate(told % json.dumps(gpu))
+        self.assertNotIn('the last of', text + label)
+        gpu['groups'][-1]['sms'] = GROUP + 4
+        text, label = self.browser.evaluate(told % json.dumps(gpu))
+        self.assertIn(f'groups: the last of {GROUP + 4}, the others of {GROUP}', text)
+        self.assertIn(f'4 groups of multiprocessors, the last of {GROUP + 4}, '
+                      f'the others of {GROUP}: free 4', label)
+
     def test_it_follows_what_happens_without_being_asked_again(self):
         page = self.browser
         page.evaluate('window.same = true')

@@ -74,6 +74,7 @@ control::SettingSections sections_of(Config& config) {
         {"sm_percent", number_setting(config.sm_percent, 100, kSmPercentMax)},
         {"reserve", size_setting(config.reserve_bytes, 0, kMost)},
         {"overhead_per_session", size_setting(config.overhead_per_session_bytes, 0, kMost)},
+        {"sessions", number_setting(config.gpu_sessions, 0, kGpuSessionsMax)},
         {"mps_control", text_setting(config.mps_control)},
         {"nvml", path_setting(config.nvml)}}},
       {"soft",
@@ -175,6 +176,9 @@ Status finish(Config& config, const std::string& program_folder, const control::
   if (config.cluster_crl.empty() && config.cluster_ca == config.ca) config.cluster_crl = config.crl;
   // A context under MPS was seen to take 516 MiB, and the MPS server 70 MiB.
   const bool soft = config.soft != 0;
+  if (config.gpu_sessions == UINT32_MAX) {
+    config.gpu_sessions = config.mode == Mode::kShared ? kSharedGpuSessions : 0;
+  }
   if (config.reserve_bytes == UINT64_MAX) config.reserve_bytes = soft ? 0 : 512ull << 20;
   if (config.overhead_per_session_bytes == UINT64_MAX) {
     config.overhead_per_session_bytes = soft ? 0 : 544ull << 20;

@@ -15,6 +15,10 @@ namespace flyt::node {
 
 inline constexpr std::uint32_t kSoftGpusMax = 64;
 inline constexpr std::uint32_t kSmPercentMax = 1000;
+// MPS takes 48 contexts (seen on an H100, driver 580); a server that starts makes two for a moment,
+// and processes that have ended may not quite be gone.
+inline constexpr std::uint32_t kSharedGpuSessions = 46;
+inline constexpr std::uint32_t kGpuSessionsMax = 1024;
 // Socket files are named below the run folder, and such names have few bytes.
 inline constexpr std::size_t kRunFolderBytesMax = 60;
 
@@ -44,6 +48,8 @@ struct Config {
   std::uint32_t sm_percent = 100;            // Of multiprocessors, given out.
   std::uint64_t reserve_bytes = UINT64_MAX;  // UINT64_MAX: by the kind of GPU.
   std::uint64_t overhead_per_session_bytes = UINT64_MAX;  // The same.
+  std::uint32_t gpu_sessions = UINT32_MAX;  // Of all leases of one; 0: any number; UINT32_MAX: by
+                                            // the mode.
   std::string mps_control = "nvidia-cuda-mps-control";
   std::string nvml;  // A path; where drivers put it unless set.
 

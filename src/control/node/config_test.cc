@@ -45,6 +45,18 @@ TEST(Config, KnowsThatSoftwareGpusHaveNoOverhead) {
   EXPECT_EQ(config->reserve_bytes, 0u);
 }
 
+TEST(Config, AllowsSoManySessionsOnAGpuAsTheModeTakes) {
+  const auto sessions = [](std::string_view text) {
+    auto config = parse_config(text, "node.toml");
+    EXPECT_TRUE(config && finish(*config, "/opt/flyt/bin", {}));
+    return config ? config->gpu_sessions : ~0U;
+  };
+  EXPECT_EQ(sessions(""), 0u);
+  EXPECT_EQ(sessions("[gpus]\nmode = \"shared\""), kSharedGpuSessions);
+  EXPECT_EQ(sessions("[gpus]\nmode = \"shared\"\nsessions = 0"), 0u);
+  EXPECT_EQ(sessions("[gpus]\nsessions = 8"), 8u);
+}
+
 TEST(Config, ReadsEveryKey) {
   const auto config = parse_config(R"(
 [node]
@@ -66,6 +78,7 @@ mode = "shared"
 soft = 3
 reserve = "1G"
 overhead_per_session = 1048576
+sessions = 12
 mps_control = "/opt/mps"
 nvml = "/opt/libnvidia-ml.so.1"
 [soft]
@@ -90,6 +103,7 @@ max = 100
   EXPECT_EQ(config->mode, Mode::kShared);
   EXPECT_EQ(config->reserve_bytes, 1ull << 30);
   EXPECT_EQ(config->overhead_per_session_bytes, 1ull << 20);
+  EXPECT_EQ(config->gpu_sessions, 12u);
   EXPECT_EQ(config->soft_memory_bytes, 512ull << 20);
   EXPECT_EQ(config->recover_seconds, 0u);
   EXPECT_EQ(config->tcp_port_first, 7710);
@@ -116,6 +130,7 @@ TEST(Config, SaysWhatAValueShouldBe) {
   expects("[gpus]\nmode = \"fast\"", "node.toml:2: gpus.mode: expected \"isolated\" or");
   expects("[gpus]\nsoft = 65", "expected a number from 0 to 64");
   expects("[gpus]\nsoft = \"2\"", "expected a number");
+  expects("[gpus]\nsessions = 1025", "expected a number from 0 to 1024");
   expects("[soft]\nmemory = \"1 apple\"", "expected a size");
   expects("[leases]\nrecover_seconds = 3601", "expected a number from 0 to 3600");
   expects("[soft]\nmemory = -1", "expected a size");

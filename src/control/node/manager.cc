@@ -598,6 +598,12 @@ NodeView Manager::describe() {
     if (const auto mps = mps_.find(gpu.index); mps != mps_.end()) {
       one.mps = mps->second.daemon.running() ? "running" : "restarting";
     }
+    if (const auto room = rooms_.find(gpu.index); room != rooms_.end()) {
+      one.sessions_max = config_.gpu_sessions;
+      one.sessions = room->second->count();
+      one.refused =
+          room->second->refusals(Room::Why::kLimit) + room->second->refusals(Room::Why::kDriver);
+    }
     view.gpus.push_back(std::move(one));
   }
   return view;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/room.h"
 #include "base/wall_clock.h"
 #include "control/node/config.h"
 #include "control/node/control_watchdog.h"
@@ -78,7 +79,10 @@ struct GpuView {
   std::string mps;
   std::string failed;  // Why it is of no use any more; empty: it works.
   std::uint32_t leases = 0;
-  GpuTotals totals = {};  // As leases() has counted them last.
+  std::uint32_t sessions_max = 0;  // 0: any number; then they are not counted here.
+  Room::Count sessions = {};       // Those that count.
+  std::uint64_t refused = 0;       // Sessions, for want of room, since the machine's start.
+  GpuTotals totals = {};           // As leases() has counted them last.
 };
 
 struct NodeView {
@@ -250,6 +254,9 @@ class Manager {
   void watch_mps();
   // GPUs that have failed, and their leases, whose servers end.
   void note_failed_gpus();
+  // What servers of a GPU say of sessions for which it had no room.
+  void open_rooms();
+  void look_for_refusals();
   // What leases' servers say of kernels that faulted.
   void look_for_faults();
   void note_faults(const std::string& id, std::uint64_t after, const control::FaultsState& told);
@@ -265,6 +272,8 @@ class Manager {
   Fd state_lock_;
   std::optional<Planner> planner_;       // Set by start(), not changed afterwards.
   std::unique_ptr<GpuWatch> gpu_watch_;  // The same.
+  // By GPU; the same. None where sessions are not counted.
+  std::map<std::uint32_t, std::unique_ptr<Room>> rooms_;
 
   Mutex mutex_;
   Condition freed_;  // A lease is no longer busy.
@@ -274,6 +283,12 @@ class Manager {
   Counters counters_ GUARDED_BY(mutex_);
   std::map<std::uint32_t, GpuTotals> totals_ GUARDED_BY(mutex_);  // By GPU.
   Instant fault_look_ GUARDED_BY(mutex_){};
+  struct Refusals {
+    std::uint64_t by_limit = 0;  // Of which it was told.
+    std::uint64_t by_driver = 0;
+    Instant next;  // When it may be told again.
+  };
+  std::map<std::uint32_t, Refusals> refusals_ GUARDED_BY(mutex_);  // By GPU.
   GpuFailures failed_ GUARDED_BY(mutex_);  // GPUs of which it was told that they have failed.
   std::map<std::string, std::int64_t> faults_told_ms_ GUARDED_BY(mutex_);  // At the start.
   std::string state_problem_ GUARDED_BY(mutex_);

@@ -123,6 +123,7 @@ void Manager::tick(Duration patience) {
   restart_due();
   connect_again();
   watch_mps();
+  look_for_refusals();
   look_for_faults();
 }
 

@@ -42,6 +42,7 @@ Status Manager::start() {
   }
   if (Status status = start_mps(); !status) return status;
   if (Status status = find_all_gpus(); !status) return status;
+  open_rooms();
   if (Status status = recover(); !status) return status;
   const Lock lock(mutex_);
   gpu_watch_ = std::make_unique<GpuWatch>(config_, failed_, [this] { wake(); });

@@ -57,6 +57,10 @@ v1::NodeDescription message_of(const NodeView& node, std::string_view version) {
     gpu.set_sms_free(view.sms_free);
     gpu.set_sm_percent(view.gpu.sm_percent);
     gpu.set_rest_is_group(view.gpu.rest_is_group);
+    gpu.set_sessions_max(view.sessions_max);
+    gpu.set_sessions(view.sessions.used());
+    gpu.set_sessions_ready(view.sessions.ready);
+    gpu.set_sessions_refused(view.refused);
   }
   return message;
 }

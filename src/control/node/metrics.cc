@@ -41,6 +41,10 @@ void add_gpus(const NodeView& node, Page& page) {
   each("flyt_gpu_failed", "1 if it is of no use any more.",
        [](const GpuView& gpu) { return gpu.failed.empty() ? 0 : 1; });
   each("flyt_gpu_leases", "Leases on it.", [](const GpuView& gpu) { return gpu.leases; });
+  each("flyt_gpu_sessions_max", "How many sessions it takes; 0: any number.",
+       [](const GpuView& gpu) { return gpu.sessions_max; });
+  each("flyt_gpu_sessions_taken", "Of these, with processes that are ready or come back.",
+       [](const GpuView& gpu) { return gpu.sessions.used(); });
 }
 
 // Of each GPU, what its leases have at the moment.
@@ -58,6 +62,11 @@ void add_gpu_use(const NodeView& node, const std::vector<LeaseView>& leases, Pag
   each("flyt_gpu_memory_used_bytes", "Memory used by leases.",
        [](const LeaseUse& use) { return use.memory_bytes; });
   each("flyt_gpu_sessions", "Client processes.", [](const LeaseUse& use) { return use.sessions; });
+}
+
+void add_gpu_refusals(const NodeView& node, Page& page) {
+  page.family("flyt_gpu_sessions_refused_total", "counter", "Sessions for which it had no room.");
+  for (const GpuView& gpu : node.gpus) page.value(labels_of(gpu), gpu.refused);
 }
 
 void add_gpu_totals(const NodeView& node, Page& page) {
@@ -180,6 +189,7 @@ std::string metrics_text(const NodeView& node, const std::vector<LeaseView>& lea
   page.one("flyt_node_leases", "gauge", "Leases.", node.leases);
   add_gpus(node, page);
   add_gpu_use(node, leases, page);
+  add_gpu_refusals(node, page);
   add_gpu_totals(node, page);
   add_leases(leases, page);
   add_lease_counters(leases, page);

@@ -12,6 +12,9 @@ TEST(Metrics, TellGpusLeasesAndCounters) {
   gpu.quota_bytes = 100;
   gpu.leases = 2;
   gpu.totals.returns = 5;
+  gpu.sessions_max = 46;
+  gpu.sessions = {.sessions = 2, .ready = 1, .awaited = 4};
+  gpu.refused = 6;
   node.gpus.push_back(gpu);
   LeaseView lease{.lease = {.id = "id", .name = "a\"b"}, .use = LeaseUse{50, 2}};
   lease.lease.state = LeaseState::kRunning;
@@ -31,6 +34,9 @@ TEST(Metrics, TellGpusLeasesAndCounters) {
         "flyt_gpu_leases{gpu=\"3\",uuid=\"GPU-3\"} 2\n",
         "flyt_gpu_memory_used_bytes{gpu=\"3\",uuid=\"GPU-3\"} 50\n",
         "flyt_gpu_sessions{gpu=\"3\",uuid=\"GPU-3\"} 2\n",
+        "flyt_gpu_sessions_max{gpu=\"3\",uuid=\"GPU-3\"} 46\n",
+        "flyt_gpu_sessions_taken{gpu=\"3\",uuid=\"GPU-3\"} 7\n",
+        "flyt_gpu_sessions_refused_total{gpu=\"3\",uuid=\"GPU-3\"} 6\n",
         "# TYPE flyt_gpu_recoveries_total counter\n"
         "flyt_gpu_recoveries_total{gpu=\"3\",uuid=\"GPU-3\"} 5\n",
         "flyt_lease_received_bytes_total{lease=\"id\",name=\"a\\\"b\",gpu=\"3\"} 4096\n",

@@ -115,6 +115,10 @@ std::string run_folder_of_leases(const Config& config) { return config.run_folde
 
 std::string state_folder_of_leases(const Config& config) { return config.state_folder + "/leases"; }
 
+std::string gpu_room(const Config& config, std::uint32_t gpu) {
+  return config.run_folder + "/room-" + std::to_string(gpu);
+}
+
 std::string mps_pipe_folder(const Config& config, std::uint32_t gpu) {
   return config.run_folder + "/mps-" + std::to_string(gpu);
 }
@@ -154,6 +158,10 @@ ProcessCommand server_command(const Config& config, const Lease& lease, const Gp
   }
   add("--max-sessions", config.sessions_max);
   add("--warm", config.warm);
+  if (config.gpu_sessions != 0) {
+    command.words.insert(command.words.end(), {"--gpu-room", gpu_room(config, lease.grant.gpu)});
+    add("--gpu-sessions", config.gpu_sessions);
+  }
   if (config.recover_seconds != 0) {
     add("--recover", config.recover_seconds);
     add("--handover-seconds", config.handover_seconds);

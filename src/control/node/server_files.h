@@ -48,6 +48,9 @@ ProcessCommand server_command(const Config& config, const Lease& lease, const Gp
 // A server without limits, to ask for facts about a GPU.
 ProcessCommand probe_command(const Config& config, std::uint32_t gpu, const std::string& gpu_uuid,
                              Mode mode);
+// Who has a session on one GPU, base/room.h; gone with the machine's next start.
+std::string gpu_room(const Config& config, std::uint32_t gpu);
+
 // Where MPS of one GPU is reached.
 std::string mps_pipe_folder(const Config& config, std::uint32_t gpu);
 

@@ -20,8 +20,10 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
     Device* device = driver.device(dev);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (!device->memory().usable()) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (const CUresult bad = device->enter(); bad != CUDA_SUCCESS) return bad;
+    SharedFaults::Place place;
+    if (const CUresult bad = device->enter(place); bad != CUDA_SUCCESS) return bad;
     const auto context = driver.make_context(*device, flags, false, 0);
+    context->set_place(std::move(place));
     if (!context_stack().push(context->handle())) {
       driver.contexts().take(context->handle());
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -84,9 +86,11 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
     const Lock lock(device->primary_mutex());
     Device::Primary& primary = device->primary();
     if (primary.context == 0) {
-      if (const CUresult bad = device->enter(); bad != CUDA_SUCCESS) return bad;
-      primary.context = driver.make_context(*device, primary.flags, true, primary.last)->handle();
-      primary.last = primary.context;
+      SharedFaults::Place place;
+      if (const CUresult bad = device->enter(place); bad != CUDA_SUCCESS) return bad;
+      const auto context = driver.make_context(*device, primary.flags, true, primary.last);
+      context->set_place(std::move(place));
+      primary.last = primary.context = context->handle();
     }
     ++primary.retained;
     *pctx = to_handle<CUcontext>(primary.context);

@@ -118,6 +118,7 @@ std::string nodes_table(const v1::ListNodesResponse& nodes, std::int64_t now_ms)
 
 std::string gpus_table(const v1::ListNodesResponse& nodes) {
   Table table({"NODE", "GPU", "NAME", "MODE", "SMS FREE", "MEMORY FREE", "GROUPS", "STATE"});
+  std::string last_groups;
   for (const v1::Node& node : nodes.nodes()) {
     for (const node::v1::Gpu& gpu : node.description().gpus()) {
       table.add({clean(node.name()), std::to_string(gpu.index()), clean(gpu.name()),
@@ -125,9 +126,11 @@ std::string gpus_table(const v1::ListNodesResponse& nodes) {
                  std::to_string(gpu.sms_free()) + " of " + std::to_string(sms_given_out(gpu)),
                  size_text(gpu.memory_free_bytes()) + " of " + size_text(gpu.memory_bytes()),
                  map_text(gpu), state_text(node.state())});
+      const std::string last = last_group_text(gpu);
+      if (!last.empty()) last_groups += "\n" + clean(node.name()) + ", " + last + "\n";
     }
   }
-  return table.text();
+  return table.text() + last_groups;
 }
 
 std::string vms_table(const v1::ListVmsResponse& vms) {

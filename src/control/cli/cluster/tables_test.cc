@@ -59,6 +59,21 @@ TEST(ClusterTables, GroupsAreLettersAndNamesHarmless) {
   EXPECT_THAT(text, HasSubstr("gpu?[2J"));
 }
 
+TEST(ClusterTables, TellOfALastGroupOfAnotherSize) {
+  v1::ListNodesResponse nodes;
+  v1::Node& node = *nodes.add_nodes();
+  node.set_name("gpu-1");
+  node::v1::Gpu& gpu = *node.mutable_description()->add_gpus();
+  gpu.set_index(3);
+  gpu.set_rest_is_group(true);
+  for (int i = 0; i < 2; ++i) gpu.add_groups()->set_sms(8);
+  EXPECT_THAT(gpus_table(nodes), ::testing::Not(HasSubstr("last group")));
+  gpu.add_groups()->set_sms(12);
+  EXPECT_THAT(gpus_table(nodes),
+              HasSubstr("\ngpu-1, GPU 3: its last group has 12 multiprocessors, the others 8;"
+                        " it is leased with others\n"));
+}
+
 TEST(ClusterTables, AnEventIsOneLine) {
   v1::ClusterEvent event;
   event.set_number(7);

@@ -56,16 +56,13 @@ std::string map_text(const v1::Gpu& gpu, std::map<std::string, char>& letters) {
   return text;
 }
 
-// Of a map whose groups are not of one size.
-std::string last_group_text(const v1::Gpu& gpu) {
-  if (gpu.groups().empty()) return "";
-  const v1::Group& first = *gpu.groups().begin();
-  const v1::Group& last = *gpu.groups().rbegin();
-  if (first.sms() == last.sms()) return "";
-  return "\nGPU " + std::to_string(gpu.index()) + ": its last group has " +
-         std::to_string(last.sms()) + " multiprocessors, the others " +
-         std::to_string(first.sms()) +
-         (gpu.rest_is_group() ? "; it is leased with others\n" : "; whoever has all has it\n");
+// Where they are counted.
+std::string gpu_sessions_text(const v1::Gpu& gpu) {
+  if (gpu.sessions_max() == 0) return "-";
+  const std::string text =
+      std::to_string(gpu.sessions()) + " of " + std::to_string(gpu.sessions_max());
+  return gpu.sessions_ready() == 0 ? text
+                                   : text + ", " + std::to_string(gpu.sessions_ready()) + " ready";
 }
 
 }  // namespace
@@ -83,6 +80,17 @@ std::uint32_t sms_given_out(const v1::Gpu& gpu) {
   return std::max(gpu.sms(), gpu.sms_free() + sms_leased(gpu));
 }
 
+std::string last_group_text(const v1::Gpu& gpu) {
+  if (gpu.groups().empty()) return "";
+  const v1::Group& first = *gpu.groups().begin();
+  const v1::Group& last = *gpu.groups().rbegin();
+  if (first.sms() == last.sms()) return "";
+  return "GPU " + std::to_string(gpu.index()) + ": its last group has " +
+         std::to_string(last.sms()) + " multiprocessors, the others " +
+         std::to_string(first.sms()) +
+         (gpu.rest_is_group() ? "; it is leased with others" : "; whoever has all has it");
+}
+
 std::string table_of(const v1::NodeDescription& node) {
   std::string out = "node      " + clean(node.name()) + "\nversion   " + clean(node.version()) +
                     "\ndriver    " + clean(node.server()) + "\nstate     " +
@@ -91,18 +99,22 @@ std::string table_of(const v1::NodeDescription& node) {
                     std::to_string(node.leases_max()) + "\noverhead  " +
                     size_text(node.overhead_per_lease_bytes()) + " beside each quota, for " +
                     std::to_string(node.sessions_per_lease()) + " sessions\n\n";
-  Table gpus(
-      {"GPU", "NAME", "MODE", "SMS FREE", "MEMORY FREE", "LEASED", "OVERHEAD", "MPS", "GROUPS"});
+  Table gpus({"GPU", "NAME", "MODE", "SMS FREE", "MEMORY FREE", "LEASED", "OVERHEAD", "SESSIONS",
+              "MPS", "GROUPS"});
   std::map<std::string, char> letters;
   for (const v1::Gpu& gpu : node.gpus()) {
     const std::string free = size_text(gpu.memory_free_bytes());
     gpus.add({std::to_string(gpu.index()), clean(gpu.name()), mode_text(gpu.mode()),
               std::to_string(gpu.sms_free()) + " of " + std::to_string(sms_given_out(gpu)),
               free + " of " + size_text(gpu.memory_bytes()), size_text(gpu.memory_leased_bytes()),
-              size_text(gpu.memory_overhead_bytes()), or_dash(gpu.mps()), map_text(gpu, letters)});
+              size_text(gpu.memory_overhead_bytes()), gpu_sessions_text(gpu), or_dash(gpu.mps()),
+              map_text(gpu, letters)});
   }
   out += gpus.text();
-  for (const v1::Gpu& gpu : node.gpus()) out += last_group_text(gpu);
+  for (const v1::Gpu& gpu : node.gpus()) {
+    const std::string last = last_group_text(gpu);
+    if (!last.empty()) out += "\n" + last + "\n";
+  }
   for (const v1::Gpu& gpu : node.gpus()) {
     if (gpu.failed().empty()) continue;
     out += "\nGPU " + std::to_string(gpu.index()) + " has failed: " + clean(gpu.failed()) + "\n";

@@ -12,6 +12,8 @@ namespace flyt::cli {
 // give out, which may be more than there are.
 std::uint32_t sms_leased(const node::v1::Gpu& gpu);
 std::uint32_t sms_given_out(const node::v1::Gpu& gpu);
+// Of a GPU whose groups are not of one size: what its last one is; else empty.
+std::string last_group_text(const node::v1::Gpu& gpu);
 
 std::string table_of(const node::v1::NodeDescription& node);
 std::string table_of(const node::v1::ListLeasesResponse& leases, std::int64_t now);

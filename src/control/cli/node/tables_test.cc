@@ -54,6 +54,18 @@ TEST(Tables, DrawTheGroupMap) {
   EXPECT_NE(text.find("A  x\nB  y\n"), std::string::npos) << text;
 }
 
+TEST(Tables, TellHowManySessionsAGpuTakesAndHas) {
+  v1::NodeDescription node;
+  v1::Gpu& gpu = *node.add_gpus();
+  gpu.set_name("card");
+  EXPECT_EQ(table_of(node).find(" of 46"), std::string::npos);
+  gpu.set_sessions_max(46);
+  gpu.set_sessions(12);
+  EXPECT_NE(table_of(node).find("  12 of 46  "), std::string::npos) << table_of(node);
+  gpu.set_sessions_ready(3);
+  EXPECT_NE(table_of(node).find("  12 of 46, 3 ready  "), std::string::npos) << table_of(node);
+}
+
 TEST(Tables, TellOfALastGroupOfAnotherSize) {
   v1::NodeDescription node;
   v1::Gpu& gpu = *node.add_gpus();

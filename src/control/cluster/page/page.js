@@ -136,12 +136,22 @@ function mapCell(group, looks) {
   return make('span', {class: look.colour, title: look.name + sms}, look.letter);
 }
 
+// Of a GPU whose groups are not of one size.
+function lastGroup(gpu) {
+  const first = gpu.groups[0];
+  const last = gpu.groups[gpu.groups.length - 1];
+  if (!last || first.sms === last.sms) return '';
+  return 'the last of ' + last.sms + ', the others of ' + first.sms;
+}
+
 function mapOf(gpu, looks) {
   const told = [...looks.values()].map((look) => look.name + ' ' + look.groups);
   const shared = gpu.groups.filter((group) => group.leases > 1).length;
   if (shared) told.push('shared ' + shared);
   told.push('free ' + gpu.groups.filter((group) => !group.lease_id).length);
-  const label = gpu.groups.length + ' groups of multiprocessors: ' + told.join(', ');
+  const last = lastGroup(gpu);
+  const label = gpu.groups.length + ' groups of multiprocessors' + (last ? ', ' + last : '') + ': ' +
+      told.join(', ');
   return make('div', {class: 'map', role: 'img', 'aria-label': label},
               ...gpu.groups.map((group) => mapCell(group, looks)));
 }
@@ -173,7 +183,9 @@ function gpuFigure(gpu, all) {
               make('figcaption', null, 'GPU ' + gpu.index + ': ' + gpu.name + ', ' + gpu.mode +
                        (gpu.mps ? ', MPS ' + gpu.mps : '') + ', ' + gpu.sms_free + ' of ' +
                        smsOf(gpu) + ' SMs free'),
-              mapOf(gpu, looks), bar(gpu.memory_bytes, parts, memory),
+              mapOf(gpu, looks),
+              ...(lastGroup(gpu) ? [make('p', {class: 'facts'}, 'groups: ' + lastGroup(gpu))] : []),
+              bar(gpu.memory_bytes, parts, memory),
               make('p', {class: 'facts'}, memory),
               ...(rows.length ? [make('table', null, make('tbody', null, ...rows))] : []));
 }

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace flyt::server {
+namespace flyt {
 
 // Safe from any thread of any process. Who waits may be killed at any moment.
 class SharedWord {
@@ -27,4 +27,4 @@ class SharedWord {
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 };
 
-}  // namespace flyt::server
+}  // namespace flyt

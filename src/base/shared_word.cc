@@ -1,4 +1,4 @@
-#include "server/shared_word.h"
+#include "base/shared_word.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -7,7 +7,7 @@
 
 #include <climits>
 
-namespace flyt::server {
+namespace flyt {
 
 void SharedWord::advance() {
   word_.fetch_add(1, std::memory_order_release);
@@ -28,4 +28,4 @@ void SharedWord::wait(std::uint32_t seen, Duration at_most) const {
   ::syscall(SYS_futex, &word_, FUTEX_WAIT, seen, &time, nullptr, 0);
 }
 
-}  // namespace flyt::server
+}  // namespace flyt
