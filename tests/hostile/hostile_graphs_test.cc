@@ -185,7 +185,7 @@ TEST_F(HostileGraphs, HaveSoManyConditionalHandlesUntilTheyEnd) {
     ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_})) << i;
   }
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(commands::CreateConditional{.graph = graph_}));
-  ASSERT_EQ(CUDA_SUCCESS, post(commands::DestroyGraph{.graph = graph_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
   commands::CreateGraph::Reply graph;
   ASSERT_TRUE(wire::decode(fields(), graph));
