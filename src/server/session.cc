@@ -461,7 +461,7 @@ void Session::run_slow_command(Request&& request, void (*run)(Request)) {
     if (shuts) await_deliveries();
     {
       // Who ends objects has endings() instead.
-      const auto using_objects = ends ? std::shared_lock<std::shared_mutex>() : use();
+      const auto using_objects = ends ? std::shared_lock<Gate>() : use();
       const CUresult entered = enter(shared->context());
       if (entered != CUDA_SUCCESS) {
         shared->reply(entered);
