@@ -61,9 +61,8 @@ Fences::State Fences::look(ContextState& context, std::uint64_t fence) {
   return State::kDone;
 }
 
-Instant Fences::deadline() const {
-  const Duration patience = session_.waits_sleep() ? std::min(patience_, kSleepersSpin) : patience_;
-  return system_clock().now() + patience;
+Instant Fences::deadline(Instant now) const {
+  return now + (session_.waits_sleep() ? std::min(patience_, kSleepersSpin) : patience_);
 }
 
 void Fences::note_wait() {
@@ -72,27 +71,35 @@ void Fences::note_wait() {
 }
 
 bool Fences::wait(ContextState& context, std::uint64_t fence) {
-  if (!look_until(context, fence, deadline())) return false;
-  note_wait();
-  return true;
+  return wait_for(context, fence).has_value();
 }
 
-bool Fences::look_until(ContextState& context, std::uint64_t fence, Instant deadline) {
+std::optional<Instant> Fences::wait_for(ContextState& context, std::uint64_t fence) {
+  const Instant now = system_clock().now();
+  const std::optional<Instant> done = look_until(context, fence, now, deadline(now));
+  if (done) note_wait();
+  return done;
+}
+
+std::optional<Instant> Fences::look_until(ContextState& context, std::uint64_t fence, Instant now,
+                                          Instant deadline) {
   const std::atomic<std::uint64_t>* word = usable() ? word_of(context, fence) : nullptr;
-  if (word == nullptr) return false;
-  while (true) {
+  // What the server has to tell may be why the word does not come.
+  while (word != nullptr && !session_.channel().noticed() && now < deadline) {
     for (int i = 0; i < kLooksPerTurn; ++i) {
-      if (word->load(std::memory_order_acquire) == fence) return !session_.channel().noticed();
+      if (word->load(std::memory_order_acquire) == fence) {
+        return session_.channel().noticed() ? std::nullopt : std::optional(now);
+      }
       rpc::relax();
     }
-    // What the server has to tell may be why the word does not come.
-    if (session_.channel().noticed() || system_clock().now() >= deadline) return false;
+    now = system_clock().now();
   }
+  return std::nullopt;
 }
 
-bool Fences::done(ContextState& context, CUstream stream) {
+std::optional<Instant> Fences::done(ContextState& context, CUstream stream) {
   const std::uint64_t fence = mark(context, stream);
-  return fence != 0 && wait(context, fence);
+  return fence == 0 ? std::nullopt : wait_for(context, fence);
 }
 
 bool Fences::all_done(ContextState& context) {
@@ -107,9 +114,11 @@ bool Fences::all_done(ContextState& context) {
     }
   }
   if (count == 0) return false;
-  const Instant until = deadline();
+  std::optional<Instant> now = system_clock().now();
+  const Instant until = deadline(*now);
   for (std::size_t i = 0; i < count; ++i) {
-    if (!look_until(context, fences[i], until)) return false;
+    now = look_until(context, fences[i], *now, until);
+    if (!now) return false;
   }
   note_wait();
   return true;

@@ -76,9 +76,10 @@ class Fences {
   // True once it is done; false: nothing is known, also after looking for a while.
   bool wait(ContextState& context, std::uint64_t fence);
 
-  // True: all that was in the stream is done, and the server has nothing to tell about it. False:
-  // nothing is known. `context` is the stream's and the calling thread's current one.
-  bool done(ContextState& context, CUstream stream);
+  // All that was in the stream is done, and the server has nothing to tell about it: a moment ago,
+  // as the clock was then. None: nothing is known. `context` is the stream's and the calling
+  // thread's current one.
+  std::optional<Instant> done(ContextState& context, CUstream stream);
   // The same for all streams of the context, which is no green one.
   bool all_done(ContextState& context);
 
@@ -91,9 +92,12 @@ class Fences {
 
  private:
   bool usable() const;
-  // Looks at the fence's word until the deadline. As wait(), which counts the wait.
-  bool look_until(ContextState& context, std::uint64_t fence, Instant deadline);
-  Instant deadline() const;
+  // Looks at the fence's word until the deadline. The clock's last reading once it is done.
+  std::optional<Instant> look_until(ContextState& context, std::uint64_t fence, Instant now,
+                                    Instant deadline);
+  // As wait().
+  std::optional<Instant> wait_for(ContextState& context, std::uint64_t fence);
+  Instant deadline(Instant now) const;
   void note_wait();
   const std::atomic<std::uint64_t>* word_of(ContextState& context, std::uint64_t fence);
 

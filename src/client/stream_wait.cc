@@ -1,6 +1,8 @@
 // Waiting for a stream.
 #include "client/stream_wait.h"
 
+#include <optional>
+
 #include "client/call.h"
 #include "client/memory_state.h"
 #include "client/session.h"
@@ -17,7 +19,7 @@ constexpr Duration kFresh = std::chrono::microseconds(20);
 StreamSeenDone::StreamSeenDone(Session& session, CUstream stream)
     : session_(session), stream_(stream), before_(session.channel().newest()) {}
 
-void StreamSeenDone::note() const {
+void StreamSeenDone::note(Instant at) const {
   // Another thread may have sent something into the stream behind the wait.
   const std::uint64_t now = session_.channel().newest();
   if (now != before_ + 1) return;
@@ -25,7 +27,7 @@ void StreamSeenDone::note() const {
                               .context = context().handle,
                               .stream = stream_,
                               .newest = now,
-                              .at = system_clock().now()};
+                              .at = at};
 }
 
 bool StreamSeenDone::still(Session& session, CUstream stream) {
@@ -48,10 +50,9 @@ CUresult synchronize_by_reply(Session& session, CUstream stream) {
 CUresult synchronize(Session& session, CUstream stream) {
   if (StreamSeenDone::still(session, stream)) return session.take_posted_error();
   const StreamSeenDone seen(session, stream);
-  if (!session.memory().fences().done(context(), stream)) {
-    return synchronize_by_reply(session, stream);
-  }
-  seen.note();
+  const std::optional<Instant> done = session.memory().fences().done(context(), stream);
+  if (!done) return synchronize_by_reply(session, stream);
+  seen.note(*done);
   return session.take_posted_error();
 }
 

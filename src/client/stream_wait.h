@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/clock.h"
 #include "cuda/types.h"
 
 namespace flyt::client {
@@ -23,7 +24,8 @@ CUresult synchronize_by_reply(Session& session, CUstream stream);
 class StreamSeenDone {
  public:
   StreamSeenDone(Session& session, CUstream stream);
-  void note() const;
+  // `at`: when it was done, or a moment before.
+  void note(Instant at = system_clock().now()) const;
 
   // Whether the calling thread has seen it so within the last microseconds.
   static bool still(Session& session, CUstream stream);

@@ -283,6 +283,50 @@ TEST(Endpoint, NoticesThatThePeerIsGoneThoughItNeverWaits) {
   }
 }
 
+// Counts how often somebody waits at a connection: the peer is then asked to ring.
+class WaitCounter final : public transport::Connection {
+ public:
+  WaitCounter(std::unique_ptr<transport::Connection> inner, int& waits)
+      : inner_(std::move(inner)), waits_(waits) {}
+  Result<std::size_t> read(std::span<const MutableBytes> into,
+                           transport::Patience patience) override {
+    return inner_->read(into, patience);
+  }
+  Result<std::size_t> write(std::span<const Bytes> from, transport::Patience patience) override {
+    return inner_->write(from, patience);
+  }
+  transport::ReadySet wait(transport::ReadySet wanted, Instant deadline,
+                           const transport::Wakeup* wakeup) override {
+    ++waits_;
+    return inner_->wait(wanted, deadline, wakeup);
+  }
+  void shut_down() override { inner_->shut_down(); }
+  void abandon() override { inner_->abandon(); }
+  int fd() const override { return inner_->fd(); }
+  std::string peer() const override { return inner_->peer(); }
+
+ private:
+  const std::unique_ptr<transport::Connection> inner_;
+  int& waits_;
+};
+
+TEST(Endpoint, AsksForNoBellWhileCommandsComeBetweenItsGlances) {
+  transport::ConnectionPair pair = make_pair(PairKind::kShm);
+  int waits = 0;
+  HeapBufferPool pool;
+  Endpoint endpoint(std::make_unique<WaitCounter>(std::move(pair.second), waits), wire::Limits{},
+                    pool);
+  RawPeer client(std::move(pair.first));
+  KeepingHandler handler;
+  constexpr std::uint64_t kCommands = 200;
+  for (std::uint64_t sequence = 1; sequence <= kCommands; ++sequence) {
+    ASSERT_TRUE(client.send(wire::CommandHeader{.op = kOpNote, .sequence = sequence}));
+    ASSERT_EQ(endpoint.receive(handler, Instant{}), Received::kCommands);
+    ASSERT_EQ(endpoint.receive(handler, Instant{}), Received::kNothing);
+  }
+  EXPECT_EQ(waits, 0);
+}
+
 TEST(Endpoint, NoticesAHangupWhileItsMainThreadIsBusyElsewhere) {
   transport::ConnectionPair pair = make_pair(PairKind::kTcp);
   HeapBufferPool pool;

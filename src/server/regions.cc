@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <mutex>
+#include <shared_mutex>
 
 namespace flyt::server {
 
 void Regions::add(Region region) {
-  const std::unique_lock lock(mutex_);
+  const std::unique_lock lock(gate_);
   by_base_.insert_or_assign(region.base, region);
 }
 
 void Regions::remove(std::uint64_t base) {
-  const std::unique_lock lock(mutex_);
+  const std::unique_lock lock(gate_);
   by_base_.erase(base);
 }
 
@@ -24,7 +25,7 @@ const Regions::Region* Regions::locate(std::uint64_t address) const {
 
 bool Regions::allowed(std::uint64_t address, std::uint64_t size) const {
   if (address + size < address) return false;
-  const std::shared_lock lock(mutex_);
+  const std::shared_lock lock(gate_);
   const std::uint64_t end = address + size;
   // A range may run over regions that stand side by side.
   do {
@@ -36,14 +37,14 @@ bool Regions::allowed(std::uint64_t address, std::uint64_t size) const {
 }
 
 std::optional<Regions::Region> Regions::around(std::uint64_t address) const {
-  const std::shared_lock lock(mutex_);
+  const std::shared_lock lock(gate_);
   const Region* region = locate(address);
   return region == nullptr ? std::nullopt : std::optional<Region>(*region);
 }
 
 std::vector<Regions::Region> Regions::all(Kind kind) const {
   std::vector<Region> regions;
-  const std::shared_lock lock(mutex_);
+  const std::shared_lock lock(gate_);
   for (const auto& [base, region] : by_base_) {
     if (region.kind == kind) regions.push_back(region);
   }

@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <shared_mutex>
 #include <vector>
+
+#include "server/gate.h"
 
 namespace flyt::server {
 
@@ -31,7 +32,7 @@ class Regions {
  private:
   const Region* locate(std::uint64_t address) const;
 
-  mutable std::shared_mutex mutex_;  // Guards by_base_.
+  mutable Gate gate_;  // Guards by_base_: who changes it is alone.
   std::map<std::uint64_t, Region> by_base_;
 };
 

@@ -36,6 +36,8 @@ constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
 constexpr int kBusyTurns = 50;
 // With so many commands it may go on without that, while nobody waits for it.
 constexpr std::uint64_t kBurstCommands = 16;
+// Where the client has no core of its own it cannot have sent the next one.
+constexpr unsigned kCoresToGlance = 4;
 
 // How soon, and at most how late, the main thread looks whether all work is done when no commands
 // come: what is, is safe from whatever becomes of this process.
@@ -129,10 +131,12 @@ std::string Session::run() {
   int quiet_turns = 0;
   int looks = 0;
   bool ran = false;  // Commands, in the last turn.
+  const bool glances = std::thread::hardware_concurrency() >= kCoresToGlance;
   while (true) {
     if (!put_off_.empty()) catch_up();
     // A glance tells whether a burst goes on.
-    const Turn turn = std::exchange(ran, false) && in_a_burst() ? Turn{} : begin_turn(quiet_turns);
+    const bool goes_on = std::exchange(ran, false) && glances && in_a_burst();
+    const Turn turn = goes_on ? Turn{} : begin_turn(quiet_turns);
     switch (endpoint().receive(*this, turn.deadline)) {
       case rpc::Received::kCommands:
         ran = true;
@@ -464,7 +468,7 @@ void Session::run_slow_command(Request&& request, void (*run)(Request)) {
     if (shuts) await_deliveries();
     {
       // Who ends objects has endings() instead.
-      const auto using_objects = ends ? std::shared_lock<std::shared_mutex>() : use();
+      const auto using_objects = ends ? std::shared_lock<Gate>() : use();
       const CUresult entered = enter(shared->context());
       if (entered != CUDA_SUCCESS) {
         shared->reply(entered);

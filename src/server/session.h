@@ -22,6 +22,7 @@
 #include "rpc/endpoint.h"
 #include "server/completion.h"
 #include "server/exchange.h"
+#include "server/gate.h"
 #include "server/handles.h"
 #include "server/own_faults.h"
 #include "server/regions.h"
@@ -129,12 +130,12 @@ class Session final : public rpc::CommandHandler {
   // A client may end an object while another of its commands works with it. So whoever looks
   // objects up and hands them to the driver holds use() meanwhile: the main thread for all it does,
   // workers for slow commands. Never twice in one thread.
-  std::shared_lock<std::shared_mutex> use() { return std::shared_lock(lives_); }
+  std::shared_lock<Gate> use() { return std::shared_lock(lives_); }
   // Whoever ends code or contexts holds endings() instead, takes them out of the tables under
   // alone(), and then lets the driver destroy them. By then nobody works with them, or ever will.
   // Waits for the GPU have no place under alone().
   Mutex& endings() RETURN_CAPABILITY(endings_) { return endings_; }
-  std::unique_lock<std::shared_mutex> alone() { return std::unique_lock(lives_); }
+  std::unique_lock<Gate> alone() { return std::unique_lock(lives_); }
   // Whether nobody holds use() at this moment.
   bool nobody_inside() { return std::unique_lock(lives_, std::try_to_lock).owns_lock(); }
 
@@ -215,7 +216,7 @@ class Session final : public rpc::CommandHandler {
   // What enter() made current on the main thread.
   static constexpr std::uint64_t kNotKnown = UINT64_MAX;  // No client can name it.
   std::atomic<std::uint64_t> entered_{kNotKnown};
-  std::shared_mutex lives_;  // Its readers overtake waiting writers, as glibc has it.
+  Gate lives_;
   Mutex endings_;
   SessionCounters counters_;
   std::deque<std::pair<const HandlerRow*, Request>> put_off_;  // Main thread only.
