@@ -1,12 +1,13 @@
 # Sources compiled several at a time: a file that includes them stands for them. What each would
 # read and instantiate for itself is most of the compiler's work. Their names at file scope meet
 # then: a clash is an error, and is mended by a better name or by AFRESH.
-# With GCC alone, as clang's build (`./dev fuzz`) tells which file does not stand alone, and so does
+# With GCC alone: clang's build (`./dev fuzz`) tells which file does not stand alone, and so does
 # FLYT_JOIN=OFF.
 include_guard()
 
-# How many at most: some seconds of the compiler's, since a change of one costs all of them. It is no
-# limit of size, by which each checkout would join what its files' sizes were when it was configured.
+# How many at most: some seconds of the compiler's, since a change of one costs all of them. It is
+# no limit of size, by which each checkout would join what its files' sizes were when it was
+# configured.
 set(FLYT_JOINED_MAX 8)
 set(FLYT_JOINED_GENERATED_MAX 16)
 
@@ -61,8 +62,8 @@ function(flyt_join variable target)
   set(${variable} ${made} PARENT_SCOPE)
 endfunction()
 
-# flyt_write_joined(VARIABLE NAME a.cc ...): sets VARIABLE to the file that includes these, or to the
-# only one. Its text has no path of this checkout, which ccache would take for a difference.
+# flyt_write_joined(VARIABLE NAME a.cc ...): sets VARIABLE to the file that includes these, or to
+# the only one. Its text has no path of this checkout, which ccache would take for a difference.
 function(flyt_write_joined variable name)
   set(${variable} ${ARGN} PARENT_SCOPE)
   list(LENGTH ARGN count)

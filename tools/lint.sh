@@ -25,8 +25,9 @@ python3 tools/format.py --check "${paths[@]}" || status=1
 if [[ -n "$tidy" ]]; then
   tools/setup.sh --tidy
   # In a build of its own each source has a command: others compile several at a time.
-  cmake --preset dev -B build/tidy -DFLYT_JOIN=OFF -DFLYT_PRECOMPILE=OFF --log-level=NOTICE >/dev/null &&
-    cmake --build build/tidy --target flyt_messages || exit 1
+  apart=(-DFLYT_JOIN=OFF -DFLYT_PRECOMPILE=OFF)
+  cmake --preset dev -B build/tidy "${apart[@]}" --log-level=NOTICE >/dev/null || exit 1
+  cmake --build build/tidy --target flyt_messages || exit 1
   python3 tools/format.py --list "${paths[@]}" | grep -E '^(src|bench)/.*\.cc$' |
     xargs -r -P "$(nproc)" -n 1 clang-tidy-14 -p build/tidy --quiet \
       --extra-arg=-Wno-unknown-warning-option 2>/dev/null || status=1
