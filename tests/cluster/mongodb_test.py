@@ -117,7 +117,7 @@ class Follows:
 
 class WithResponder(Follows, unittest.TestCase):
     def setUp(self):
-        self.responder = Responder(free_port())
+        self.responder = Responder()
         self.addCleanup(self.responder.stop)
         self.page = free_port()
         self.cluster = Cluster(BUILD, ('n1',))
@@ -224,7 +224,7 @@ class WithResponders(Follows, unittest.TestCase):
     def test_whatever_a_server_does_wrong_changes_no_vm_and_is_got_over(self):
         self.pairs = {}
         for mode in self.MODES:
-            responder = Responder(free_port())
+            responder = Responder()
             self.addCleanup(responder.stop)
             responder.documents = [row(name) for name in 'abcde']
             cluster = Cluster(BUILD, (), 1, QUICK + section(
@@ -253,7 +253,7 @@ class Secrets(unittest.TestCase):
         return done.stdout + done.stderr
 
     def test_passwords_are_nowhere_to_be_read(self):
-        responder = Responder(free_port())
+        responder = Responder()
         self.addCleanup(responder.stop)
         cluster = Cluster(BUILD, ())
         self.addCleanup(cluster.remove)

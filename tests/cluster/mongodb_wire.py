@@ -122,14 +122,14 @@ class Responder:
 
     BATCH = 3
 
-    def __init__(self, port):
+    def __init__(self):
         self.documents = []
         self.mode = 'right'
         self.finds = 0
         self.batches = 0
         self.wrong = 0  # Answers that went wrong.
         self.asked = {}  # The last find.
-        self.port = port
+        self.port = 0  # Any that is free, and the same ever after.
         self.listener = None
         self.connections = set()
         self.lock = threading.Lock()
@@ -140,6 +140,7 @@ class Responder:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(('127.0.0.1', self.port))
         listener.listen(16)
+        self.port = listener.getsockname()[1]
         self.listener = listener
         threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
 

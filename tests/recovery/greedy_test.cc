@@ -61,7 +61,7 @@ class GreedyTest : public RecoveryTest {
 
   CUresult map_managed(std::uint64_t number) {
     // Where nothing is.
-    const commands::MapHost map{.address = 0x6000'0000'0000 + number * kGiB,
+    const commands::MapHost map{.address = 0x5500'0000'0000 + number * kGiB,
                                 .bytes = kArrayMiB * kMiB,
                                 .flags = wire::kMapManaged};
     commands::MapHost::Reply reply;

@@ -247,14 +247,14 @@ CUresult synchronize(Session& session, std::uint32_t context, const Handles::Ent
 }
 
 // Another of the client's threads may destroy the context meanwhile, and its streams may move: then
-// the new ones have to come to their beginnings, too.
+// the new ones have to come to their beginnings, too, and those that ended before to their ends.
 CUresult wait_for_all(Session& session, std::uint32_t context, const Handles::Entry& entry) {
   auto& origin = static_cast<ContextOrigin&>(*entry.attachment);
-  for (const auto& end : session.moves().left_behind()) static_cast<void>(end->wait());
   for (;;) {
+    const auto part = session.moves().part();
+    for (const auto& end : session.moves().left_behind()) static_cast<void>(end->wait());
     const std::shared_lock lock(origin.waits);
     if (origin.ended) return CUDA_SUCCESS;
-    const auto part = session.moves().part();
     const CUresult result = synchronize(session, context, entry);
     if (result != CUDA_SUCCESS || part == session.moves().part()) return result;
   }
