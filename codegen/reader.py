@@ -336,7 +336,7 @@ def parse_names(statement, cls, reason, subject):
     while not statement.accept("}"):
         where = statement.place()
         names.append((statement.name("a function's name, or '}'"), where))
-    attrs = parse_attributes(statement, set(), {"answer"})
+    attrs = parse_attributes(statement, set(), {"answer", "proc", "ptds", "ptsz"})
     if cls not in ("local", "refused"):
         raise ApiError(statement.where, f"names without parameters are local or refused, not {cls}")
     return [Call(cls, reason, name, [], dict(attrs, bare=True), subject, where)

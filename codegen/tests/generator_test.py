@@ -94,6 +94,17 @@ class Golden(unittest.TestCase):
                 self.assertEqual(read(root, page), files[page],
                                  "run python3 codegen/generate.py --docs")
 
+    def test_names_that_other_headers_than_cuda_h_declare_are_exported(self):
+        root = os.path.dirname(os.path.dirname(HERE))
+        files = artefacts.render(generate.load(root))
+        exports = files["tests/exports.txt"].split()
+        for name in ("cuGLGetDevices_v2", "cuGraphicsGLRegisterImage", "cuGLMapBufferObject_v2",
+                     "cuEGLStreamProducerConnect", "cuVDPAUGetDevice"):
+            with self.subTest(name):
+                self.assertIn(name, exports)
+                self.assertNotIn(f"FACT_FUNCTION({name})", files["tests/facts.inc"])
+                self.assertRegex(files["client/graphics.cc"], rf'refused\("{name}", "')
+
     def test_commands_without_functions_have_handlers_and_no_client(self):
         root = os.path.dirname(os.path.dirname(HERE))
         files = artefacts.render(generate.load(root))

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """A shared library shows exactly the described functions: LIBRARY NAMES [EXTRA ...].
 
-LIBRARY is read with nm; NAMES is a file with one name a line; EXTRA names are shown as well.
+LIBRARY is read with nm; NAMES is a file with one name a line, or the generated facts, whose
+functions are those that cuda.h declares; EXTRA names are shown as well.
 """
 
+import re
 import subprocess
 import sys
 
@@ -18,9 +20,15 @@ def exported(library):
     return {line.split()[-1].split("@")[0] for line in lines}
 
 
+def names_of(path):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    facts = re.findall(r"^FACT_FUNCTION\((\w+)\)", text, re.M)
+    return set(facts or text.split())
+
+
 def main(arguments):
-    with open(arguments[1], encoding="utf-8") as file:
-        wanted = set(file.read().split()) | set(arguments[2:])
+    wanted = names_of(arguments[1]) | set(arguments[2:])
     found = exported(arguments[0])
     missing, extra = sorted(wanted - found), sorted(found - wanted)
     for name in missing:
