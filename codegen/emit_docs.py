@@ -63,6 +63,8 @@ def summary(api):
     counts = {}
     for call in api.calls:
         how = outcome(api, call)[0]
+        if api.family is CUDA and call.bare:
+            how += ", not in `cuda.h`"
         counts[how] = counts.get(how, 0) + len(call.exports)
     total = sum(counts.values())
     rows = [f"| {how} | {count} |" for how, count in sorted(counts.items())]
