@@ -38,6 +38,10 @@ if(FLYT_SANITIZE)
     add_compile_options(-fno-sanitize=null,alignment,object-size)
   endif()
   add_link_options(-fsanitize=${FLYT_SANITIZE})
+else()
+  # Programs take from a library what they use, however its sources are joined.
+  add_compile_options(-ffunction-sections -fdata-sections)
+  add_link_options(-Wl,--gc-sections)
 endif()
 
 find_program(FLYT_LLD ld.lld)
