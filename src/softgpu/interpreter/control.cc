@@ -11,11 +11,6 @@
 namespace flyt::ptx {
 namespace {
 
-Flow branch(Warp& warp, const Step& step, Mask lanes) {
-  if (lanes == warp.active()) return warp.jump(step.extra);
-  return warp.diverge(step.extra, lanes);
-}
-
 Flow branch_indexed(Warp& warp, const Step& step, Mask lanes) {
   const std::byte* a = warp.row(step.a);
   const auto& table = warp.program().tables[step.extra];
@@ -285,6 +280,11 @@ bool split_call(Selector& s, CallParts& parts) {
 }
 
 }  // namespace
+
+Flow branch(Warp& warp, const Step& step, Mask lanes) {
+  if (lanes == warp.active()) return warp.jump(step.extra);
+  return warp.diverge(step.extra, lanes);
+}
 
 Flow end_of_kernel(Warp& warp, const Step&, Mask lanes) { return warp.exit(lanes); }
 Flow end_of_function(Warp& warp, const Step&, Mask lanes) { return warp.give_back(lanes); }

@@ -80,6 +80,69 @@ TEST(Grid, LanesOfAWarpGoTheirOwnWaysAndMeetAgain) {
   }
 }
 
+// Kernels whose lanes look, in %r, at who else is with them at a place where all must meet.
+void expect_all_together(const std::string& body) {
+  const Ran run = run_threads(kernel("mov.u32 %r, -1;" + body), 2, 64);
+  ASSERT_FALSE(run.fault.has_value()) << to_string(*run.fault);
+  for (std::size_t i = 0; i < run.out.size(); ++i) ASSERT_EQ(run.out[i], 0xffffffffu) << i;
+}
+
+TEST(Grid, LanesMeetBehindALoopThoughItStandsBehindThatPlace) {
+  expect_all_together(R"(
+    add.u32 %x3, %i, 1; bra loop;
+    over: activemask.b32 %r; bra finish;
+    loop: sub.u32 %x3, %x3, 1; setp.eq.u32 %p0, %x3, 0; @%p0 bra over; bra loop;
+  )");
+}
+
+TEST(Grid, LanesMeetBehindLoopsInLoops) {
+  expect_all_together(R"(
+    mov.u32 %x3, 3; bra outer;
+    over: activemask.b32 %x5; and.b32 %r, %r, %x5; bra finish;
+    next: activemask.b32 %x5; and.b32 %r, %r, %x5; sub.u32 %x3, %x3, 1;
+    setp.eq.u32 %p1, %x3, 0; @%p1 bra over;
+    outer: add.u32 %x4, %x2, %x3;
+    inner: sub.u32 %x4, %x4, 1; setp.eq.u32 %p0, %x4, 0; @%p0 bra next; bra inner;
+  )");
+}
+
+TEST(Grid, LanesThatGoOnWithALoopEarlyMeetTheOthersAtItsNextRound) {
+  expect_all_together(R"(
+    mov.u32 %x3, 0; mov.u32 %x7, 0;
+    head: activemask.b32 %x5; and.b32 %r, %r, %x5; add.u32 %x3, %x3, 1;
+    setp.gt.u32 %p0, %x3, 8; @%p0 bra finish;
+    add.u32 %x4, %x3, %x2; and.b32 %x4, %x4, 1; setp.eq.u32 %p1, %x4, 0; @%p1 bra even;
+    bra head;
+    even: add.u32 %x7, %x7, 1; bra head;
+  )");
+}
+
+TEST(Grid, LanesMeetBehindALoopOfATable) {
+  expect_all_together(R"(
+    states: .branchtargets over, work;
+    add.u32 %x3, %i, 1; bra step;
+    over: activemask.b32 %r; bra finish;
+    work: sub.u32 %x3, %x3, 1;
+    step: setp.ne.u32 %p0, %x3, 0; selp.u32 %x4, 1, 0, %p0; brx.idx %x4, states;
+  )");
+}
+
+TEST(Grid, ALockIsPassedOnByCodeThatStandsBeforeTheLoopThatWaits) {
+  const Ran run = run_threads(kernel(R"(
+    bra again;
+    held: ld.volatile.global.u32 %x4, [%in+4]; add.u32 %x4, %x4, 1;
+    st.volatile.global.u32 [%in+4], %x4; membar.gl;
+    atom.global.exch.b32 %x3, [%in], 0; mov.u32 %r, %x4; bra finish;
+    again: atom.global.cas.b32 %x3, [%in], 0, 1; setp.eq.u32 %p0, %x3, 0; @%p0 bra held;
+    bra again;
+  )"),
+                              4, 64, {0, 0});
+  ASSERT_FALSE(run.fault.has_value()) << to_string(*run.fault);
+  std::vector<std::uint32_t> order = run.out;
+  std::sort(order.begin(), order.end());
+  for (std::uint32_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i + 1);
+}
+
 TEST(Grid, ALockBetweenLanesOfOneWarpIsPassedOn) {
   const Ran run = run_threads(kernel(R"(
     again: atom.global.cas.b32 %x3, [%in], 0, 1; setp.ne.u32 %p0, %x3, 0; @%p0 bra again;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "softgpu/interpreter/flow_graph.h"
 #include "softgpu/ptx/types.h"
 
 namespace flyt::ptx {
@@ -61,12 +62,7 @@ bool Selector::run(References& references) {
   FunctionCode& code = program_.functions[function_index_];
   code.entry = next_step();
   code.defined = true;
-  if (!prologue()) return false;
-  step_of_.reserve(function_.code.instructions.size() + 1);
-  for (const Instruction& each : function_.code.instructions) {
-    step_of_.push_back(next_step());
-    if (!instruction(each)) return false;
-  }
+  if (!prologue() || !body()) return false;
   step_of_.push_back(next_step());
   Step end;
   end.handler = function_.kernel ? &end_of_kernel : &end_of_function;
@@ -102,13 +98,44 @@ bool Selector::prologue() {
   return true;
 }
 
+bool Selector::body() {
+  const std::vector<Stretch> stretches = lay_out(code());
+  const auto count = static_cast<std::uint32_t>(code().instructions.size());
+  step_of_.resize(count);
+  // What falls into the first instruction comes before whatever stands first.
+  if (stretches[0].first != 0 && !emit_jump(0)) return false;
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    const bool last = i + 1 == stretches.size();
+    if (!stretch(stretches[i], last ? count : stretches[i + 1].first)) return false;
+  }
+  return true;
+}
+
+// `following`: the first instruction of the next stretch. Where lanes go elsewhere without a branch
+// there is one now, and one that leads there is no more.
+bool Selector::stretch(const Stretch& stretch, std::uint32_t following) {
+  for (std::uint32_t i = stretch.first; i < stretch.end; ++i) {
+    step_of_[i] = next_step();
+    if (!instruction(code().instructions[i])) return false;
+  }
+  if (stretch.first == stretch.end || stretch.end == following) return true;
+  if (goes_on(code().instructions[stretch.end - 1])) return emit_jump(stretch.end);
+  const Step& last = program_.steps.back();
+  if (last.handler == &branch && last.extra == following) {
+    program_.steps.pop_back();
+    program_.lines.pop_back();
+    branches_.pop_back();
+  }
+  return true;
+}
+
 bool Selector::finish_branches() {
-  const auto target = [&](std::uint32_t label) { return step_of_[function_.code.labels[label]]; };
+  const auto& labels = code().labels;
   for (const std::uint32_t step : branches_) {
-    program_.steps[step].extra = target(program_.steps[step].extra);
+    program_.steps[step].extra = step_of_[program_.steps[step].extra];
   }
   for (const std::uint32_t table : tables_) {
-    for (std::uint32_t& entry : program_.tables[table]) entry = target(entry);
+    for (std::uint32_t& entry : program_.tables[table]) entry = step_of_[labels[entry]];
   }
   return true;
 }
@@ -492,8 +519,16 @@ bool Selector::emit_unguarded(Step step) {
 
 bool Selector::emit_branch(Step step, std::uint32_t label) {
   branches_.push_back(next_step());
-  step.extra = label;
+  step.extra = code().labels[label];
   return emit(step);
+}
+
+bool Selector::emit_jump(std::uint32_t instruction) {
+  Step step;
+  step.handler = &branch;
+  branches_.push_back(next_step());
+  step.extra = instruction;
+  return emit_unguarded(step);
 }
 
 std::uint32_t Selector::add_table(const std::vector<std::uint32_t>& labels) {

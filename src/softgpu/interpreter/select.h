@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "softgpu/interpreter/layout.h"
 #include "softgpu/interpreter/program.h"
 #include "softgpu/interpreter/types.h"
 
@@ -100,7 +101,7 @@ class Selector {
   }
   std::uint32_t add_rows(const std::vector<Row>& rows);
   std::uint32_t next_step() const { return static_cast<std::uint32_t>(program_.steps.size()); }
-  // The step's `extra` is the index of a label; it becomes a step when all are known.
+  // Where the label stands becomes the step's `extra` when all steps are known.
   bool emit_branch(Step step, std::uint32_t label);
   std::uint32_t add_table(const std::vector<std::uint32_t>& labels);
 
@@ -116,6 +117,9 @@ class Selector {
  private:
   bool instruction(const Instruction& instruction);
   bool prologue();
+  bool body();
+  bool stretch(const Stretch& stretch, std::uint32_t following);
+  bool emit_jump(std::uint32_t instruction);
   bool special(const Operand& operand, Type type, Row& row);
   bool address_of(const Operand& operand, Type type, Row& row);
   bool immediate(const Operand& operand, Type type, Row& row);
@@ -143,7 +147,7 @@ class Selector {
   std::size_t used32_ = 0;
   std::size_t used64_ = 0;
   std::vector<std::uint32_t> step_of_;   // First step of each instruction.
-  std::vector<std::uint32_t> branches_;  // Steps whose `extra` is still a label.
+  std::vector<std::uint32_t> branches_;  // Steps whose `extra` is still an instruction.
   std::vector<std::uint32_t> tables_;    // Tables that still hold labels.
 };
 
@@ -180,6 +184,7 @@ Flow read_special(Warp& warp, const Step& step, Mask lanes);
 bool special_known(std::uint32_t name, unsigned& bytes);
 Flow frame_address(Warp& warp, const Step& step, Mask lanes);
 Flow widen_address(Warp& warp, const Step& step, Mask lanes);
+Flow branch(Warp& warp, const Step& step, Mask lanes);
 Flow end_of_kernel(Warp& warp, const Step& step, Mask lanes);
 Flow end_of_function(Warp& warp, const Step& step, Mask lanes);
 Flow copy_row32(Warp& warp, const Step& step, Mask lanes);

@@ -132,8 +132,9 @@ void Warp::merge() {
   }
 }
 
-// Takes up the split that stands deepest and earliest; after too much patience, the one that
-// waited longest. False: none is ready.
+// Takes up the split that stands deepest and earliest, so that lanes meet where the layout of their
+// function lets them (layout.h); after too much patience, the one that waited longest. False: none
+// is ready.
 bool Warp::choose() {
   if (splits_.size() > 1) merge();
   std::size_t best = splits_.size();
