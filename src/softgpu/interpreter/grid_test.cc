@@ -106,6 +106,20 @@ TEST(Grid, LanesMeetBehindLoopsInLoops) {
   )");
 }
 
+TEST(Grid, BranchesLeadToHintsToo) {
+  // `hint` is the end of what comes before `over` now, and no step.
+  const Ran run = run_threads(kernel(R"(
+    mov.u32 %x3, %i; bra loop;
+    over: add.u32 %r, %r, 100; bra finish;
+    loop: add.u32 %r, %r, 1; setp.eq.u32 %p0, %x3, 0; setp.lt.u32 %p1, %x3, 5;
+    sub.u32 %x3, %x3, 1; @%p1 bra hint; @%p0 bra over; hint: pmevent 1;
+    again: setp.ne.u32 %p2, %x3, -1; @%p2 bra loop; bra over;
+  )"),
+                              1, 32);
+  ASSERT_FALSE(run.fault.has_value()) << to_string(*run.fault);
+  for (std::uint32_t i = 0; i < 32; ++i) EXPECT_EQ(run.out[i], i + 101);
+}
+
 TEST(Grid, LanesThatGoOnWithALoopEarlyMeetTheOthersAtItsNextRound) {
   expect_all_together(R"(
     mov.u32 %x3, 0; mov.u32 %x7, 0;

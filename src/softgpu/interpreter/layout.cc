@@ -152,23 +152,42 @@ class Ordering {
                                      [&](std::uint32_t other) { return !inside(other, set); });
   }
 
-  // The block of a loop behind which its next round begins. No lane may wait for it at another
-  // block of the loop. The last one in the text is it, unless it is in the midst of the loop.
+  // Whether lanes of a loop may wait at another block of it for those in this one.
+  bool awaited(std::uint32_t block, std::uint32_t set) const {
+    return waiting_[block] != kNoBlock && inside(waiting_[block], set);
+  }
+
+  // The block of a loop behind which its next round begins; it is never awaited. The last one in
+  // the text is it, unless that is in the midst of the loop.
   std::uint32_t cut(const Set& set) const {
     const std::uint32_t id = set_of_[set[0]];
+    if (!awaited(set.back(), id) && closes(set.back(), id)) return set.back();
     std::uint32_t last = set.back();
-    std::uint32_t entry = kNoBlock;
     for (const std::uint32_t block : set) {
-      if (waiting_[block] != kNoBlock && inside(waiting_[block], id)) continue;
+      if (awaited(block, id)) continue;
+      if (is_entry(block, id)) return way_back(block, id);
       last = block;
-      if (entry == kNoBlock && is_entry(block, id)) entry = block;
     }
-    const auto after = graph_.after(last);
-    const bool closes =
-        is_entry(last, id) || std::any_of(after.begin(), after.end(), [&](std::uint32_t next) {
-          return inside(next, id) && is_entry(next, id);
-        });
-    return closes || entry == kNoBlock ? last : entry;
+    return last;
+  }
+
+  bool closes(std::uint32_t block, std::uint32_t set) const {
+    const auto after = graph_.after(block);
+    return is_entry(block, set) || std::any_of(after.begin(), after.end(), [&](std::uint32_t next) {
+             return inside(next, set) && is_entry(next, set);
+           });
+  }
+
+  // The only block of a loop that leads to its entry, so that the entry can come first; or the
+  // entry, where there are several, for there they meet.
+  std::uint32_t way_back(std::uint32_t entry, std::uint32_t set) const {
+    std::uint32_t only = kNoBlock;
+    for (const std::uint32_t block : graph_.before(entry)) {
+      if (!inside(block, set)) continue;
+      if (only != kNoBlock) return entry;
+      only = block;
+    }
+    return only == kNoBlock || awaited(only, set) ? entry : only;
   }
 
   // Divides a set into loops and single blocks; the first one is then the last of open_.

@@ -49,6 +49,16 @@ TEST(Layout, PutsTheWayOutOfALoopBehindIt) {
             (Stretches{{0, 1}, {2, 5}, {1, 2}}));
 }
 
+TEST(Layout, TurnsLoopsInLoopsWhoseEndsComeFirst) {
+  EXPECT_EQ(laid_out(R"(
+    bra outer;
+    next: @%p bra over; outer: mov.u32 %r, 1; bra inner;
+    last: @%p bra next; inner: @%p bra odd; mov.u32 %r, 2; bra last; odd: bra last;
+    over: ret;
+  )"),
+            (Stretches{{0, 1}, {2, 4}, {5, 9}, {4, 5}, {1, 2}, {9, 10}}));
+}
+
 TEST(Layout, PutsTheHeadOfALoopBehindWaysThatMeetThere) {
   EXPECT_EQ(laid_out(R"(
     mov.u32 %r, 0;

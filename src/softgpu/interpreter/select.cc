@@ -119,13 +119,20 @@ bool Selector::stretch(const Stretch& stretch, std::uint32_t following) {
     if (!instruction(code().instructions[i])) return false;
   }
   if (stretch.first == stretch.end || stretch.end == following) return true;
-  if (goes_on(code().instructions[stretch.end - 1])) return emit_jump(stretch.end);
-  const Step& last = program_.steps.back();
-  if (last.handler == &branch && last.extra == following) {
-    program_.steps.pop_back();
-    program_.lines.pop_back();
-    branches_.pop_back();
+  const bool falls = goes_on(code().instructions[stretch.end - 1]);
+  // Hints are no steps: the last one may be an earlier instruction's.
+  const bool made = next_step() == step_of_[stretch.end - 1] + 1;
+  if (!made) return !falls || emit_jump(stretch.end);
+  Step& last = program_.steps.back();
+  if (last.handler != &branch || last.extra != following) return !falls || emit_jump(stretch.end);
+  if (falls) {
+    last.guard ^= 1;  // The other lanes branch instead.
+    last.extra = stretch.end;
+    return true;
   }
+  program_.steps.pop_back();
+  program_.lines.pop_back();
+  branches_.pop_back();
   return true;
 }
 
