@@ -13,7 +13,7 @@ namespace flyt::ptx {
 
 inline constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};
 // Of one function. Compilers emit two a block, and some more where a switch becomes a table.
-inline constexpr std::size_t kFlowEdgesMax = std::size_t{4} << 20;
+inline constexpr std::size_t kFlowEdgesMax = std::size_t{1} << 20;
 
 // Whether lanes may go on behind an instruction.
 bool goes_on(const Instruction& instruction);

@@ -12,8 +12,11 @@
 namespace flyt::ptx {
 namespace {
 
-// Visits for each block and edge of a function: each loop around a block costs some.
-constexpr std::uint64_t kVisitsEach = 128;
+// Visits for each block and edge of a function: each loop around a block costs one.
+constexpr std::uint64_t kVisitsEach = 64;
+// Blocks that lead to the entry of a loop. Where there are more it is a loop around a switch, and
+// not a loop for each of them.
+constexpr std::uint32_t kWaysBackMax = 16;
 
 // Of each block the nearest one at which ways meet that parted before it: lanes may wait there for
 // those that are in this block. kNoBlock: none.
@@ -159,16 +162,32 @@ class Ordering {
 
   // The block of a loop behind which its next round begins; it is never awaited. The last one in
   // the text is it, unless that is in the midst of the loop.
-  std::uint32_t cut(const Set& set) const {
+  std::uint32_t cut(const Set& set) {
     const std::uint32_t id = set_of_[set[0]];
-    if (!awaited(set.back(), id) && closes(set.back(), id)) return set.back();
-    std::uint32_t last = set.back();
-    for (const std::uint32_t block : set) {
-      if (awaited(block, id)) continue;
-      if (is_entry(block, id)) return way_back(block, id);
-      last = block;
+    const auto found = std::find_if(set.begin(), set.end(), [&](std::uint32_t block) {
+      return !awaited(block, id) && is_entry(block, id);
+    });
+    const std::uint32_t entry = found == set.end() ? kNoBlock : *found;
+    std::vector<std::uint32_t> ends;
+    if (entry != kNoBlock) ends = ways_back(entry, id);
+    const bool many = ends.size() > kWaysBackMax;
+    if (!many && !awaited(set.back(), id) && closes(set.back(), id)) return set.back();
+    if (entry == kNoBlock) {
+      return *std::find_if(set.rbegin(), set.rend(),
+                           [&](std::uint32_t block) { return !awaited(block, id); });
     }
-    return last;
+    // Where only one block leads to the entry that one is last. Where there are several they meet.
+    return ends.size() == 1 && !awaited(ends[0], id) ? ends[0] : entry;
+  }
+
+  // The blocks of a loop that lead to one of it.
+  std::vector<std::uint32_t> ways_back(std::uint32_t to, std::uint32_t set) {
+    std::vector<std::uint32_t> ends;
+    effort_.spend(graph_.before(to).size());  // divide() asks what is left.
+    for (const std::uint32_t block : graph_.before(to)) {
+      if (inside(block, set)) ends.push_back(block);
+    }
+    return ends;
   }
 
   bool closes(std::uint32_t block, std::uint32_t set) const {
@@ -178,23 +197,11 @@ class Ordering {
            });
   }
 
-  // The only block of a loop that leads to its entry, so that the entry can come first; or the
-  // entry, where there are several, for there they meet.
-  std::uint32_t way_back(std::uint32_t entry, std::uint32_t set) const {
-    std::uint32_t only = kNoBlock;
-    for (const std::uint32_t block : graph_.before(entry)) {
-      if (!inside(block, set)) continue;
-      if (only != kNoBlock) return entry;
-      only = block;
-    }
-    return only == kNoBlock || awaited(only, set) ? entry : only;
-  }
-
   // Divides a set into loops and single blocks; the first one is then the last of open_.
   bool divide(const Set& set) {
     const std::uint32_t before = sets_;
     for (const std::uint32_t block : set) number_[block] = 0;
-    const std::uint32_t id = set.empty() ? 0 : set_of_[set[0]];
+    const std::uint32_t id = set_of_[set[0]];
     found_.clear();
     for (const std::uint32_t block : set) {
       if (number_[block] == 0 && inside(block, id) && !find_loops(block, id)) return false;

@@ -1,10 +1,12 @@
 #include "softgpu/interpreter/layout.h"
 
+#include <array>
 #include <string>
 
 #include "base/random.h"
 #include "gtest/gtest.h"
 #include "softgpu/interpreter/flow_graph.h"
+#include "softgpu/interpreter/testing/device.h"
 #include "softgpu/ptx/module.h"
 
 namespace flyt::ptx {
@@ -66,6 +68,16 @@ TEST(Layout, PutsTheHeadOfALoopBehindWaysThatMeetThere) {
     over: ret;
   )"),
             (Stretches{{0, 1}, {2, 6}, {1, 2}, {6, 7}}));
+}
+
+TEST(Layout, PutsTheHeadBehindManyWaysBackThoughOthersLeadOut) {
+  std::string text = "bra head; out: bra end; head: mov.u32 %r, 1;";
+  for (int i = 0; i < 300; ++i) {
+    const std::string next = "next" + std::to_string(i);
+    text += "@%p bra " + next + "; @%p bra gone; bra head; " + next + ":";
+  }
+  EXPECT_EQ(laid_out(text + "bra out; gone: ret; end: ret;"),
+            (Stretches{{0, 1}, {4, 903}, {2, 4}, {903, 904}, {1, 2}, {904, 906}}));
 }
 
 TEST(Layout, KeepsWhatNoWayLeadsTo) {
@@ -201,6 +213,81 @@ TEST(Layout, OfWhateverFunctionLanesCanMeet) {
     const Check check(parsed(text));
     check.loops();
     check.meetings();
+  }
+}
+
+// Blocks that mix a number and then go where it says, and what a thread makes of them.
+struct Maze {
+  struct Block {
+    std::uint64_t kind = 0;
+    std::array<std::size_t, 2> targets{};
+  };
+  static constexpr std::uint32_t kBlocksOfAWay = 90;
+
+  explicit Maze(Random& random) : blocks(2 + random.below(12)) {
+    for (Block& block : blocks) {
+      block.kind = random.below(6);
+      for (std::size_t& target : block.targets) target = random.below(blocks.size() + 1);
+    }
+  }
+
+  std::string text() const {
+    std::string made =
+        ".version 8.6\n.target sm_90\n.address_size 64\n.entry k(.param .u64 out) {\n"
+        ".reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %d<3>; ld.param.u64 %d0, [out];\n"
+        "mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; add.u64 %d0, %d0, %d1; mov.u32 %r1, 0;\n";
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const std::string a = "b" + std::to_string(blocks[i].targets[0]);
+      const std::string b = "b" + std::to_string(blocks[i].targets[1]);
+      const std::string end = "b" + std::to_string(blocks.size());
+      made += "b" + std::to_string(i) + ": mad.lo.u32 %r0, %r0, 1664525, " + std::to_string(i) +
+              "; add.u32 %r1, %r1, 1; setp.gt.u32 %p0, %r1, " + std::to_string(kBlocksOfAWay) +
+              "; @%p0 bra " + end + ";\nshr.u32 %r2, %r0, 16; and.b32 %r2, %r2, 1; " +
+              "setp.ne.u32 %p1, %r2, 0;\n";
+      const std::string table = "t" + std::to_string(i);
+      const std::array<std::string, 6> ways = {
+          "",
+          "bra " + a + ";",
+          "@%p1 bra " + a + ";",
+          "@%p1 bra " + a + "; pmevent 1;",
+          "@!%p1 bra " + b + "; bra " + a + ";",
+          table + ": .branchtargets " + b + ", " + a + "; brx.idx %r2, " + table + ";"};
+      made += ways.at(blocks[i].kind) + "\n";
+    }
+    return made + "b" + std::to_string(blocks.size()) + ": st.global.u32 [%d0], %r0; ret;\n}\n";
+  }
+
+  std::uint32_t walk(std::uint32_t value) const {
+    std::size_t at = 0;
+    for (std::uint32_t count = 1; at < blocks.size(); ++count) {
+      value = value * 1664525 + static_cast<std::uint32_t>(at);
+      if (count > kBlocksOfAWay) break;
+      const bool one = (value >> 16 & 1) != 0;
+      const Block& block = blocks[at];
+      const bool falls = block.kind == 0 || ((block.kind == 2 || block.kind == 3) && !one);
+      const bool first = block.kind < 4 || one;
+      at = falls ? at + 1 : block.targets[first ? 0 : 1];
+    }
+    return value;
+  }
+
+  std::vector<Block> blocks;
+};
+
+TEST(Layout, ChangesNothingThatAThreadComputes) {
+  const std::uint64_t seed = random_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  for (int i = 0; i < 300 && !::testing::Test::HasFailure(); ++i) {
+    const Maze maze(random);
+    SCOPED_TRACE(maze.text());
+    TestDevice device(maze.text());
+    ASSERT_EQ(device.error(), "");
+    device.launch.block = {64, 1, 1};
+    const auto out = device.allocate(64 * 4);
+    ASSERT_FALSE(device.run("k", out).has_value());
+    const auto values = device.get<std::uint32_t>(out, 64);
+    for (std::uint32_t lane = 0; lane < 64; ++lane) EXPECT_EQ(values[lane], maze.walk(lane));
   }
 }
 
