@@ -22,8 +22,9 @@ struct Stretch {
 //   - the blocks of a loop come together, and what lanes go on with when they leave it comes later;
 //   - what lies between a branch and the first block that all its ways lead to comes before it.
 //
-// Text that is so already, as compilers mostly write it, is one stretch, and so is what would be
-// too much effort to put in order. Time: near linear in the instructions and targets of branches.
+// Text that is so already is one stretch, and so is what would be too much effort to put in order.
+// LLVM often puts the end of an outer loop before the inner ones instead, and GCC what is rare
+// before what is not. Time: near linear in the instructions and targets of branches.
 std::vector<Stretch> lay_out(const Code& code);
 
 }  // namespace flyt::ptx
