@@ -317,7 +317,7 @@ std::optional<std::vector<std::uint32_t>> order_of(const FlowGraph& graph) {
 }  // namespace
 
 std::vector<Stretch> lay_out(const Code& code) {
-  const std::vector<Stretch> text = {{0, static_cast<std::uint32_t>(code.instructions.size())}};
+  std::vector<Stretch> text = {{0, static_cast<std::uint32_t>(code.instructions.size())}};
   if (!has_loops(code)) return text;
   const auto graph = FlowGraph::make(code);
   if (!graph.has_value()) return text;
