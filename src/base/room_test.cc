@@ -8,21 +8,13 @@
 #include <memory>
 #include <string>
 
+#include "base/testing/hand_clock.h"
+
 namespace flyt {
 namespace {
 
 constexpr std::uint64_t kSession = 77;
 constexpr std::uint32_t kKeptSeconds = 10;
-
-class HandClock final : public Clock {
- public:
-  Instant now() const override { return now_; }
-  void sleep_for(Duration) const override {}  // lint: allow(sleep): it does not.
-  void pass(Duration time) { now_ = now_ + time; }
-
- private:
-  Instant now_{1'000'000'000};
-};
 
 // Each open stands for a process: locks are of opens.
 class RoomTest : public ::testing::Test {

@@ -3,20 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "base/testing/hand_clock.h"
 #include "wire/hello.h"
 
 namespace flyt::server {
 namespace {
-
-class HandClock final : public Clock {
- public:
-  Instant now() const override { return now_; }
-  void sleep_for(Duration) const override {}  // lint: allow(sleep): it does not.
-  void pass(Duration time) { now_ = now_ + time; }
-
- private:
-  Instant now_{1'000'000'000};
-};
 
 class LobbyTest : public ::testing::Test {
  protected:
