@@ -8,8 +8,8 @@ include_guard()
 # How many at most: some seconds of the compiler's, since a change of one costs all of them. It is
 # no limit of size, by which each checkout would join what its files' sizes were when it was
 # configured.
-set(FLYT_JOINED_MAX 8)
-set(FLYT_JOINED_GENERATED_MAX 16)
+set(FLYT_JOINED_MAX 16)
+set(FLYT_JOINED_GENERATED_MAX 32)
 
 # flyt_join(VARIABLE TARGET SOURCES a.cc ... AFRESH b.cc ...): sets VARIABLE to what TARGET is to be
 # made from. Only what stands in one folder is joined, and nothing that has options of its own.

@@ -13,6 +13,10 @@ namespace flyt {
 class Pages {
  public:
   static constexpr std::uint64_t kPageBytes = 4096;
+  // What the pages have that `bytes` need: less than `bytes` where that is beyond 64 bits.
+  static constexpr std::uint64_t whole(std::uint64_t bytes) {
+    return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
 
   // Empty where the system refuses.
   static Pages make(std::uint64_t bytes);

@@ -29,10 +29,6 @@ static_assert(commands::WriteHost::kChangesBytesMax == wire::kMemoryChangesBytes
 // Compared under one lock, so that the thread that reads the socket does not wait long.
 constexpr std::uint64_t kTurnBytes = 1 * kMiB;
 
-std::uint64_t pages(std::uint64_t bytes) {
-  return (bytes + Pages::kPageBytes - 1) / Pages::kPageBytes * Pages::kPageBytes;
-}
-
 std::uint32_t map_flags(const Memory& memory) {
   return (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) |
          (memory.kind == MemoryKind::kManaged ? wire::kMapManaged : 0);
@@ -105,11 +101,12 @@ CUresult HostMirror::begin(std::uint64_t base) {
   if (result != CUDA_SUCCESS && memory.kind == MemoryKind::kRegistered) {
     // Something of the server's lies there: kernels use another address, as CUDA allows.
     const std::uint64_t offset = memory.base % Pages::kPageBytes;
-    const std::uint64_t spare = spare_.take(pages(offset + memory.bytes), Pages::kPageBytes, 0);
+    const std::uint64_t spare =
+        spare_.take(Pages::whole(offset + memory.bytes), Pages::kPageBytes, 0);
     if (spare == 0) return result;
     device_base = spare + offset;
     result = map_at(device_base, memory);
-    if (result != CUDA_SUCCESS) spare_.give(spare, pages(offset + memory.bytes));
+    if (result != CUDA_SUCCESS) spare_.give(spare, Pages::whole(offset + memory.bytes));
   }
   if (result != CUDA_SUCCESS) return result;
   map_.update(memory.base, [&](Memory& known) {
@@ -198,7 +195,7 @@ CUresult HostMirror::end(const Memory& memory) {
   if (memory.device_base == memory.base) return result;
   static_cast<void>(map_.remove(memory.device_base, MemoryKind::kAlias));
   const std::uint64_t offset = memory.device_base % Pages::kPageBytes;
-  spare_.give(memory.device_base - offset, pages(offset + memory.bytes));
+  spare_.give(memory.device_base - offset, Pages::whole(offset + memory.bytes));
   return result;
 }
 
@@ -403,7 +400,7 @@ CUresult HostMirror::borrow(std::uint64_t host, std::uint64_t bytes, std::uint64
     return CUDA_SUCCESS;
   }
   const std::uint64_t offset = host % Pages::kPageBytes;
-  const std::uint64_t spare = spare_.take(pages(offset + bytes), Pages::kPageBytes, 0);
+  const std::uint64_t spare = spare_.take(Pages::whole(offset + bytes), Pages::kPageBytes, 0);
   if (spare == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Memory memory;
   memory.kind = MemoryKind::kRegistered;
@@ -412,7 +409,7 @@ CUresult HostMirror::borrow(std::uint64_t host, std::uint64_t bytes, std::uint64
   const std::uint64_t device_base = spare + offset;
   const CUresult result = map_at(device_base, memory, true);
   if (result != CUDA_SUCCESS) {
-    spare_.give(spare, pages(offset + bytes));
+    spare_.give(spare, Pages::whole(offset + bytes));
     return result;
   }
   number = ++last_loan_;

@@ -4,23 +4,19 @@
 #include <sys/mman.h>
 
 #include "base/bytes.h"
+#include "base/pages.h"
 
 namespace flyt::client {
 namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
 constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
-
-std::uint64_t pages(std::uint64_t bytes) {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-}
 
 }  // namespace
 
 void* PinnedHeap::allocate(std::uint64_t bytes) {
-  const std::uint64_t size = pages(bytes);
+  const std::uint64_t size = Pages::whole(bytes);
   if (size < bytes) return nullptr;
-  const std::uint64_t base = windowed() ? space_.take(size, kPageBytes, 0) : 0;
+  const std::uint64_t base = windowed() ? space_.take(size, Pages::kPageBytes, 0) : 0;
   if (windowed() && base == 0) return nullptr;
   void* memory = shared() ? mmap(pointer_at(base), size, PROT_READ | PROT_WRITE,
                                  MAP_SHARED | MAP_FIXED, file_, static_cast<off_t>(offset_of(base)))
@@ -32,7 +28,7 @@ void* PinnedHeap::allocate(std::uint64_t bytes) {
 }
 
 void PinnedHeap::free(void* memory, std::uint64_t bytes) {
-  const std::uint64_t size = pages(bytes);
+  const std::uint64_t size = Pages::whole(bytes);
   if (!windowed()) {
     munmap(memory, size);
     return;

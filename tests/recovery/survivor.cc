@@ -28,8 +28,8 @@ namespace {
 constexpr std::uint32_t kWordsOfKernel = 256;
 
 // Small ones share a block, large ones have their own.
-constexpr std::array<std::size_t, 8> kSizes = {4096,       1000,        512 * kKiB, 3 * kMiB,
-                                               300 * kKiB, 1024 * kKiB, 8 * kMiB,   12'345};
+constexpr std::array<std::size_t, 8> kSizes = {4096,       1000,        512 * kKiB,  3 * kMiB,
+                                               300 * kKiB, 1024 * kKiB, 2560 * kKiB, 12'345};
 
 class Survivor {
  public:
@@ -89,10 +89,9 @@ class Survivor {
   // All memory is as it was left.
   std::string verify() {
     for (const auto& [address, expected] : memory_) {
-      std::vector<std::uint8_t> found(expected.size());
-      const CUresult result = cu_.cuMemcpyDtoH_v2(found.data(), address, found.size());
+      const CUresult result = read(address, expected.size());
       if (result != CUDA_SUCCESS) return "cuMemcpyDtoH " + text(result);
-      if (found != expected) return "memory of " + std::to_string(found.size()) + " changed";
+      if (found_ != expected) return "memory of " + std::to_string(found_.size()) + " changed";
     }
     return "ok";
   }
@@ -230,12 +229,9 @@ class Survivor {
   std::string show_memory() {
     CUresult result = cu_.cuMemMap(hidden_.address, kMappedBytes, 0, hidden_.allocation, 0);
     for (const Mapped* memory : {&hidden_, &closed_}) {
-      std::vector<std::uint8_t> found(kMappedBytes);
       if (result == CUDA_SUCCESS) result = open(*memory);
-      if (result == CUDA_SUCCESS) {
-        result = cu_.cuMemcpyDtoH_v2(found.data(), memory->address, found.size());
-      }
-      if (result == CUDA_SUCCESS && found != memory->bytes) return "hidden memory changed";
+      if (result == CUDA_SUCCESS) result = read(memory->address, kMappedBytes);
+      if (result == CUDA_SUCCESS && found_ != memory->bytes) return "hidden memory changed";
     }
     return text(result);
   }
@@ -287,11 +283,10 @@ class Survivor {
     if (pool_ == nullptr) return "ok";
     std::uint64_t used = 0;
     for (const Pooled& pooled : pool_memory_) {
-      std::vector<std::uint8_t> found(pooled.bytes.size());
-      const CUresult result = cu_.cuMemcpyDtoH_v2(found.data(), pooled.address, found.size());
+      const CUresult result = read(pooled.address, pooled.bytes.size());
       if (result != CUDA_SUCCESS) return "a pool's memory " + text(result);
-      if (found != pooled.bytes) return "a pool's memory changed";
-      if (pooled.pool == pool_) used += found.size();
+      if (found_ != pooled.bytes) return "a pool's memory changed";
+      if (pooled.pool == pool_) used += found_.size();
     }
     std::uint64_t threshold = 0;
     std::uint64_t used_now = 0;
@@ -339,11 +334,8 @@ class Survivor {
     CUresult result = cu_.cuMemMap(mapped_[3].address, kMappedBytes, 0, mapped_[3].allocation, 0);
     if (result == CUDA_SUCCESS) result = open(mapped_[3]);
     for (const Mapped& mapped : mapped_) {
-      std::vector<std::uint8_t> found(mapped.bytes.size());
-      if (result == CUDA_SUCCESS) {
-        result = cu_.cuMemcpyDtoH_v2(found.data(), mapped.address, found.size());
-      }
-      if (result == CUDA_SUCCESS && found != mapped.bytes) return "mapped memory changed";
+      if (result == CUDA_SUCCESS) result = read(mapped.address, mapped.bytes.size());
+      if (result == CUDA_SUCCESS && found_ != mapped.bytes) return "mapped memory changed";
     }
     if (result == CUDA_SUCCESS) result = cu_.cuMemUnmap(mapped_[3].address, kMappedBytes);
     // One goes, another one comes.
@@ -408,9 +400,7 @@ class Survivor {
     CUresult result = cu_.cuMemFree_v2(at->first);
     memory_.erase(at);
     if (result == CUDA_SUCCESS) result = cu_.cuEventDestroy_v2(events_[0]);
-    if (result == CUDA_SUCCESS) {
-      result = cu_.cuEventCreate(&events_[0], CU_EVENT_DISABLE_TIMING);
-    }
+    if (result == CUDA_SUCCESS) result = cu_.cuEventCreate(&events_[0], CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS) result = cu_.cuStreamDestroy_v2(streams_[0]);
     if (result == CUDA_SUCCESS) result = cu_.cuStreamCreate(&streams_[0], 0);
     return text(result);
@@ -624,9 +614,18 @@ class Survivor {
     return result;
   }
 
+  // Into found_: memory that is new each time costs more than the copies.
+  CUresult read(CUdeviceptr address, std::size_t size) {
+    found_.resize(size);
+    return cu_.cuMemcpyDtoH_v2(found_.data(), address, size);
+  }
+
   void fill(CUdeviceptr address, std::size_t size) {
     std::vector<std::uint8_t> bytes(size);
-    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random_.next());
+    for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
+      const std::uint64_t word = random_.next();
+      std::memcpy(bytes.data() + at, &word, std::min(sizeof word, size - at));
+    }
     cu_.cuMemcpyHtoD_v2(address, bytes.data(), size);
     memory_[address] = std::move(bytes);
   }
@@ -664,10 +663,9 @@ class Survivor {
   }
   std::string verify_first() {
     const auto& [address, expected] = *memory_.begin();
-    std::vector<std::uint8_t> found(expected.size());
-    const CUresult result = cu_.cuMemcpyDtoH_v2(found.data(), address, found.size());
+    const CUresult result = read(address, expected.size());
     if (result != CUDA_SUCCESS) return "cuMemcpyDtoH " + text(result);
-    return found == expected ? "ok" : "a kernel's memory was wrong";
+    return found_ == expected ? "ok" : "a kernel's memory was wrong";
   }
 
   // What there is can go and come.
@@ -694,6 +692,7 @@ class Survivor {
 
   const driver::Table cu_;
   Random random_;
+  std::vector<std::uint8_t> found_;
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
   CUfunction add_ = nullptr;

@@ -3,13 +3,12 @@
 
 #include <cstring>
 
+#include "base/pages.h"
 #include "client/call.h"
 #include "client/memory_state.h"
 
 namespace flyt::client::hooks {
 namespace {
-
-constexpr std::uint64_t kPageBytes = 4096;
 
 template <class T>
 CUresult tell(void* data, T value) {
@@ -25,8 +24,8 @@ struct Mapping {
 // The physical block behind a range; of host memory its pages.
 Mapping mapping_of(const Memory& memory) {
   if (memory.mapping_bytes != 0) return {memory.mapping_base, memory.mapping_bytes};
-  const std::uint64_t base = memory.base / kPageBytes * kPageBytes;
-  const std::uint64_t end = (memory.end() + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t base = memory.base / Pages::kPageBytes * Pages::kPageBytes;
+  const std::uint64_t end = Pages::whole(memory.end());
   return {base, end - base};
 }
 

@@ -21,14 +21,10 @@ constexpr std::uint64_t kEnd = kBase + 1024 * kGiB;
 #endif
 constexpr std::uint64_t kStep = 2 * kMiB;
 
-std::uint64_t pages(std::uint64_t bytes) {
-  return (bytes + Pages::kPageBytes - 1) / Pages::kPageBytes * Pages::kPageBytes;
-}
-
 }  // namespace
 
 std::uint64_t map_managed(std::uint64_t bytes) {
-  const std::uint64_t size = pages(bytes);
+  const std::uint64_t size = Pages::whole(bytes);
   if (size < bytes || size > kEnd - kBase) return 0;
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   // The first place that is free.
@@ -44,7 +40,7 @@ std::uint64_t map_managed(std::uint64_t bytes) {
 }
 
 void unmap_managed(std::uint64_t address, std::uint64_t bytes) {
-  ::munmap(pointer_at(address), pages(bytes));
+  ::munmap(pointer_at(address), Pages::whole(bytes));
 }
 
 ManagedVariable::ManagedVariable(Regions& regions, std::uint64_t bytes, int device)
