@@ -184,6 +184,21 @@ TEST(Integer, LooksUpEveryFunctionOfThreeBits) {
   }
 }
 
+TEST(Integer, ALookUpTellsAPredicateWhetherAnyBitIsSet) {
+  const std::vector<std::uint32_t> a = {0xf0, 0xf0, 0, 0};
+  const std::vector<std::uint32_t> b = {0x30, 0x0c, 1, 2};
+  const std::vector<std::uint32_t> c = {1, 1, 0, 1};  // Whether the other predicate is set.
+  const auto run = [&](const std::string& join, const std::string& d, const std::string& q) {
+    return operate<std::uint32_t>("setp.ne.u32 %p, %c, 0; mov.b32 %d, 7;\nlop3." + join + ".b32 " +
+                                      d + "|%q, %a, %b, %c, 0xc0, " + q +
+                                      ";\n@%q add.u32 %d, %d, 100;",
+                                  a, b, c);
+  };
+  EXPECT_EQ(run("and", "%d", "%p"), (std::vector<std::uint32_t>{0x30 + 100, 0, 0, 0}));
+  EXPECT_EQ(run("or", "%d", "%p"), (std::vector<std::uint32_t>{0x30 + 100, 100, 0, 100}));
+  EXPECT_EQ(run("or", "_", "!%p"), (std::vector<std::uint32_t>{107, 7, 107, 7}));
+}
+
 TEST(Integer, ShiftsPairsThroughAFunnel) {
   const std::vector<std::uint32_t> low(5, 0x89abcdef);
   const std::vector<std::uint32_t> high(5, 0x01234567);
