@@ -184,6 +184,12 @@ TEST(Integer, LooksUpEveryFunctionOfThreeBits) {
   }
 }
 
+TEST(Integer, OperandsMayBeConstantExpressionsInParentheses) {
+  const std::vector<std::uint32_t> a = {100};
+  EXPECT_EQ(operate<std::uint32_t>("add.u32 %d, %a, (3);", a)[0], 103u);
+  EXPECT_EQ(operate<std::uint32_t>("mad.lo.u32 %d, %a, (1 << 2) | 1, (3 + 4) * 2;", a)[0], 514u);
+}
+
 TEST(Integer, ALookUpTellsAPredicateWhetherAnyBitIsSet) {
   const std::vector<std::uint32_t> a = {0xf0, 0xf0, 0, 0};
   const std::vector<std::uint32_t> b = {0x30, 0x0c, 1, 2};
