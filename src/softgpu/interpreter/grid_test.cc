@@ -481,6 +481,14 @@ TEST(Grid, BlocksOfAClusterSeeEachOthersSharedMemory) {
   EXPECT_EQ(run.out[64], 103u);
 }
 
+TEST(Grid, APredicateTellsWhetherBlocksAreInAClusterThatWasAskedFor) {
+  const std::string text = kernel("mov.pred %p0, %is_explicit_cluster; selp.u32 %r, 1, 2, %p0;");
+  Launch launch;
+  EXPECT_EQ(run_threads(text, 2, 32).out[0], 2u);
+  launch.cluster = {2, 1, 1};
+  EXPECT_EQ(run_threads(text, 2, 32, {0}, launch).out[0], 1u);
+}
+
 TEST(Grid, TellsWhatAKernelNeeds) {
   TestDevice device(kernel("ld.shared.u32 %r, [tile]; call endless;",
                            std::string(kFactorial) + ".shared .align 4 .b8 tile[300];"));
