@@ -99,6 +99,24 @@ TEST(Convert, RoundsFloatsToHalvesLikeTheExactWay) {
   }
 }
 
+TEST(Convert, PacksSaturatedIntegersOfAnySize) {
+  const std::vector<std::int32_t> a = {3, -70000, 200};
+  const std::vector<std::int32_t> b = {-1, 70000, -200};
+  const std::vector<std::uint32_t> c = {0x12345678, 0x9abcdef0, 7};
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s16.s32 %d, %a, %b;", a, b, c),
+            (std::vector<std::uint32_t>{0x0003ffff, 0x80007fff, 0x00c8ff38}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.u16.s32 %d, %a, %b;", a, b, c),
+            (std::vector<std::uint32_t>{0x00030000, 0x0000ffff, 0x00c80000}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s8.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x567803ff, 0xdef0807f, 0x00077f80}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.u4.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x34567830, 0xbcdef00f, 0x000007f0}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s4.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x3456783f, 0xbcdef087, 0x00000778}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s2.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x23456787, 0xabcdef09, 0x00000076}));
+}
+
 TEST(Convert, PacksTwoFloatsTheFirstOneHigh) {
   const std::vector<float> a = {1, -70000};
   const std::vector<float> b = {2, 0.5f};
