@@ -463,6 +463,24 @@ TEST(Grid, AWildFormatIsAFaultAndNoCrash) {
   EXPECT_EQ(run.fault->kind, FaultKind::kIllegalAddress);
 }
 
+TEST(Grid, AMatchMayOverwriteWhatItCompares) {
+  const Ran run = run_threads(kernel("and.b32 %r, %x2, 3; match.any.sync.b32 %r, %r, -1;"), 1, 32);
+  for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(run.out[i], 0x11111111u << i % 4) << i;
+}
+
+TEST(Grid, HalvesOfAWarpMatchAndReduceEachByItself) {
+  // %x4: the half that the lane is in.
+  const std::string halves = "setp.lt.u32 %p0, %x2, 16; selp.b32 %x4, 0xffff, 0xffff0000, %p0;";
+  const Ran match = run_threads(kernel(halves + "shr.u32 %x3, %x2, 3; and.b32 %x3, %x3, 1;"
+                                                "match.any.sync.b32 %r, %x3, %x4;"),
+                                1, 32);
+  const Ran sum = run_threads(kernel(halves + "redux.sync.add.u32 %r, %x2, %x4;"), 1, 32);
+  for (unsigned i = 0; i < 32; ++i) {
+    EXPECT_EQ(match.out[i], 0xffu << i / 8 * 8) << i;
+    EXPECT_EQ(sum.out[i], i < 16 ? 120u : 376u) << i;
+  }
+}
+
 TEST(Grid, BlocksOfAClusterSeeEachOthersSharedMemory) {
   Launch launch;
   launch.cluster = {2, 1, 1};
