@@ -139,11 +139,12 @@ struct FindBit {
 struct Reverse {
   template <class T>
   static T apply(T a) {
-    T result = 0;
-    for (unsigned i = 0; i < sizeof(T) * 8; ++i) {
-      result = static_cast<T>(result << 1 | (a >> i & 1));
+    // Neighbours change places: single bits, pairs, and so on up to halves.
+    for (unsigned width = 1; width < sizeof(T) * 8; width *= 2) {
+      const T low = static_cast<T>(~T{0} / ((T{1} << width) + 1));
+      a = static_cast<T>((a >> width & low) | (a & low) << width);
     }
-    return result;
+    return a;
   }
 };
 struct LeadingZeros {

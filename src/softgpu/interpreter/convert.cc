@@ -213,13 +213,15 @@ Flow convert_any(Warp& warp, const Step& step, Mask lanes) {
   return Flow::kNext;
 }
 
-template <class I, bool Ftz>
+template <class I, class F, bool Ftz>
 struct Truncate {
-  static I apply(float value) {
+  static I apply(F value) {
     value = flushed<Ftz>(value);
-    if (value != value) return 0;
-    constexpr float kLow = static_cast<float>(std::numeric_limits<I>::min());
-    constexpr float kBeyond = static_cast<float>(std::numeric_limits<I>::max() / 2 + 1) * 2.0f;
+    constexpr unsigned kBits = sizeof(I) * 8;
+    constexpr bool kWide = kBits == 64 || sizeof(F) == 8;
+    if (value != value) return static_cast<I>(std::uint64_t{kWide} << (kBits - 1));
+    constexpr F kLow = static_cast<F>(std::numeric_limits<I>::min());
+    constexpr F kBeyond = static_cast<F>(std::numeric_limits<I>::max() / 2 + 1) * 2;
     if (value <= kLow) return std::numeric_limits<I>::min();
     return value >= kBeyond ? std::numeric_limits<I>::max() : static_cast<I>(value);
   }
@@ -241,6 +243,17 @@ struct NarrowSingle {
 };
 
 // A faster way for what occurs often; null where there is none.
+// To integers of 32 and 64 bits.
+template <class F, bool Ftz>
+Handler truncate(Type to) {
+  const auto made = [](auto t) -> Handler {
+    using I = decltype(t);
+    return &lanewise<Truncate<I, F, Ftz>, I, F>;
+  };
+  if (type_bytes(to) == 8) return is_signed(to) ? made(std::int64_t{}) : made(std::uint64_t{});
+  return is_signed(to) ? made(std::int32_t{}) : made(std::uint32_t{});
+}
+
 Handler frequent(const How& how) {
   if (how.relu || how.finite || how.sat) return nullptr;
   const Type to = how.to;
@@ -254,15 +267,9 @@ Handler frequent(const How& how) {
     return pick_any_integer(
         from, [](auto t) -> Handler { return &lanewise<Cast<double>, double, decltype(t)>; });
   }
-  if (from == Type::kF32 && how.rounding == Rounding::kZero && how.integral) {
-    if (to == Type::kS32) {
-      return how.ftz ? &lanewise<Truncate<std::int32_t, true>, std::int32_t, float>
-                     : &lanewise<Truncate<std::int32_t, false>, std::int32_t, float>;
-    }
-    if (to == Type::kU32) {
-      return how.ftz ? &lanewise<Truncate<std::uint32_t, true>, std::uint32_t, float>
-                     : &lanewise<Truncate<std::uint32_t, false>, std::uint32_t, float>;
-    }
+  if (how.rounding == Rounding::kZero && how.integral && type_bytes(to) >= 4 && is_integer(to)) {
+    if (from == Type::kF64) return truncate<double, false>(to);
+    if (from == Type::kF32) return how.ftz ? truncate<float, true>(to) : truncate<float, false>(to);
   }
   if (how.ftz || how.integral) return nullptr;
   if (to == Type::kF32 && from == Type::kF16) return &lanewise<Widen, float, Half>;

@@ -184,6 +184,15 @@ TEST(Integer, LooksUpEveryFunctionOfThreeBits) {
   }
 }
 
+TEST(Integer, ReversesBits) {
+  const std::vector<std::uint32_t> a = {1, 0x80000000, 0x12345678, ~0u};
+  EXPECT_EQ(operate<std::uint32_t>("brev.b32 %d, %a;", a),
+            (std::vector<std::uint32_t>{0x80000000, 1, 0x1e6a2c48, ~0u}));
+  const std::vector<std::uint64_t> b = {1, 0x123456789abcdef0, ~std::uint64_t{0} << 60};
+  EXPECT_EQ(operate<std::uint64_t>("brev.b64 %d, %a;", b),
+            (std::vector<std::uint64_t>{std::uint64_t{1} << 63, 0x0f7b3d591e6a2c48, 15}));
+}
+
 TEST(Integer, OperandsMayBeConstantExpressionsInParentheses) {
   const std::vector<std::uint32_t> a = {100};
   EXPECT_EQ(operate<std::uint32_t>("add.u32 %d, %a, (3);", a)[0], 103u);
