@@ -463,6 +463,26 @@ TEST(Grid, AWildFormatIsAFaultAndNoCrash) {
   EXPECT_EQ(run.fault->kind, FaultKind::kIllegalAddress);
 }
 
+TEST(Grid, LanesThatSpinLetOthersRunThoughOneGivesUpAtAnyTime) {
+  // Lane 0 stands behind the loop in which the others wait for it; lane 1 leaves that after
+  // `turns`.
+  for (unsigned turns = 1; turns <= 70; ++turns) {
+    Launch launch;
+    launch.instructions_max = 100000;
+    const Ran run = run_threads(kernel("setp.eq.u32 %p0, %x2, 0; @%p0 bra set; mov.u32 %x3, 0;\n"
+                                       "spin: add.u32 %x3, %x3, 1;\n"
+                                       "ld.volatile.global.u32 %r, [%in]; setp.ne.u32 %p1, %r, 0;\n"
+                                       "setp.eq.u32 %p2, %x2, 1; setp.ge.and.u32 %p2, %x3, " +
+                                       std::to_string(turns) +
+                                       ", %p2;\n"
+                                       "or.pred %p1, %p1, %p2; @!%p1 bra spin; bra finish;\n"
+                                       "set: st.volatile.global.u32 [%in], 1;"),
+                                1, 32, {0}, launch);
+    ASSERT_FALSE(run.fault.has_value()) << turns << ": " << to_string(*run.fault);
+    EXPECT_EQ(run.out[2], 1u);
+  }
+}
+
 TEST(Grid, AMatchMayOverwriteWhatItCompares) {
   const Ran run = run_threads(kernel("and.b32 %r, %x2, 3; match.any.sync.b32 %r, %r, -1;"), 1, 32);
   for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(run.out[i], 0x11111111u << i % 4) << i;

@@ -244,9 +244,13 @@ Flow Warp::diverge(std::uint32_t target, Mask taken) {
   active_ &= ~taken;
   save();
   splits_.push_back(other);
-  if (target < pc_ && --patience_ == 0) {
-    patience_ = 1;
-    rotate_ = true;
+  if (target < pc_) {
+    // polled() may have used up all of it.
+    if (patience_ > 1) {
+      --patience_;
+    } else {
+      rotate_ = true;
+    }
   }
   return Flow::kSwitch;
 }
