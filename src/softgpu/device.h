@@ -9,6 +9,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "softgpu/interpreter/grid.h"
 #include "softgpu/interpreter/memory_map.h"
 #include "softgpu/lost_gpu.h"
 #include "softgpu/memory/code_chunks.h"
@@ -29,8 +30,8 @@ struct DeviceLimits {
   std::array<unsigned, 3> grid = {2147483647, 65535, 65535};
   unsigned threads_per_multiprocessor = 2048;
   unsigned blocks_per_multiprocessor = 32;
-  unsigned registers = 65536;     // Per block and per multiprocessor.
-  unsigned shared_bytes = 49152;  // Of a block that did not ask for more.
+  unsigned registers = ptx::kRegistersPerBlock;  // Also per multiprocessor.
+  unsigned shared_bytes = 49152;                 // Of a block that did not ask for more.
   unsigned shared_optin_bytes = 232448;
   unsigned shared_multiprocessor_bytes = 233472;
   unsigned shared_reserved_bytes = 1024;  // Per block, by the system.

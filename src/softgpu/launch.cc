@@ -245,8 +245,6 @@ CUresult check_block(const Function& function, const LaunchRequest& request) {
       if (request.block[i] != std::max(code.reqntid[i], 1u)) return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  const unsigned registers = function.info().registers;
-  if (threads * registers > limits.registers) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   return CUDA_SUCCESS;
 }
 

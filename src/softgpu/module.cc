@@ -15,8 +15,7 @@ std::uint64_t variable_bytes(const ptx::Variable& variable) {
   return std::max<std::uint64_t>(variable.size, 1);
 }
 
-unsigned threads_max(const ptx::Function& code, const ptx::KernelInfo& info,
-                     const DeviceLimits& limits) {
+unsigned threads_max(const ptx::Function& code, const DeviceLimits& limits) {
   const auto product = [](const std::array<std::uint32_t, 3>& extent) {
     return std::uint64_t{std::max(extent[0], 1u)} * std::max(extent[1], 1u) *
            std::max(extent[2], 1u);
@@ -24,9 +23,7 @@ unsigned threads_max(const ptx::Function& code, const ptx::KernelInfo& info,
   std::uint64_t most = limits.threads_per_block;
   if (code.maxntid[0] != 0) most = std::min(most, product(code.maxntid));
   if (code.reqntid[0] != 0) most = std::min(most, product(code.reqntid));
-  const std::uint64_t by_registers =
-      limits.registers / std::max(info.registers, 1u) / limits.warp * limits.warp;
-  return static_cast<unsigned>(std::min(most, by_registers));
+  return static_cast<unsigned>(most);
 }
 
 }  // namespace
@@ -163,7 +160,7 @@ CUresult get_attribute(const ptx::Module& module, const ptx::Function& code,
   };
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      return answer(threads_max(code, info, device.limits()));
+      return answer(threads_max(code, device.limits()));
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
       return answer(info.shared_bytes);
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:

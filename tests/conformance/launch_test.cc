@@ -94,6 +94,39 @@ TEST_F(LaunchTest, ParametersAreCopiedAtTheCall) {
   EXPECT_EQ(5u, out.read<std::uint32_t>()[0]);
 }
 
+TEST_F(LaunchTest, AKernelWithManyVirtualRegistersRunsInTheLargestBlock) {
+  // Each is used once, so that few are in use at a time.
+  constexpr unsigned kRegisters = 600;
+  std::string text = R"(.version 6.3
+.target sm_70
+.address_size 64
+.visible .entry many(.param .u64 out) {
+.reg .b32 %i, %sum, %r<600>; .reg .b64 %out, %o;
+ld.param.u64 %out, [out]; mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 4; add.u64 %out, %out, %o;
+mov.u32 %sum, 0;
+)";
+  for (unsigned i = 0; i < kRegisters; ++i) {
+    const std::string name = "%r" + std::to_string(i);
+    text += "shr.u32 " + name + ", %i, " + std::to_string(i % 7) + "; add.u32 %sum, %sum, " + name +
+            ";\n";
+  }
+  text += "st.global.u32 [%out], %sum; ret;\n}\n";
+  const Module many(text.c_str());
+  int threads = 0;
+  CU_OK(cu().cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                many.function("many")));
+  EXPECT_EQ(1024, threads);
+  const DeviceMemory out(4 * 1024);
+  CU_OK(launch(many.function("many"), 1, 1024, nullptr, static_cast<CUdeviceptr>(out)));
+  CU_OK(cu().cuCtxSynchronize());
+  const auto values = out.read<std::uint32_t>();
+  for (unsigned i = 0; i < 1024; ++i) {
+    std::uint32_t sum = 0;
+    for (unsigned k = 0; k < kRegisters; ++k) sum += i >> (k % 7);
+    ASSERT_EQ(sum, values[i]) << i;
+  }
+}
+
 TEST_F(LaunchTest, TheExtraBufferWorksLikeParameters) {
   const DeviceMemory out(4);
   struct {

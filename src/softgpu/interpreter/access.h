@@ -15,11 +15,20 @@ template <Space S>
 class Access {
  public:
   Access(Warp& warp, unsigned bytes, bool write)
-      : warp_(warp), block_(warp.block()), bytes_(bytes), write_(write) {}
+      : warp_(warp), block_(warp.block()), bytes_(bytes), write_(write) {
+    if constexpr (kReachesOwn) {
+      own_ = warp.own_memory();
+      own_places_ = own_.bytes >= bytes ? own_.bytes - bytes + 1 : 0;
+    }
+  }
 
   // The place of `address` for `lane`; null: failed() tells what to return.
   std::byte* at(unsigned lane, std::uint64_t address) {
     if ((address & (bytes_ - 1)) != 0) return fail(FaultKind::kMisalignedAddress, lane, address);
+    if constexpr (kReachesOwn) {
+      const std::uint64_t offset = address - kLocalWindow;
+      if (offset < own_places_) return own_.at(lane, offset);
+    }
     if constexpr (S == Space::kShared) {
       return or_fail(block_.shared(address, bytes_), lane, address);
     }
@@ -45,6 +54,9 @@ class Access {
   Flow failed() const { return Flow::kFault; }
 
  private:
+  static constexpr bool kReachesOwn =
+      S == Space::kLocal || S == Space::kParam || S == Space::kGeneric;
+
   std::byte* fail(FaultKind kind, unsigned lane, std::uint64_t address) {
     warp_.fault(kind, Mask{1} << lane, address);
     return nullptr;
@@ -56,7 +68,7 @@ class Access {
   // .local, and .param: of functions in the frame, of kernels read-only in a buffer.
   std::byte* own(unsigned lane, std::uint64_t address) {
     if (address - kLocalWindow < kLocalWindowBytes) {
-      return or_fail(warp_.local(lane, address - kLocalWindow, bytes_), lane, address);
+      return fail(FaultKind::kIllegalAddress, lane, address);
     }
     if constexpr (S == Space::kLocal) {
       return or_fail(warp_.local(lane, address, bytes_), lane, address);
@@ -78,9 +90,6 @@ class Access {
     if (address - kSharedWindow < kSharedWindowBytes) {
       return or_fail(block_.shared(address - kSharedWindow, bytes_), lane, address);
     }
-    if (address - kLocalWindow < kLocalWindowBytes) {
-      return or_fail(warp_.local(lane, address - kLocalWindow, bytes_), lane, address);
-    }
     if (address - kParameterWindow < kParameterWindowBytes) {
       return parameter(lane, address - kParameterWindow);
     }
@@ -92,6 +101,8 @@ class Access {
   const unsigned bytes_;
   const bool write_;
   std::uint64_t page_ = ~std::uint64_t{0};
+  OwnMemory own_;
+  std::uint64_t own_places_ = 0;  // In local memory, for accesses of this size.
 };
 
 }  // namespace flyt::ptx

@@ -139,11 +139,12 @@ struct FindBit {
 struct Reverse {
   template <class T>
   static T apply(T a) {
-    T result = 0;
-    for (unsigned i = 0; i < sizeof(T) * 8; ++i) {
-      result = static_cast<T>(result << 1 | (a >> i & 1));
+    // Neighbours change places: single bits, pairs, and so on up to halves.
+    for (unsigned width = 1; width < sizeof(T) * 8; width *= 2) {
+      const T low = static_cast<T>(~T{0} / ((T{1} << width) + 1));
+      a = static_cast<T>((a >> width & low) | (a & low) << width);
     }
-    return result;
+    return a;
   }
 };
 struct LeadingZeros {
@@ -299,14 +300,6 @@ bool fields(Selector& s, Type type) {
   return s.source(2, Type::kU32, step.b) && s.source(3, Type::kU32, step.c) && s.emit(step);
 }
 
-bool three_words(Selector& s, Step step) {
-  Type type;
-  if (!s.take_type(type)) return false;
-  if (type_bytes(type) != 4) return s.refuse_form();
-  return s.destination(0, type, step.d) && s.source(1, type, step.a) && s.source(2, type, step.b) &&
-         s.source(3, type, step.c) && s.emit(step);
-}
-
 bool funnel(Selector& s) {
   Step step;
   const int direction = s.take_one({"l"_n, "r"_n});
@@ -314,17 +307,44 @@ bool funnel(Selector& s) {
   if (direction < 0 || mode < 0) return s.refuse_form();
   step.value = direction | mode << 1;
   step.handler = &lanewise_with<Funnel, U32, U32, U32, U32>;
-  return s.need(4, 4) && three_words(s, step);
+  Type type;
+  if (!s.need(4, 4) || !s.take_type(type)) return false;
+  if (type_bytes(type) != 4) return s.refuse_form();
+  return s.destination(0, type, step.d) && s.source(1, type, step.a) && s.source(2, type, step.b) &&
+         s.source(3, type, step.c) && s.emit(step);
 }
 
+// p = (d != 0) and or or q; extra: 1 for or.
+Flow lookup_with_predicate(Warp& warp, const Step& step, Mask lanes) {
+  lanewise_with<Lookup3, U32, U32, U32, U32>(warp, step, lanes);
+  const std::byte* d = warp.row(step.d);
+  const Mask some = which_lanes(lanes, [&](unsigned lane) { return get<U32>(d, lane) != 0; });
+  const Mask other = warp.predicate_value(step.q);
+  warp.set_predicate(step.p, lanes, step.extra != 0 ? some | other : some & other);
+  return Flow::kNext;
+}
+
+// lop3.b32 d, a, b, c, table; lop3.and.b32 d|p, a, b, c, table, q;
 bool lookup(Selector& s) {
   Step step;
   std::uint64_t table = 0;
-  if (s.has("BoolOp"_n) || s.has("or"_n) || s.has("and"_n)) return s.refuse_form();
-  if (!s.need(5, 5) || !s.integer(s.operand(4), table)) return false;
+  const int join = s.take_one({"and"_n, "or"_n});
+  const std::size_t first = join < 0 ? 1 : 2;
+  Type type;
+  if (!s.take_type(type) || type_bytes(type) != 4) return s.refuse_form();
+  const std::size_t count = join < 0 ? 5 : 7;
+  if (!s.need(count, count) || !s.integer(s.operand(first + 3), table)) return false;
   step.value = static_cast<std::int64_t>(table & 0xff);
   step.handler = &lanewise_with<Lookup3, U32, U32, U32, U32>;
-  return three_words(s, step);
+  if (join >= 0) {
+    step.handler = &lookup_with_predicate;
+    step.extra = static_cast<std::uint32_t>(join);
+    if (!s.operand(1).paired) return s.refuse_form();
+    if (!s.predicate_destination(s.operand(1), step.p)) return false;
+    if (!s.predicate_source(s.operand(6), step.q)) return false;
+  }
+  return s.destination(0, type, step.d) && s.source(first, type, step.a) &&
+         s.source(first + 1, type, step.b) && s.source(first + 2, type, step.c) && s.emit(step);
 }
 
 bool permute(Selector& s) {

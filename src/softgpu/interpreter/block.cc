@@ -27,8 +27,8 @@ bool Block::start(std::array<std::uint32_t, 3> index) {
     std::fill(barrier.arrived.begin(), barrier.arrived.end(), 0);
   }
   // Whole warps have local memory, though some lanes may not exist.
-  const std::size_t local = std::size_t{state_.warps} * kLanes * state_.local_bytes;
-  if (!shared_.resize(state_.shared_bytes) || !local_.resize(std::max<std::size_t>(local, 16))) {
+  const std::size_t local = state_.warps * kLanes * state_.local_stride();
+  if (!shared_.resize(state_.shared_bytes) || !local_.resize(local)) {
     return false;
   }
   std::memset(shared_.data(), 0, kReservedSharedBytes);

@@ -35,6 +35,15 @@ struct LaunchState {
   std::uint32_t shared_bytes = 0;  // Up to the end of dynamic shared memory.
   std::uint32_t local_bytes = 0;   // Of one thread.
   std::uint64_t start_ns = 0;
+
+  // From one thread's local memory to the next one's. An odd number of cache lines: lanes mostly
+  // touch the same place of theirs at once, and a power of two would put all of these into one set
+  // of the host's cache.
+  std::size_t local_stride() const {
+    constexpr std::size_t kLineBytes = 64;
+    const std::size_t lines = (local_bytes + kLineBytes - 1) / kLineBytes;
+    return (lines | 1) * kLineBytes;
+  }
 };
 
 // Belongs to one worker thread, and is used for one block after another.
@@ -66,9 +75,9 @@ class Block {
     return shared_.data() + offset;
   }
   bool is_constant(std::uint64_t address) const;  // Lies in a .const variable of the image.
-  std::byte* local(std::uint32_t thread, std::uint64_t offset, std::uint64_t bytes) {
-    if (offset > state_.local_bytes || bytes > state_.local_bytes - offset) return nullptr;
-    return local_.data() + std::size_t{thread} * state_.local_bytes + offset;
+  OwnMemory local(std::uint32_t warp) {
+    const std::size_t stride = state_.local_stride();
+    return {local_.data() + warp * kLanes * stride, stride, state_.local_bytes};
   }
 
   // Barriers. `wanted` threads, 0: all of the block. Lanes that only arrive do not wait.

@@ -107,12 +107,12 @@ bool select_move(Selector& s, bool reduces) {
   }
   const std::size_t count = 3 + (tells ? 1 : 0) + (multicast ? 1 : 0) + (hinted ? 1 : 0);
   if (!s.need(count, count)) return false;
-  if (!plain_address(s, s.operand(0), Space::kShared, step.a) ||
-      !plain_address(s, s.operand(1), Space::kShared, step.b) || !s.source(2, Type::kB32, step.c)) {
+  if (!address_row(s, s.operand(0), Space::kShared, step.a) ||
+      !address_row(s, s.operand(1), Space::kShared, step.b) || !s.source(2, Type::kB32, step.c)) {
     return false;
   }
   step.d = step.e = step.a;
-  if (tells && !plain_address(s, s.operand(3), Space::kShared, step.e)) return false;
+  if (tells && !address_row(s, s.operand(3), Space::kShared, step.e)) return false;
   return (!multicast || s.source(4, Type::kB16, step.d)) && s.emit(step);
 }
 
@@ -155,8 +155,8 @@ bool emit_store(Selector& s, Step step, Type type, unsigned count) {
   }
   step.q = count;
   step.extra = s.add_rows(rows);
-  return plain_address(s, s.operand(0), Space::kShared, step.a) &&
-         plain_address(s, s.operand(2), Space::kShared, step.e) && s.emit(step);
+  return address_row(s, s.operand(0), Space::kShared, step.a) &&
+         address_row(s, s.operand(2), Space::kShared, step.e) && s.emit(step);
 }
 
 // Both go to the shared memory of a block of the cluster.
@@ -177,10 +177,22 @@ bool tell(Warp& warp, unsigned lane, std::uint64_t barrier, std::uint64_t bytes)
   return place != nullptr;
 }
 
-bool plain_address(Selector& s, const Operand& operand, Space space, Row& row) {
+bool address_row(Selector& s, const Operand& operand, Space space, Row& row) {
   std::int64_t offset = 0;
   if (!s.address(operand, space, row, offset)) return false;
-  return offset == 0 || s.refuse("has an address with an offset, which is not supported");
+  if (offset == 0) return true;
+  Step step;
+  step.handler = [](Warp& warp, const Step& each, Mask lanes) {
+    const std::byte* a = warp.row(each.a);
+    each_lane<std::uint64_t>(warp.row(each.d), lanes, [&](unsigned lane) {
+      return get<std::uint64_t>(a, lane) + static_cast<std::uint64_t>(each.value);
+    });
+    return Flow::kNext;
+  };
+  step.a = row;
+  step.value = offset;
+  step.d = row = s.temporary(8);
+  return s.emit_unguarded(step);
 }
 
 bool select_bulk(Selector& s) {

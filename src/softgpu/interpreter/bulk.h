@@ -21,8 +21,8 @@ inline std::uint64_t in_block(std::uint64_t shared, unsigned rank) {
 // Tells the mbarrier at `barrier` in shared memory that bytes have come; false: a fault.
 bool tell(Warp& warp, unsigned lane, std::uint64_t barrier, std::uint64_t bytes);
 
-// An address without an offset.
-bool plain_address(Selector& s, const Operand& operand, Space space, Row& row);
+// The row of whole addresses, offsets included: these steps have several.
+bool address_row(Selector& s, const Operand& operand, Space space, Row& row);
 
 bool select_tensor_copy(Selector& s, bool reduces);
 

@@ -128,6 +128,27 @@ TEST_F(Bulk, WordsAreStoredAtANeighbour) {
   EXPECT_EQ(out[5], 0u);
 }
 
+TEST_F(Bulk, AddressesMayHaveOffsets) {
+  const auto copied = run(told("64", R"(
+    sub.u32 %x3, %mine, 32; add.u32 %x4, %here, 8;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+      [%x3+64], [%in+16], 64, [%x4+-8];)"));
+  for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(copied[8 + i], 1004 + i);
+  run(kernel(R"(
+    @!%first bra over;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%in+32], [buf+16], 32;
+    over:)"));
+  for (std::uint32_t i = 0; i < 8; ++i) EXPECT_EQ(in_[8 + i], 1008 + i + 2 * (4 + i) + 100);
+  const auto stored = run(told("8", R"(
+    mov.u32 %x3, 43; sub.u32 %x4, %bar, 16;
+    st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%box+4], %x3, [%x4+16];
+    red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32
+      [%box+12], %x3, [%bar+0];)"));
+  EXPECT_EQ(stored[0], 0u);
+  EXPECT_EQ(stored[1], 43u);
+  EXPECT_EQ(stored[kThreads + 3], 43u);
+}
+
 TEST_F(Bulk, APrefetchDoesNothing) {
   run(kernel("cp.async.bulk.prefetch.L2.global [%in], 128;"));
   EXPECT_EQ(in_[3], 1003u);

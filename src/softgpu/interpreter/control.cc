@@ -117,10 +117,11 @@ Flow copy_register(Warp& warp, Row row, std::uint32_t size, std::uint64_t offset
               (row.base() == static_cast<std::uint32_t>(Row::Base::kConstant) && size <= 4)
           ? 4
           : 8;
+  const OwnMemory& own = warp.own_memory();
+  if (!own.holds(offset, size)) return warp.fault(FaultKind::kStackOverflow, lanes);
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
-    std::byte* place = warp.local(lane, offset, size);
-    if (place == nullptr) return warp.fault(FaultKind::kStackOverflow, Mask{1} << lane);
+    std::byte* place = own.at(lane, offset);
     std::uint64_t value = 0;
     if (to_frame) {
       std::memcpy(&value, cells + lane * cell, cell);
@@ -133,7 +134,17 @@ Flow copy_register(Warp& warp, Row row, std::uint32_t size, std::uint64_t offset
   return Flow::kNext;
 }
 
+// The bytes of each lane at `from` go to `to`; both lie in its frames.
+template <std::size_t N>
+void copy_own(const OwnMemory& own, Mask lanes, std::uint64_t to, std::uint64_t from,
+              std::size_t size) {
+  for_lanes(lanes, [&](unsigned lane) {
+    std::memmove(own.at(lane, to), own.at(lane, from), N != 0 ? N : size);
+  });
+}
+
 Flow copy_arguments(Warp& warp, const CallSite& site, Mask lanes, bool back) {
+  const OwnMemory& memory = warp.own_memory();
   const std::uint64_t own = warp.frame().local;
   const std::uint64_t other = warp.frame().stack;
   for (const Argument& argument : back ? site.returns : site.arguments) {
@@ -143,15 +154,15 @@ Flow copy_arguments(Warp& warp, const CallSite& site, Mask lanes, bool back) {
       if (flow != Flow::kNext) return flow;
       continue;
     }
-    for (Mask rest = lanes; rest != 0; rest &= rest - 1) {
-      const auto lane = static_cast<unsigned>(std::countr_zero(rest));
-      std::byte* here = warp.local(lane, own + argument.local, argument.size);
-      std::byte* there = warp.local(lane, other + argument.remote, argument.size);
-      if (here == nullptr || there == nullptr) {
-        return warp.fault(FaultKind::kStackOverflow, Mask{1} << lane);
-      }
-      std::memmove(back ? here : there, back ? there : here, argument.size);
+    const std::uint64_t here = own + argument.local;
+    const std::uint64_t there = other + argument.remote;
+    if (!memory.holds(here, argument.size) || !memory.holds(there, argument.size)) {
+      return warp.fault(FaultKind::kStackOverflow, lanes);
     }
+    const auto copy = argument.size == 8   ? &copy_own<8>
+                      : argument.size == 4 ? &copy_own<4>
+                                           : &copy_own<0>;
+    copy(memory, lanes, back ? here : there, back ? there : here, argument.size);
   }
   return Flow::kNext;
 }

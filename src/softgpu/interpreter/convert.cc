@@ -1,4 +1,5 @@
 // cvt: PTX ISA, "Data Movement and Conversion Instructions: cvt".
+#include <algorithm>
 #include <limits>
 
 #include "softgpu/interpreter/convert.h"
@@ -212,13 +213,15 @@ Flow convert_any(Warp& warp, const Step& step, Mask lanes) {
   return Flow::kNext;
 }
 
-template <class I, bool Ftz>
+template <class I, class F, bool Ftz>
 struct Truncate {
-  static I apply(float value) {
+  static I apply(F value) {
     value = flushed<Ftz>(value);
-    if (value != value) return 0;
-    constexpr float kLow = static_cast<float>(std::numeric_limits<I>::min());
-    constexpr float kBeyond = static_cast<float>(std::numeric_limits<I>::max() / 2 + 1) * 2.0f;
+    constexpr unsigned kBits = sizeof(I) * 8;
+    constexpr bool kWide = kBits == 64 || sizeof(F) == 8;
+    if (value != value) return static_cast<I>(std::uint64_t{kWide} << (kBits - 1));
+    constexpr F kLow = static_cast<F>(std::numeric_limits<I>::min());
+    constexpr F kBeyond = static_cast<F>(std::numeric_limits<I>::max() / 2 + 1) * 2;
     if (value <= kLow) return std::numeric_limits<I>::min();
     return value >= kBeyond ? std::numeric_limits<I>::max() : static_cast<I>(value);
   }
@@ -240,6 +243,17 @@ struct NarrowSingle {
 };
 
 // A faster way for what occurs often; null where there is none.
+// To integers of 32 and 64 bits.
+template <class F, bool Ftz>
+Handler truncate(Type to) {
+  const auto made = [](auto t) -> Handler {
+    using I = decltype(t);
+    return &lanewise<Truncate<I, F, Ftz>, I, F>;
+  };
+  if (type_bytes(to) == 8) return is_signed(to) ? made(std::int64_t{}) : made(std::uint64_t{});
+  return is_signed(to) ? made(std::int32_t{}) : made(std::uint32_t{});
+}
+
 Handler frequent(const How& how) {
   if (how.relu || how.finite || how.sat) return nullptr;
   const Type to = how.to;
@@ -253,15 +267,9 @@ Handler frequent(const How& how) {
     return pick_any_integer(
         from, [](auto t) -> Handler { return &lanewise<Cast<double>, double, decltype(t)>; });
   }
-  if (from == Type::kF32 && how.rounding == Rounding::kZero && how.integral) {
-    if (to == Type::kS32) {
-      return how.ftz ? &lanewise<Truncate<std::int32_t, true>, std::int32_t, float>
-                     : &lanewise<Truncate<std::int32_t, false>, std::int32_t, float>;
-    }
-    if (to == Type::kU32) {
-      return how.ftz ? &lanewise<Truncate<std::uint32_t, true>, std::uint32_t, float>
-                     : &lanewise<Truncate<std::uint32_t, false>, std::uint32_t, float>;
-    }
+  if (how.rounding == Rounding::kZero && how.integral && type_bytes(to) >= 4 && is_integer(to)) {
+    if (from == Type::kF64) return truncate<double, false>(to);
+    if (from == Type::kF32) return how.ftz ? truncate<float, true>(to) : truncate<float, false>(to);
   }
   if (how.ftz || how.integral) return nullptr;
   if (to == Type::kF32 && from == Type::kF16) return &lanewise<Widen, float, Half>;
@@ -392,31 +400,36 @@ bool convert_pairs(Selector& s, const How& how) {
 
 // cvt.pack.sat: a and b saturated to the type side by side, c above them where there is room.
 Flow convert_pack(Warp& warp, const Step& step, Mask lanes) {
-  const auto to = static_cast<Type>(step.value);
-  const unsigned bits = type_bytes(to) * 8;
+  const auto bits = static_cast<unsigned>(step.value);
+  const std::int64_t least = step.extra != 0 ? -(std::int64_t{1} << (bits - 1)) : 0;
+  const std::int64_t most = least + (std::int64_t{1} << bits) - 1;
   const std::byte* a = warp.row(step.a);
   const std::byte* b = warp.row(step.b);
   const std::byte* c = warp.row(step.c);
   const std::uint32_t ones = (1u << bits) - 1;
   for_lanes(lanes, [&](unsigned lane) {
-    const auto high = static_cast<std::uint32_t>(clamp_to(to, get<std::int32_t>(a, lane))) & ones;
-    const auto low = static_cast<std::uint32_t>(clamp_to(to, get<std::int32_t>(b, lane))) & ones;
-    std::uint32_t result = low | high << bits;
-    if (bits == 8) result |= get<std::uint32_t>(c, lane) << 16;
+    const auto saturated = [&](const std::byte* row) {
+      const std::int64_t value = get<std::int32_t>(row, lane);
+      return static_cast<std::uint32_t>(std::clamp(value, least, most)) & ones;
+    };
+    std::uint32_t result = saturated(b) | saturated(a) << bits;
+    if (bits < 16) result |= get<std::uint32_t>(c, lane) << 2 * bits;
     put<std::uint32_t>(warp.row(step.d), lane, result);
   });
   return Flow::kNext;
 }
 
+// value: the bits of each half; extra: 1 where these are signed.
 bool select_pack(Selector& s) {
-  Type to;
   Type from;
-  if (!s.take("sat"_n) || !s.take_type(to) || !s.take_type(from)) return s.refuse_form();
-  if (!is_integer(to) || type_bytes(to) > 2 || from != Type::kS32) return s.refuse_form();
+  if (!s.take("sat"_n)) return s.refuse_form();
+  const int to = s.take_one({"u2"_n, "s2"_n, "u4"_n, "s4"_n, "u8"_n, "s8"_n, "u16"_n, "s16"_n});
+  if (to < 0 || !s.take_type(from) || from != Type::kS32) return s.refuse_form();
   Step step;
   step.handler = &convert_pack;
-  step.value = static_cast<std::int64_t>(to);
-  const bool four = type_bytes(to) == 1;
+  step.value = std::int64_t{2} << to / 2;
+  step.extra = static_cast<std::uint32_t>(to) & 1;
+  const bool four = step.value < 16;
   if (four && !s.take("b32"_n)) return s.refuse_form();
   if (!s.need(four ? 4 : 3, four ? 4 : 3)) return false;
   if (!s.destination(0, Type::kB32, step.d) || !s.source(1, Type::kS32, step.a) ||

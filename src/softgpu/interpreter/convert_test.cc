@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "softgpu/interpreter/numeric.h"
 #include "softgpu/interpreter/testing/operate.h"
@@ -97,6 +98,45 @@ TEST(Convert, RoundsFloatsToHalvesLikeTheExactWay) {
     ASSERT_EQ(toward_zero[i], narrow(a[i], kHalfFormat, Rounding::kZero, false)) << a[i];
     ASSERT_EQ(bfloat[i], narrow(a[i], kBfloatFormat, Rounding::kNearest, false)) << a[i];
   }
+}
+
+TEST(Convert, CutsDoublesToIntegersAndClamps) {
+  const std::vector<double> a = {-2.9, 3e9, -3e9, NAN, 1e30, -1e30, 0x1p62, -0.5, 0x1p63, 0x1.8p63};
+  using Limits = std::numeric_limits<std::int64_t>;
+  EXPECT_EQ(operate<std::int64_t>("cvt.rzi.s64.f64 %d, %a;", a),
+            (std::vector<std::int64_t>{-2, 3000000000, -3000000000, Limits::min(), Limits::max(),
+                                       Limits::min(), std::int64_t{1} << 62, 0, Limits::max(),
+                                       Limits::max()}));
+  constexpr std::uint64_t kTop = std::uint64_t{1} << 63;
+  EXPECT_EQ(operate<std::uint64_t>("cvt.rzi.u64.f64 %d, %a;", a),
+            (std::vector<std::uint64_t>{0, 3000000000, 0, kTop, ~std::uint64_t{0}, 0, kTop / 2, 0,
+                                        kTop, kTop + kTop / 2}));
+  EXPECT_EQ(operate<std::int32_t>("cvt.rzi.s32.f64 %d, %a;", a),
+            (std::vector<std::int32_t>{-2, INT32_MAX, INT32_MIN, INT32_MIN, INT32_MAX, INT32_MIN,
+                                       INT32_MAX, 0, INT32_MAX, INT32_MAX}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rzi.u32.f64 %d, %a;", a),
+            (std::vector<std::uint32_t>{0, 3000000000, 0, 1u << 31, ~0u, 0, ~0u, 0, ~0u, ~0u}));
+  const std::vector<float> b = {-2.9f, 0x1p40f, NAN, 0x1p63f};
+  EXPECT_EQ(operate<std::int64_t>("cvt.rzi.s64.f32 %d, %a;", b),
+            (std::vector<std::int64_t>{-2, std::int64_t{1} << 40, Limits::min(), Limits::max()}));
+}
+
+TEST(Convert, PacksSaturatedIntegersOfAnySize) {
+  const std::vector<std::int32_t> a = {3, -70000, 200};
+  const std::vector<std::int32_t> b = {-1, 70000, -200};
+  const std::vector<std::uint32_t> c = {0x12345678, 0x9abcdef0, 7};
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s16.s32 %d, %a, %b;", a, b, c),
+            (std::vector<std::uint32_t>{0x0003ffff, 0x80007fff, 0x00c8ff38}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.u16.s32 %d, %a, %b;", a, b, c),
+            (std::vector<std::uint32_t>{0x00030000, 0x0000ffff, 0x00c80000}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s8.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x567803ff, 0xdef0807f, 0x00077f80}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.u4.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x34567830, 0xbcdef00f, 0x000007f0}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s4.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x3456783f, 0xbcdef087, 0x00000778}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.pack.sat.s2.s32.b32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x23456787, 0xabcdef09, 0x00000076}));
 }
 
 TEST(Convert, PacksTwoFloatsTheFirstOneHigh) {

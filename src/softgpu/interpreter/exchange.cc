@@ -85,6 +85,13 @@ Flow vote(Warp& warp, const Step& step, Mask lanes) {
   return flow;
 }
 
+// Those of `some` that name the same members, which the first of them is among.
+Mask alike(Warp& warp, const Step& step, Mask some, Mask members, Mask here) {
+  return which_lanes(some, [&](unsigned lane) {
+    return (members_of(warp, step, lane, here) | Mask{1} << lane) == members;
+  });
+}
+
 // value: 0 any, 1 all.
 template <class T>
 Flow match(Warp& warp, const Step& step, Mask lanes) {
@@ -92,16 +99,20 @@ Flow match(Warp& warp, const Step& step, Mask lanes) {
   lanes = meet(warp, step, lanes, flow);
   const std::byte* a = warp.row(step.a);
   Mask all = 0;
-  for_lanes(lanes, [&](unsigned lane) {
-    const Mask members = members_of(warp, step, lane, lanes);
-    Mask equal = 0;
-    for_lanes(members, [&](unsigned other) {
-      if (get<T>(a, other) == get<T>(a, lane)) equal |= Mask{1} << other;
-    });
-    if (equal == members) all |= Mask{1} << lane;
+  Mask out[kLanes];
+  for (Mask left = lanes; left != 0;) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
+    const T value = get<T>(a, lane);
+    const Mask members = members_of(warp, step, lane, lanes) | Mask{1} << lane;
+    const Mask equal =
+        which_lanes(members, [&](unsigned other) { return get<T>(a, other) == value; });
     const Mask result = step.value == 0 ? equal : equal == members ? members : 0;
-    put<std::uint32_t>(warp.row(step.d), lane, result);
-  });
+    const Mask same = alike(warp, step, left & equal, members, lanes);
+    if (equal == members) all |= same;
+    for_lanes(same, [&](unsigned each) { out[each] = result; });
+    left &= ~same;
+  }
+  for_lanes(lanes, [&](unsigned lane) { put<Mask>(warp.row(step.d), lane, out[lane]); });
   warp.set_predicate(step.p, lanes, all);
   return flow;
 }
@@ -131,12 +142,16 @@ Flow reduce(Warp& warp, const Step& step, Mask lanes) {
   lanes = meet(warp, step, lanes, flow);
   const std::byte* a = warp.row(step.a);
   T out[kLanes];
-  for_lanes(lanes, [&](unsigned lane) {
+  for (Mask left = lanes; left != 0;) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
     T total = get<T>(a, lane);
-    const Mask others = members_of(warp, step, lane, lanes) & ~(Mask{1} << lane);
+    const Mask members = members_of(warp, step, lane, lanes) | Mask{1} << lane;
+    const Mask others = members & ~(Mask{1} << lane);
     for_lanes(others, [&](unsigned other) { total = Op::apply(total, get<T>(a, other)); });
-    out[lane] = total;
-  });
+    const Mask same = alike(warp, step, left & members, members, lanes);
+    for_lanes(same, [&](unsigned each) { out[each] = total; });
+    left &= ~same;
+  }
   for_lanes(lanes, [&](unsigned lane) { put<T>(warp.row(step.d), lane, out[lane]); });
   return flow;
 }

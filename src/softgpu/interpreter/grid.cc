@@ -89,7 +89,7 @@ bool GridRun::over(std::uint64_t& steps, std::uint64_t& checked) {
 std::size_t GridRun::open_limit() const {
   const std::size_t bytes =
       state_.blocks_per_cluster *
-      (state_.shared_bytes + std::size_t{state_.warps} * kLanes * (state_.local_bytes + 1024));
+      (state_.shared_bytes + state_.warps * kLanes * (state_.local_stride() + 1024));
   const std::size_t fits =
       std::max<std::size_t>(1, kOpenBytesMax / std::max<std::size_t>(bytes, 1));
   if (state_.launch.cooperative) return kOpenCooperativeMax;

@@ -31,13 +31,16 @@ struct Surface;
 struct Texture;
 class Program;  // Executable form of a Module; not bound to addresses yet. Immutable.
 
+inline constexpr std::uint32_t kRegistersPerBlock =
+    65536;  // As GPUs have; nothing is kept in them.
+
 // What the launch and occupancy calls need to know of a kernel.
 struct KernelInfo {
   std::uint32_t function = 0;      // In Module::functions().
   std::uint32_t shared_bytes = 0;  // Static.
   std::uint32_t local_bytes = 0;   // Per thread, of the deepest known call chain.
   std::uint32_t const_bytes = 0;   // Of the module's user .const variables.
-  std::uint32_t registers = 0;     // An estimate of what ptxas would allot, 16..255.
+  std::uint32_t registers = 0;     // An estimate of what ptxas would allot, 16..128.
   bool recursive = false;          // The call depth is not known: local memory is a guess.
   bool uses_printf = false;
 };

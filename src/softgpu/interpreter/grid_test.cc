@@ -463,6 +463,44 @@ TEST(Grid, AWildFormatIsAFaultAndNoCrash) {
   EXPECT_EQ(run.fault->kind, FaultKind::kIllegalAddress);
 }
 
+TEST(Grid, LanesThatSpinLetOthersRunThoughOneGivesUpAtAnyTime) {
+  // Lane 0 stands behind the loop in which the others wait for it; lane 1 leaves that after
+  // `turns`.
+  for (unsigned turns = 1; turns <= 70; ++turns) {
+    Launch launch;
+    launch.instructions_max = 100000;
+    const Ran run = run_threads(kernel("setp.eq.u32 %p0, %x2, 0; @%p0 bra set; mov.u32 %x3, 0;\n"
+                                       "spin: add.u32 %x3, %x3, 1;\n"
+                                       "ld.volatile.global.u32 %r, [%in]; setp.ne.u32 %p1, %r, 0;\n"
+                                       "setp.eq.u32 %p2, %x2, 1; setp.ge.and.u32 %p2, %x3, " +
+                                       std::to_string(turns) +
+                                       ", %p2;\n"
+                                       "or.pred %p1, %p1, %p2; @!%p1 bra spin; bra finish;\n"
+                                       "set: st.volatile.global.u32 [%in], 1;"),
+                                1, 32, {0}, launch);
+    ASSERT_FALSE(run.fault.has_value()) << turns << ": " << to_string(*run.fault);
+    EXPECT_EQ(run.out[2], 1u);
+  }
+}
+
+TEST(Grid, AMatchMayOverwriteWhatItCompares) {
+  const Ran run = run_threads(kernel("and.b32 %r, %x2, 3; match.any.sync.b32 %r, %r, -1;"), 1, 32);
+  for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(run.out[i], 0x11111111u << i % 4) << i;
+}
+
+TEST(Grid, HalvesOfAWarpMatchAndReduceEachByItself) {
+  // %x4: the half that the lane is in.
+  const std::string halves = "setp.lt.u32 %p0, %x2, 16; selp.b32 %x4, 0xffff, 0xffff0000, %p0;";
+  const Ran match = run_threads(kernel(halves + "shr.u32 %x3, %x2, 3; and.b32 %x3, %x3, 1;"
+                                                "match.any.sync.b32 %r, %x3, %x4;"),
+                                1, 32);
+  const Ran sum = run_threads(kernel(halves + "redux.sync.add.u32 %r, %x2, %x4;"), 1, 32);
+  for (unsigned i = 0; i < 32; ++i) {
+    EXPECT_EQ(match.out[i], 0xffu << i / 8 * 8) << i;
+    EXPECT_EQ(sum.out[i], i < 16 ? 120u : 376u) << i;
+  }
+}
+
 TEST(Grid, BlocksOfAClusterSeeEachOthersSharedMemory) {
   Launch launch;
   launch.cluster = {2, 1, 1};
@@ -479,6 +517,14 @@ TEST(Grid, BlocksOfAClusterSeeEachOthersSharedMemory) {
   EXPECT_EQ(run.out[0], 101u);
   EXPECT_EQ(run.out[32], 100u);
   EXPECT_EQ(run.out[64], 103u);
+}
+
+TEST(Grid, APredicateTellsWhetherBlocksAreInAClusterThatWasAskedFor) {
+  const std::string text = kernel("mov.pred %p0, %is_explicit_cluster; selp.u32 %r, 1, 2, %p0;");
+  Launch launch;
+  EXPECT_EQ(run_threads(text, 2, 32).out[0], 2u);
+  launch.cluster = {2, 1, 1};
+  EXPECT_EQ(run_threads(text, 2, 32, {0}, launch).out[0], 1u);
 }
 
 TEST(Grid, TellsWhatAKernelNeeds) {

@@ -184,6 +184,36 @@ TEST(Integer, LooksUpEveryFunctionOfThreeBits) {
   }
 }
 
+TEST(Integer, ReversesBits) {
+  const std::vector<std::uint32_t> a = {1, 0x80000000, 0x12345678, ~0u};
+  EXPECT_EQ(operate<std::uint32_t>("brev.b32 %d, %a;", a),
+            (std::vector<std::uint32_t>{0x80000000, 1, 0x1e6a2c48, ~0u}));
+  const std::vector<std::uint64_t> b = {1, 0x123456789abcdef0, ~std::uint64_t{0} << 60};
+  EXPECT_EQ(operate<std::uint64_t>("brev.b64 %d, %a;", b),
+            (std::vector<std::uint64_t>{std::uint64_t{1} << 63, 0x0f7b3d591e6a2c48, 15}));
+}
+
+TEST(Integer, OperandsMayBeConstantExpressionsInParentheses) {
+  const std::vector<std::uint32_t> a = {100};
+  EXPECT_EQ(operate<std::uint32_t>("add.u32 %d, %a, (3);", a)[0], 103u);
+  EXPECT_EQ(operate<std::uint32_t>("mad.lo.u32 %d, %a, (1 << 2) | 1, (3 + 4) * 2;", a)[0], 514u);
+}
+
+TEST(Integer, ALookUpTellsAPredicateWhetherAnyBitIsSet) {
+  const std::vector<std::uint32_t> a = {0xf0, 0xf0, 0, 0};
+  const std::vector<std::uint32_t> b = {0x30, 0x0c, 1, 2};
+  const std::vector<std::uint32_t> c = {1, 1, 0, 1};  // Whether the other predicate is set.
+  const auto run = [&](const std::string& join, const std::string& d, const std::string& q) {
+    return operate<std::uint32_t>("setp.ne.u32 %p, %c, 0; mov.b32 %d, 7;\nlop3." + join + ".b32 " +
+                                      d + "|%q, %a, %b, %c, 0xc0, " + q +
+                                      ";\n@%q add.u32 %d, %d, 100;",
+                                  a, b, c);
+  };
+  EXPECT_EQ(run("and", "%d", "%p"), (std::vector<std::uint32_t>{0x30 + 100, 0, 0, 0}));
+  EXPECT_EQ(run("or", "%d", "%p"), (std::vector<std::uint32_t>{0x30 + 100, 100, 0, 100}));
+  EXPECT_EQ(run("or", "_", "!%p"), (std::vector<std::uint32_t>{107, 7, 107, 7}));
+}
+
 TEST(Integer, ShiftsPairsThroughAFunnel) {
   const std::vector<std::uint32_t> low(5, 0x89abcdef);
   const std::vector<std::uint32_t> high(5, 0x01234567);

@@ -393,12 +393,14 @@ bool select_multiply(Selector& s) {
   if (!shape.has_value() || !s.take("row"_n) || !s.take("col"_n)) return s.refuse_form();
   fragments.shape = *shape;
   fragments.saturate = s.take("satfinite"_n);
+  const bool nearest = s.take("rn"_n);
   Element* const order[] = {&fragments.d, &fragments.a, &fragments.b, &fragments.c};
   for (Element* each : order) {
     const auto element = take_element(s);
     if (!element.has_value()) return s.refuse_form();
     *each = *element;
   }
+  if (nearest && fragments.a != Element::kF64) return s.refuse_form();
   const auto factors = take_factors(s, fragments.a);
   if (!factors.has_value()) return s.refuse_form();
   fragments.factors = *factors;

@@ -161,9 +161,8 @@ std::string fragments_kernel(const std::string& shape, const std::string& elemen
          " [%p2], {%c0, %c1}, %eight;\nret;\n}\n";
 }
 
-TEST(Fragments, OfDoublesNameTheirRounding) {
-  TestDevice device(fragments_kernel("m8n8k4", "f64", "f64", "0d3ff0000000000000",
-                                     "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rn", 4));
+void multiply_doubles(const std::string& multiply) {
+  TestDevice device(fragments_kernel("m8n8k4", "f64", "f64", "0d3ff0000000000000", multiply, 4));
   ASSERT_EQ(device.error(), "");
   std::vector<double> a(32);
   std::vector<double> b(32);
@@ -182,6 +181,22 @@ TEST(Fragments, OfDoublesNameTheirRounding) {
       EXPECT_EQ(values[i * 8 + j], sum);
     }
   }
+}
+
+TEST(Fragments, OfDoublesNameTheirRounding) {
+  for (const char* multiply : {"wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rn",
+                               "wmma.mma.sync.aligned.row.col.m8n8k4.rn.f64.f64.f64.f64"}) {
+    SCOPED_TRACE(multiply);
+    multiply_doubles(multiply);
+  }
+  const auto loaded = [](const std::string& rounding) {
+    return TestDevice(fragments_kernel(
+                          "m8n8k4", "f64", "f64", "0d3ff0000000000000",
+                          "mma.sync.aligned.m8n8k4.row.col." + rounding + ".f64.f64.f64.f64", 4))
+               .error() == "";
+  };
+  EXPECT_TRUE(loaded("rn"));
+  EXPECT_FALSE(loaded("rz"));
 }
 
 // Rows of 128 bits, of which 32 factors or 128 are made.

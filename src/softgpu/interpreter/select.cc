@@ -444,6 +444,21 @@ bool Selector::predicate_source(const Operand& operand, std::uint32_t& predicate
     predicate = number << 1;
     return emit_unguarded(step);
   }
+  if (operand.kind == Operand::Kind::kSpecial && operand.bits == "%is_explicit_cluster"_n) {
+    // The only special register that is a predicate.
+    const std::uint32_t number = new_predicate();
+    Step step;
+    step.handler = [](Warp& warp, const Step& s, Mask lanes) {
+      const std::byte* a = warp.row(s.a);
+      warp.set_predicate(s.p, lanes, which_lanes(lanes, [&](unsigned lane) {
+                           return get<std::uint32_t>(a, lane) != 0;
+                         }));
+      return Flow::kNext;
+    };
+    step.p = number;
+    predicate = number << 1;
+    return special(operand, Type::kB32, step.a) && emit_unguarded(step);
+  }
   const Register* shape = register_of(operand);
   if (shape == nullptr || shape->kind != Register::Kind::kPredicate || operand.memory ||
       operand.value != 0) {

@@ -291,7 +291,7 @@ bool tensor_place(Selector& s, const Operand& operand, const Options& options, S
     if (!s.source(s.element(corner, i), Type::kB32, rows[i])) return false;
   }
   step.extra = s.add_rows(rows);
-  return plain_address(s, map, Space::kGeneric, step.b);
+  return address_row(s, map, Space::kGeneric, step.b);
 }
 
 bool select_load(Selector& s, Options options, Step step, std::size_t hints) {
@@ -303,9 +303,9 @@ bool select_load(Selector& s, Options options, Step step, std::size_t hints) {
   const std::size_t count = 3 + (options.multicast ? 1 : 0) + hints;
   if (!s.need(count, count)) return false;
   step.value = options.packed();
-  return plain_address(s, s.operand(0), Space::kShared, step.a) &&
+  return address_row(s, s.operand(0), Space::kShared, step.a) &&
          tensor_place(s, s.operand(1), options, step) &&
-         plain_address(s, s.operand(2), Space::kShared, step.e) &&
+         address_row(s, s.operand(2), Space::kShared, step.e) &&
          (!options.multicast || s.source(3, Type::kB16, step.d)) && s.emit(step);
 }
 
@@ -319,7 +319,7 @@ bool select_store(Selector& s, Options options, Step step, std::size_t hints) {
   if (!s.need(2 + hints, 2 + hints)) return false;
   step.value = options.packed();
   return tensor_place(s, s.operand(0), options, step) &&
-         plain_address(s, s.operand(1), Space::kShared, step.a) && s.emit(step);
+         address_row(s, s.operand(1), Space::kShared, step.a) && s.emit(step);
 }
 
 }  // namespace

@@ -113,6 +113,21 @@ TEST_F(Tensors, ABoxIsLoadedWithZerosForWhatLiesOutside) {
   }
 }
 
+TEST_F(Tensors, AddressesMayHaveOffsets) {
+  const auto found = run(kernel(R"(
+.reg .b64 %before; sub.u64 %before, %map, 64; add.u32 %box, %box, 256;
+@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+  [%box+-256], [%before+64, {%x, %y}], [bar+0];
+wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [bar], 0;
+@!%done bra wait;
+)"),
+                         1, 1);
+  for (unsigned i = 0; i < kBoxWords; ++i) {
+    EXPECT_EQ(found[i], (1 + i / kBoxWidth) * kRowWords + 1 + i % kBoxWidth);
+  }
+}
+
 TEST_F(Tensors, ElementsMayBePassedOver) {
   const auto found = run(kernel(R"(
 @%first cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "softgpu/interpreter/block.h"
 #include "softgpu/interpreter/select.h"
 #include "softgpu/interpreter/system.h"
 #include "softgpu/ptx/types.h"
@@ -230,6 +231,23 @@ class Translation {
     return bounded;
   }
 
+  // ptxas reuses registers; a third of the virtual ones is near the truth for small kernels. What
+  // it makes of a large one can only be guessed, and the guess keeps no block from being launched:
+  // all registers of a block are enough for as many threads as the kernel may have.
+  static std::uint32_t estimate_registers(const Function& kernel, std::uint32_t virtual_ones) {
+    std::uint64_t threads = kThreadsPerBlockMax;
+    for (const auto& extent : {kernel.maxntid, kernel.reqntid}) {
+      if (extent[0] == 0) continue;
+      std::uint64_t product = 1;
+      for (const std::uint32_t each : extent) product *= std::max(each, 1u);
+      threads = std::min(threads, product);
+    }
+    const auto most = std::min<std::uint64_t>(kRegistersPerBlock / threads, 128);
+    const auto guess = std::clamp<std::uint64_t>(virtual_ones / 3 + 8, 16, most);
+    if (kernel.maxnreg == 0) return static_cast<std::uint32_t>(guess);
+    return std::min(static_cast<std::uint32_t>(guess), std::max(kernel.maxnreg, 16u));
+  }
+
   bool add_kernel(std::uint32_t index) {
     const Module& module = *program_->module;
     std::vector<std::uint32_t> reached;
@@ -254,11 +272,7 @@ class Translation {
     if (info.local_bytes > kStackBytesMax) {
       return refuse(module.functions()[index].line, "kernel uses too much local memory");
     }
-    // ptxas reuses registers; a third of the virtual ones is near the truth for small kernels.
-    info.registers = std::clamp(registers / 3 + 8, 16u, 128u);
-    if (module.functions()[index].maxnreg != 0) {
-      info.registers = std::min(info.registers, std::max(module.functions()[index].maxnreg, 16u));
-    }
+    info.registers = estimate_registers(module.functions()[index], registers);
     for (const Variable& variable : module.variables()) {
       if (variable.space == Space::kConst) {
         info.const_bytes += static_cast<std::uint32_t>(variable.size);

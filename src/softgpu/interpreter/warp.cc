@@ -51,6 +51,7 @@ Warp::Warp(Block& block, std::uint32_t index) : block_(&block), index_(index) {
 
 bool Warp::start(std::uint32_t function) {
   const FunctionCode& code = program_->functions[function];
+  own_memory_ = block_->local(index_);
   splits_.clear();
   Split split;
   split.mask = existing_;
@@ -243,9 +244,13 @@ Flow Warp::diverge(std::uint32_t target, Mask taken) {
   active_ &= ~taken;
   save();
   splits_.push_back(other);
-  if (target < pc_ && --patience_ == 0) {
-    patience_ = 1;
-    rotate_ = true;
+  if (target < pc_) {
+    // polled() may have used up all of it.
+    if (patience_ > 1) {
+      --patience_;
+    } else {
+      rotate_ = true;
+    }
   }
   return Flow::kSwitch;
 }
@@ -397,10 +402,6 @@ Flow Warp::give_back(Mask lanes) {
     }
   }
   return Flow::kSwitch;
-}
-
-std::byte* Warp::local(unsigned lane, std::uint64_t offset, std::uint64_t size) {
-  return block_->local(index_ * kLanes + lane, offset, size);
 }
 
 }  // namespace flyt::ptx

@@ -31,6 +31,21 @@ class RawBytes {
   std::size_t size_ = 0;
 };
 
+// What the lanes of a warp have of local memory: each has `bytes`, from begin + lane * stride on.
+struct OwnMemory {
+  std::byte* begin = nullptr;
+  std::size_t stride = 0;
+  std::uint64_t bytes = 0;
+
+  bool holds(std::uint64_t offset, std::uint64_t size) const {
+    return offset <= bytes && size <= bytes - offset;
+  }
+  // What lies at `offset`, which must be inside.
+  std::byte* at(unsigned lane, std::uint64_t offset) const {
+    return begin + lane * stride + offset;
+  }
+};
+
 // Where the registers and locals of the running function lie. Lanes of different frames may share
 // a row, never a cell: the rows of a frame are the same for all lanes that run it.
 struct Frame {
@@ -137,7 +152,10 @@ class Warp {
   Mask cluster_arrived() const { return cluster_arrived_; }
   Mask& carry() { return carry_; }  // CC.CF of each lane.
 
-  std::byte* local(unsigned lane, std::uint64_t offset, std::uint64_t size);
+  const OwnMemory& own_memory() const { return own_memory_; }
+  std::byte* local(unsigned lane, std::uint64_t offset, std::uint64_t size) const {
+    return own_memory_.holds(offset, size) ? own_memory_.at(lane, offset) : nullptr;
+  }
   // %tid of each lane along one axis.
   const std::uint32_t* thread_axis(unsigned axis) const { return threads_[axis].data(); }
   std::array<std::uint32_t, 3> thread_index(unsigned lane) const {
@@ -178,6 +196,7 @@ class Warp {
   std::size_t current_ = 0;
   std::uint64_t clock_ = 0;
   std::vector<Split> splits_;
+  OwnMemory own_memory_;
   RawBytes registers32_;
   RawBytes registers64_;
   RawBytes predicate_words_;

@@ -45,6 +45,7 @@ bool Parser::instruction(Token opcode, std::int32_t guard, bool negated) {
   if (spelled.size() > 256) return fail("too many modifiers");
   made.text = spelling(spelled);
   std::vector<Operand> operands;
+  in_call_ = opcode.text == "call";
   if (!token_.is(";") && !operand_list(operands)) return false;
   if (!expect(";")) return false;
   if (operands.size() > kParametersMax) return fail("too many operands");
@@ -84,7 +85,8 @@ bool Parser::operand_list(std::vector<Operand>& into) {
 bool Parser::operand(Operand& into) {
   if (accept("[")) return memory_operand(into);
   if (accept("{")) return vector_operand(into, "}");
-  if (accept("(")) {
+  // Elsewhere a constant expression may begin with it.
+  if (in_call_ && accept("(")) {
     if (!vector_operand(into, ")")) return false;
     into.paren = true;
     return true;
