@@ -54,6 +54,26 @@ TEST_F(GraphMemoryTest, AGraphAllocatesUsesAndFrees) {
   EXPECT_EQ(12u, read(0));
 }
 
+TEST_F(GraphMemoryTest, AnAllocationsAccessStaysWhereItWasTold) {
+  const OwnedGraph graph;
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_params(4096);
+  params.accessDescs = &access;
+  params.accessDescCount = 1;
+  CUgraphNode node = nullptr;
+  CU_OK(cu().cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
+  CUDA_MEM_ALLOC_NODE_PARAMS first{};
+  CUDA_MEM_ALLOC_NODE_PARAMS again{};
+  CU_OK(cu().cuGraphMemAllocNodeGetParams(node, &first));
+  CU_OK(cu().cuGraphMemAllocNodeGetParams(node, &again));
+  ASSERT_EQ(1u, first.accessDescCount);
+  EXPECT_EQ(first.accessDescs, again.accessDescs);
+  EXPECT_EQ(device, first.accessDescs[0].location.id);
+}
+
 TEST_F(GraphMemoryTest, AllocationChecksItsParameters) {
   const OwnedGraph graph;
   CUgraphNode node = nullptr;
