@@ -199,6 +199,26 @@ TEST_F(GraphMemoryTest, TheDeviceCountsWhatGraphsHave) {
         cu().cuDeviceGetGraphMemAttribute(99, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &value));
 }
 
+TEST_F(GraphMemoryTest, MemoryOfALaunchCountsUntilItIsTrimmed) {
+  CU_OK(cu().cuDeviceGraphMemTrim(device));
+  const cuuint64_t used = memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+  constexpr std::size_t kBytes = 8 << 20;
+  const OwnedGraph graph;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_params(kBytes);
+  CUgraphNode alloc = nullptr;
+  CUgraphNode free = nullptr;
+  CU_OK(cu().cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
+  CU_OK(cu().cuGraphAddMemFreeNode(&free, graph, &alloc, 1, params.dptr));
+  const OwnedExec exec(graph);
+  EXPECT_EQ(used, memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+  CU_OK(cu().cuGraphLaunch(exec, *stream));
+  EXPECT_GE(memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), used + kBytes);
+  CU_OK(cu().cuStreamSynchronize(*stream));
+  EXPECT_GE(memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), used + kBytes);
+  CU_OK(cu().cuDeviceGraphMemTrim(device));
+  EXPECT_EQ(used, memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+}
+
 // set(handle, value) and countdown(handle, counter): counter[0] -= 1, and the handle follows it.
 constexpr char kConditionalPtx[] = R"(
 .version 8.3
