@@ -375,6 +375,32 @@ TEST_F(ShareablePoolTest, AnotherProcessReadsAndWritesAnAllocation) {
   CU_OK(cu().cuStreamSynchronize(stream));
 }
 
+TEST_F(ShareablePoolTest, AnImportedPoolIsOpenedToOtherDevices) {
+  int count = 0;
+  int reaches = 0;
+  CU_OK(cu().cuDeviceGetCount(&count));
+  if (count > 1) {
+    CU_OK(cu().cuDeviceCanAccessPeer(&reaches, 1, 0));
+  }
+  if (reaches == 0) GTEST_SKIP() << "no two devices that reach each other";
+  const Stream stream;
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4096, pool, stream));
+  CU_OK(cu().cuMemsetD32Async(memory, 5, 1024, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  PeerProcess peer;
+  CU_OK(peer.import_pool(file().get()));
+  CU_OK(peer.import_pointer(data_of(memory)));
+  CU_OK(peer.open_pool_to(1));
+  CU_OK(peer.add_one(1024));
+  std::uint32_t word = 0;
+  CU_OK(cu().cuMemcpyDtoH_v2(&word, memory, 4));
+  EXPECT_EQ(6u, word);
+  CU_OK(peer.free_pointer());
+  CU_OK(cu().cuMemFreeAsync(memory, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
 TEST_F(ShareablePoolTest, AnImportedPoolGivesNoMemory) {
   PeerProcess peer;
   CU_OK(peer.import_pool(file().get()));

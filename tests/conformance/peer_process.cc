@@ -33,6 +33,7 @@ enum class What : std::uint32_t {
   kMake,
   kImportPool,
   kImportPointer,
+  kOpenPool,
   kAllocateFromPool,
   kFreePointer,
   kOpenEvent,
@@ -142,6 +143,7 @@ class PeerProcess::Order::Hands {
         break;
       case What::kImportPool:
       case What::kImportPointer:
+      case What::kOpenPool:
       case What::kAllocateFromPool:
       case What::kFreePointer:
         answer.result = obey_about_pools(order, file);
@@ -178,6 +180,15 @@ class PeerProcess::Order::Hands {
       CUmemPoolPtrExportData data;
       std::memcpy(data.reserved, order.handle.data(), sizeof data.reserved);
       result = cu().cuMemPoolImportPointer(&memory_, pool_, &data);
+    } else if (order.what == What::kOpenPool) {
+      CUmemAccessDesc access{};
+      access.location = {CU_MEM_LOCATION_TYPE_DEVICE, static_cast<CUdevice>(order.number)};
+      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      result = cu().cuMemPoolSetAccess(pool_, &access, 1);
+      if (result == CUDA_SUCCESS) {
+        result = cu().cuDevicePrimaryCtxRetain(&context_, access.location.id);
+      }
+      if (result == CUDA_SUCCESS) result = cu().cuCtxSetCurrent(context_);
     } else if (order.what == What::kAllocateFromPool) {
       CUdeviceptr own = 0;
       result = cu().cuMemAllocFromPoolAsync(&own, 4096, pool_, stream_);
@@ -294,6 +305,10 @@ CUresult PeerProcess::import_pool(int file) {
 }
 CUresult PeerProcess::import_pointer(const HandleBytes& handle) {
   return tell({.what = What::kImportPointer, .handle = handle}, -1, nullptr, nullptr);
+}
+CUresult PeerProcess::open_pool_to(CUdevice device) {
+  return tell({.what = What::kOpenPool, .number = static_cast<std::uint64_t>(device)}, -1, nullptr,
+              nullptr);
 }
 CUresult PeerProcess::allocate_from_pool() {
   return tell({.what = What::kAllocateFromPool}, -1, nullptr, nullptr);

@@ -33,6 +33,8 @@ class PeerProcess {
   // the pointer's end.
   CUresult import_pool(int file);
   CUresult import_pointer(const HandleBytes& handle);
+  // Opens the pool to a device, and works on the pointer with that one from then on.
+  CUresult open_pool_to(CUdevice device);
   CUresult allocate_from_pool();
   CUresult free_pointer();
   CUresult open_event(const HandleBytes& handle);
