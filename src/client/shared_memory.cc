@@ -151,6 +151,13 @@ CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address,
   const Lock lock(mutex_);
   for (auto& [base, opened] : opened_) {
     if (opened.handle != handle) continue;
+    // Whoever opened it before may have been another device.
+    const CUdevice here = context().device;
+    const auto memory = memory_.map().find(base);
+    if (memory && memory->device != here) {
+      const CUresult result = grant(opened.block_base, opened.block_bytes, here, true);
+      if (result != CUDA_SUCCESS) return result;
+    }
     ++opened.count;
     address = base;
     return CUDA_SUCCESS;

@@ -25,6 +25,7 @@ constexpr const char* kPeerVariable = "FLYT_CONFORMANCE_PEER";
 constexpr int kLine = 3;
 
 enum class What : std::uint32_t {
+  kUseDevice,
   kOpen,
   kImport,
   kClose,
@@ -110,6 +111,11 @@ class PeerProcess::Order::Hands {
   Answer obey(const Order& order, Fd file, Fd& out) {
     Answer answer;
     switch (order.what) {
+      case What::kUseDevice:
+        answer.result =
+            cu().cuDevicePrimaryCtxRetain(&context_, static_cast<CUdevice>(order.number));
+        if (answer.result == CUDA_SUCCESS) answer.result = cu().cuCtxSetCurrent(context_);
+        break;
       case What::kOpen: {
         CUipcMemHandle handle;
         std::memcpy(handle.reserved, order.handle.data(), sizeof handle.reserved);
@@ -185,10 +191,6 @@ class PeerProcess::Order::Hands {
       access.location = {CU_MEM_LOCATION_TYPE_DEVICE, static_cast<CUdevice>(order.number)};
       access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
       result = cu().cuMemPoolSetAccess(pool_, &access, 1);
-      if (result == CUDA_SUCCESS) {
-        result = cu().cuDevicePrimaryCtxRetain(&context_, access.location.id);
-      }
-      if (result == CUDA_SUCCESS) result = cu().cuCtxSetCurrent(context_);
     } else if (order.what == What::kAllocateFromPool) {
       CUdeviceptr own = 0;
       result = cu().cuMemAllocFromPoolAsync(&own, 4096, pool_, stream_);
@@ -284,6 +286,10 @@ CUresult PeerProcess::tell(const Order& order, int file, std::uint32_t* word, Fd
   return answer.result;
 }
 
+CUresult PeerProcess::use_device(CUdevice device) {
+  return tell({.what = What::kUseDevice, .number = static_cast<std::uint64_t>(device)}, -1, nullptr,
+              nullptr);
+}
 CUresult PeerProcess::open(const HandleBytes& handle) {
   return tell({.what = What::kOpen, .handle = handle}, -1, nullptr, nullptr);
 }
