@@ -103,7 +103,9 @@ CUresult make_side(const CopyTables& tables, const RawSide& raw, const Extent& e
   if (!side.place_in(placed)) return CUDA_ERROR_INVALID_VALUE;
   const bool too_wide =
       placed.place == MemoryMap::Place::kDevice && side.pitch > kDevicePitchMax && extent.rows > 1;
-  const bool unknown = placed.place == MemoryMap::Place::kPageable && device;
+  // Nor is a box beside the device memory that it names one of the program's own memory.
+  const bool unknown = placed.place == MemoryMap::Place::kPageable &&
+                       (device || tables.map.place(base, 1).place == MemoryMap::Place::kDevice);
   return too_wide || unknown ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -217,20 +217,17 @@ std::uint64_t as_given(std::uint64_t address) {
   return memory.mirror().active() ? memory.mirror().host_address(address) : address;
 }
 
-void give_kernel(CUDA_KERNEL_NODE_PARAMS_v3& kernel, ToldNode& told) {
+void fill_kernel(CUDA_KERNEL_NODE_PARAMS_v3& kernel, ToldNode& told) {
   // A kernel of a library has a function in each context; the driver tells that one, too.
   if (kernel.func == nullptr && kernel.kern != nullptr && thread_state().current_state != nullptr) {
     static_cast<void>(hooks::cuKernelGetFunction(&kernel.func, kernel.kern));
   }
-  const auto code =
-      code_of(kernel.func != nullptr ? address_of(kernel.func) : address_of(kernel.kern));
-  kernel.kernelParams = nullptr;
-  kernel.extra = nullptr;
+  told.function = kernel.func != nullptr ? address_of(kernel.func) : address_of(kernel.kern);
+  const auto code = code_of(told.function);
   if (code == nullptr || code->parameter_bytes > told.data.size()) return;
   for (const Parameter& parameter : code->parameters) {
     told.pointers.push_back(told.data.data() + parameter.offset);
   }
-  kernel.kernelParams = told.pointers.empty() ? nullptr : told.pointers.data();
 }
 
 void give_copy(CUDA_MEMCPY3D& copy) {
@@ -246,19 +243,18 @@ void give_copy(CUDA_MEMCPY3D& copy) {
   }
 }
 
-void give_words(CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& batch, ToldNode& told) {
+void fill_words(ToldNode& told) {
   told.words = array_of<CUstreamBatchMemOpParams>(told.data);
   for (CUstreamBatchMemOpParams& word : told.words) {
     word.waitValue.address = as_given(word.waitValue.address);
   }
-  batch.count = static_cast<unsigned int>(told.words.size());
-  batch.paramArray = told.words.empty() ? nullptr : told.words.data();
 }
 
+// What the program gets, but for what point() adds.
 void give(CUgraphNodeParams& out, std::uint64_t graph, ToldNode& told) {
   switch (out.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-      return give_kernel(out.kernel, told);
+      return fill_kernel(out.kernel, told);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return give_copy(out.memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -274,11 +270,9 @@ void give(CUgraphNodeParams& out, std::uint64_t graph, ToldNode& told) {
       return session().graphs().put_within(address_of(out.graph.graph), graph);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       told.access = array_of<CUmemAccessDesc>(told.data);
-      out.alloc.accessDescCount = told.access.size();
-      out.alloc.accessDescs = told.access.empty() ? nullptr : told.access.data();
       return;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return give_words(out.memOp, told);
+      return fill_words(told);
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
@@ -287,6 +281,20 @@ void give(CUgraphNodeParams& out, std::uint64_t graph, ToldNode& told) {
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return;
+  }
+}
+
+// What the program may read until the node has other parameters.
+void point(CUgraphNodeParams& out, ToldNode& kept) {
+  if (out.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    out.kernel.kernelParams = kept.pointers.empty() ? nullptr : kept.pointers.data();
+    out.kernel.extra = nullptr;
+  } else if (out.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    out.alloc.accessDescCount = kept.access.size();
+    out.alloc.accessDescs = kept.access.empty() ? nullptr : kept.access.data();
+  } else if (out.type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+    out.memOp.count = static_cast<unsigned int>(kept.words.size());
+    out.memOp.paramArray = kept.words.empty() ? nullptr : kept.words.data();
   }
 }
 
@@ -305,7 +313,8 @@ CUresult ask_graph_node(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParam
   auto told = std::make_unique<ToldNode>();
   told->data.assign(reply.data.begin(), reply.data.end());
   Graphs& graphs = session().graphs();
-  give(out, reply.graph, graphs.keep(reply.graph, address_of(node), std::move(told)));
+  give(out, reply.graph, *told);
+  point(out, graphs.keep(reply.graph, address_of(node), std::move(told)));
   return CUDA_SUCCESS;
 }
 

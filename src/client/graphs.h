@@ -54,10 +54,11 @@ struct UserObjectState {
   void reset() {}
 };
 
-// What the last question about a node's parameters was answered with, which the program may read
-// as long as the node exists.
+// What questions about a node's parameters were answered with, which the program may read as long
+// as the node has them.
 struct ToldNode {
   std::vector<std::byte> data;
+  std::uint64_t function = 0;  // Of a kernel node: it says what lies where in the data.
   std::vector<void*> pointers;
   std::vector<CUstreamBatchMemOpParams> words;
   std::vector<CUmemAccessDesc> access;
@@ -89,7 +90,8 @@ class Graphs {
   void note_ended(std::uint64_t exec) EXCLUDES(mutex_);
   std::vector<std::uint64_t> ended_execs() EXCLUDES(mutex_);
 
-  // Keeps it until the next question about the node, or the end of the graph.
+  // Keeps it until the node tells something else, or the end of the graph. What it has told before
+  // stays where it is, and is returned instead.
   ToldNode& keep(std::uint64_t graph, std::uint64_t node, std::unique_ptr<ToldNode> told)
       EXCLUDES(mutex_);
   ToldFrontier& keep(CUstream stream, std::unique_ptr<ToldFrontier> told) EXCLUDES(mutex_);

@@ -52,23 +52,36 @@ std::size_t value_bytes(CUlaunchAttributeID id) {
   return sizeof(Value);
 }
 
-// What of the grid's size the driver looks at, once it is within the device's limits: all of it for
-// a cooperative launch, the rest beside whole clusters for one with clusters, nothing otherwise.
+// Which of the grid's blocks are left beside whole clusters.
+std::uint64_t mix_rests(std::uint64_t key, const LaunchShape& shape, const ClusterShape& cluster) {
+  for (std::size_t i = 0; i < cluster.size(); ++i) {
+    key = mix(key, cluster[i] == 0 ? shape.grid[i] : shape.grid[i] % cluster[i]);
+  }
+  return key;
+}
+
+// What of the grid's size the driver looks at because of an attribute, once it is within the
+// device's limits: all of it for a cooperative launch, the rests for one with clusters.
 std::uint64_t mix_grid(std::uint64_t key, const LaunchShape& shape,
                        const CUlaunchAttribute& attribute) {
-  ClusterShape rests{};
-  if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
-    std::copy(shape.grid.begin(), shape.grid.end(), rests.begin());
-  } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
-             attribute.id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) {
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) return mix_rests(key, shape, {});
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
+      attribute.id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) {
     const auto& cluster = attribute.value.clusterDim;
-    const ClusterShape dimensions = {cluster.x, cluster.y, cluster.z};
-    for (std::size_t i = 0; i < rests.size(); ++i) {
-      rests[i] = dimensions[i] == 0 ? shape.grid[i] : shape.grid[i] % dimensions[i];
-    }
+    return mix_rests(key, shape, {cluster.x, cluster.y, cluster.z});
   }
-  for (const std::uint32_t rest : rests) key = mix(key, rest);
   return key;
+}
+
+// The clusters that a function was compiled for; of no blocks, if it was for none.
+ClusterShape own_clusters(const FunctionFacts& facts) {
+  ClusterShape cluster{};
+  for (std::size_t i = 0; i < cluster.size(); ++i) {
+    cluster[i] = static_cast<std::uint32_t>(
+        facts.attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i].load(
+            std::memory_order_relaxed));
+  }
+  return cluster;
 }
 
 std::uint64_t mix_attribute(std::uint64_t key, const CUlaunchAttribute& attribute) {
@@ -78,8 +91,8 @@ std::uint64_t mix_attribute(std::uint64_t key, const CUlaunchAttribute& attribut
 }
 
 // What the driver's verdict depends on.
-std::uint64_t verdict_key(const LaunchShape& shape, const PackedParameters& parameters,
-                          Bytes attributes) {
+std::uint64_t verdict_key(const LaunchShape& shape, const FunctionFacts& facts,
+                          const PackedParameters& parameters, Bytes attributes) {
   std::uint64_t key = mix(shape.block[0], shape.block[1]);
   key = mix(key, std::uint64_t{shape.block[2]} << 32 | shape.shared_bytes);
   if (parameters.from_buffer()) key = mix(key, parameters.bytes().size() + 1);
@@ -88,6 +101,7 @@ std::uint64_t verdict_key(const LaunchShape& shape, const PackedParameters& para
     const auto attribute = reader.take<CUlaunchAttribute>();
     key = mix_grid(mix_attribute(key, attribute), shape, attribute);
   }
+  if (const ClusterShape own = own_clusters(facts); own[0] != 0) key = mix_rests(key, shape, own);
   // A part of the device may refuse what all of it takes.
   if (context().green != 0) key = mix(key, context().green);
   return key == 0 ? 1 : key;
@@ -238,7 +252,7 @@ CUresult launch(CUfunction function, const LaunchShape& shape, void** parameters
   FunctionFacts& facts = *callable.facts;
   const bool ordinary = attributes.empty() && !packed.from_buffer() && facts.accepted.any() &&
                         within_limits(shape, facts, device);
-  const std::uint64_t key = ordinary ? 0 : verdict_key(shape, packed, attributes);
+  const std::uint64_t key = ordinary ? 0 : verdict_key(shape, facts, packed, attributes);
   if (ordinary || facts.accepted.contains(key)) {
     return post(
         make_command<commands::LaunchKernel>(function, resolved, packed.bytes(), attributes));

@@ -61,11 +61,11 @@ MemoryMap::Placed MemoryMap::place(std::uint64_t address, std::uint64_t bytes) c
   std::uint64_t covered = memory->end() - address;
   while (covered < bytes && last->kind == MemoryKind::kMapped) {
     const Memory* next = locate(last->end());
-    if (next == nullptr || next->kind != MemoryKind::kMapped || next->access == 0) break;
+    if (next == nullptr || next->kind != MemoryKind::kMapped || !next->accessible()) break;
     covered += next->bytes;
     last = next;
   }
-  const bool good = covered >= bytes && memory->access != 0;
+  const bool good = covered >= bytes && memory->accessible();
   return {good ? Place::kDevice : Place::kBad, *memory};
 }
 

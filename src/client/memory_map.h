@@ -73,6 +73,8 @@ struct Memory {
     return kind == MemoryKind::kManaged || kind == MemoryKind::kManagedVariable;
   }
   std::uint64_t end() const { return base + bytes; }
+  // By any device: a copy is done by one that may.
+  bool accessible() const { return access != 0 || readers != 0 || writers != 0; }
   // As cuMemGetAccess tells it.
   std::uint32_t access_of(CUdevice by) const {
     if (by == device) return access;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>  // lint: allow(sockets): one that is never connected stands for memory
 #include <unistd.h>
 
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -110,22 +111,29 @@ CUresult SharedMemory::ask_for(const SharedHandle& handle, Block& block) {
   return CUDA_ERROR_MAP_FAILED;
 }
 
-CUresult SharedMemory::map_block(const Block& block, std::uint64_t base) {
+CUresult SharedMemory::grant(std::uint64_t base, std::uint64_t bytes, CUdevice device,
+                             bool allowed) {
+  const std::uint32_t flags =
+      allowed ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  commands::VmmSetAccess::Reply reply;
+  rpc::Reply answer;
+  return session_.ask(
+      commands::VmmSetAccess{.address = base, .bytes = bytes, .device = device, .access = flags},
+      reply, answer);
+}
+
+CUresult SharedMemory::map_block(const Block& block, std::uint64_t base, std::uint64_t accessors) {
   commands::VmmMap::Reply reply;
   rpc::Reply answer;
   CUresult result = session_.ask(
       commands::VmmMap{.address = base, .bytes = block.bytes, .allocation = block.allocation},
       reply, answer);
   if (result != CUDA_SUCCESS) return result;
-  commands::VmmSetAccess access{.address = base,
-                                .bytes = block.bytes,
-                                .device = block.device,
-                                .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  commands::VmmSetAccess::Reply access_reply;
-  result = session_.ask(access, access_reply, answer);
-  if (result == CUDA_SUCCESS && context().device != block.device) {
-    access.device = context().device;
-    result = session_.ask(access, access_reply, answer);
+  if (context().device < kAccessorsMax) accessors |= std::uint64_t{1} << context().device;
+  if (block.device < kAccessorsMax) accessors &= ~(std::uint64_t{1} << block.device);
+  result = grant(base, block.bytes, block.device, true);
+  for (; result == CUDA_SUCCESS && accessors != 0; accessors &= accessors - 1) {
+    result = grant(base, block.bytes, std::countr_zero(accessors), true);
   }
   if (result != CUDA_SUCCESS) unmap_block(base, block.bytes);
   return result;
@@ -138,10 +146,18 @@ void SharedMemory::unmap_block(std::uint64_t base, std::uint64_t bytes) {
       session_.ask(commands::VmmUnmap{.address = base, .bytes = bytes}, reply, answer));
 }
 
-CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
+CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address,
+                            std::uint64_t accessors) {
   const Lock lock(mutex_);
   for (auto& [base, opened] : opened_) {
     if (opened.handle != handle) continue;
+    // Whoever opened it before may have been another device.
+    const CUdevice here = context().device;
+    const auto memory = memory_.map().find(base);
+    if (memory && memory->device != here) {
+      const CUresult result = grant(opened.block_base, opened.block_bytes, here, true);
+      if (result != CUDA_SUCCESS) return result;
+    }
     ++opened.count;
     address = base;
     return CUDA_SUCCESS;
@@ -152,7 +168,8 @@ CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
   if (result != CUDA_SUCCESS) return result;
   const Opened opened{block.allocation, memory_.reservable()->take(block.bytes, kGranularity, 0),
                       block.bytes, 1, handle};
-  result = opened.block_base == 0 ? CUDA_ERROR_MAP_FAILED : map_block(block, opened.block_base);
+  result = opened.block_base == 0 ? CUDA_ERROR_MAP_FAILED
+                                  : map_block(block, opened.block_base, accessors);
   Memory memory;
   memory.kind = MemoryKind::kOpened;
   memory.base = opened.block_base + block.offset;
@@ -173,6 +190,17 @@ CUresult SharedMemory::open(const SharedHandle& handle, CUdeviceptr& address) {
   }
   address = memory.base;
   opened_.emplace(memory.base, opened);
+  return CUDA_SUCCESS;
+}
+
+CUresult SharedMemory::set_access(std::uint64_t pool, CUdevice accessor, bool allowed) {
+  const Lock lock(mutex_);
+  for (const auto& [base, opened] : opened_) {
+    const auto memory = memory_.map().find(base);
+    if (!memory || memory->pool != pool) continue;
+    const CUresult result = grant(opened.block_base, opened.block_bytes, accessor, allowed);
+    if (result != CUDA_SUCCESS) return result;
+  }
   return CUDA_SUCCESS;
 }
 

@@ -32,8 +32,11 @@ class SharedMemory {
   CUresult share(const Memory& memory, SharedHandle& handle) EXCLUDES(mutex_);
   void on_freed(std::uint64_t base) EXCLUDES(mutex_);
   // cuIpcOpenMemHandle, in the current context: the same address each time, until it was closed as
-  // often.
-  CUresult open(const SharedHandle& handle, CUdeviceptr& address) EXCLUDES(mutex_);
+  // often. `accessors`: devices that may use it besides, a bit each.
+  CUresult open(const SharedHandle& handle, CUdeviceptr& address, std::uint64_t accessors = 0)
+      EXCLUDES(mutex_);
+  // Lets another device use the opened pointers of a pool, or no more.
+  CUresult set_access(std::uint64_t pool, CUdevice accessor, bool allowed) EXCLUDES(mutex_);
   CUresult close(CUdeviceptr address) EXCLUDES(mutex_);
   // Frees a pointer of another process's pool, which open() has opened and `pool` owns since.
   // CUDA_ERROR_INVALID_VALUE for anything else.
@@ -78,7 +81,8 @@ class SharedMemory {
   // Makes the file in which a handle waits for whoever looks, and remembers its other end.
   CUresult stand_in(const SharedHandle& handle, Fd& file) REQUIRES(mutex_);
   CUresult ask_for(const SharedHandle& handle, Block& block);
-  CUresult map_block(const Block& block, std::uint64_t base);
+  CUresult map_block(const Block& block, std::uint64_t base, std::uint64_t accessors);
+  CUresult grant(std::uint64_t base, std::uint64_t bytes, CUdevice device, bool allowed);
   void unmap_block(std::uint64_t base, std::uint64_t bytes);
   void release(std::uint64_t allocation);
   void unmap(const Opened& opened);

@@ -394,7 +394,6 @@ void abandon_capture(Driver& driver, Stream& stream) {
   const Lock lock(graphs.mutex());
   if (stream.capture() == nullptr) return;
   const std::shared_ptr<Capture> capture = stream.capture()->capture;
-  invalidate(*capture);
   if (capture->origin.lock().get() == &stream) drop(graphs, capture);
 }
 

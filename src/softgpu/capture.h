@@ -75,7 +75,8 @@ CUresult begin_capture(Driver& driver, const Context& context,
                        const std::shared_ptr<Stream>& stream, CUstreamCaptureMode mode,
                        std::shared_ptr<Graph> graph, Frontier frontier);
 CUresult end_capture(Driver& driver, Stream& stream, CUgraph* out);
-// Before a stream loses its handle.
+// Before a stream loses its handle: a capture that began with it ends. One that it has joined goes
+// on, and still wants its work to be joined.
 void abandon_capture(Driver& driver, Stream& stream);
 // Ends all captures that streams of the context take part in.
 void abandon_captures(Driver& driver, const Context& context);

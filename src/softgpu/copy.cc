@@ -94,7 +94,8 @@ bool still_there(const Regions& regions, Kind kind, const Box& box, const Extent
   return regions.covers(box.address, *span_bytes(box, extent), write);
 }
 
-CUresult place_one(const Corner& corner, const Extent& extent, Box& box, Side& side) {
+CUresult place_one(const Regions& regions, const Corner& corner, const Extent& extent, Box& box,
+                   Side& side) {
   switch (corner.type) {
     case CU_MEMORYTYPE_HOST:
       side = Side::kHost;
@@ -104,10 +105,13 @@ CUresult place_one(const Corner& corner, const Extent& extent, Box& box, Side& s
       side = Side::kDevice;
       box.address = corner.device;
       break;
-    case CU_MEMORYTYPE_UNIFIED:
-      side = Side::kUnified;
+    case CU_MEMORYTYPE_UNIFIED: {
+      // A box beside the device memory that it names is no box of the program's own memory.
+      const auto named = regions.find(corner.device);
+      side = named && !named->is_host() ? Side::kDevice : Side::kUnified;
       box.address = corner.device;
       break;
+    }
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -151,7 +155,8 @@ CUresult place(Driver& driver, const Corner& to, const Corner& from, const Exten
                CopyRequest& request) {
   request.extent = extent;
   const auto one = [&](const Corner& corner, Box& box, Side& side, ArraySide& array) {
-    if (corner.type != CU_MEMORYTYPE_ARRAY) return place_one(corner, extent, box, side);
+    if (corner.type != CU_MEMORYTYPE_ARRAY)
+      return place_one(driver.regions(), corner, extent, box, side);
     array = {nullptr, corner.array, corner.x, corner.y, corner.z};
     return place_in_array(driver, extent, array, box);
   };

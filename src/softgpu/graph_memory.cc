@@ -39,6 +39,7 @@ bool GraphMemory::back(const std::vector<std::shared_ptr<GraphAllocation>>& allo
   for (const auto& each : allocations) each->backed_ = true;
   reserved_ += wanted;
   reserved_high_ = std::max(reserved_high_, reserved_);
+  used_high_ = std::max(used_high_, reserved_);
   return true;
 }
 
@@ -54,10 +55,7 @@ void GraphMemory::end_launch(const std::vector<std::shared_ptr<GraphAllocation>>
 
 bool GraphMemory::allocate(const std::shared_ptr<GraphAllocation>& allocation) {
   const Lock lock(mutex_);
-  if (!living_.emplace(allocation->address_, allocation).second) return false;
-  used_ += allocation_bytes(allocation->bytes_);
-  used_high_ = std::max(used_high_, used_);
-  return true;
+  return living_.emplace(allocation->address_, allocation).second;
 }
 
 bool GraphMemory::release(std::uint64_t address) {
@@ -67,7 +65,6 @@ bool GraphMemory::release(std::uint64_t address) {
   if (found == living_.end()) return false;
   gone = std::move(found->second);
   living_.erase(found);
-  used_ -= allocation_bytes(gone->bytes_);
   return true;
 }
 
@@ -102,7 +99,7 @@ CUresult GraphMemory::attribute(CUgraphMem_attribute attribute, std::uint64_t* v
   const Lock lock(mutex_);
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      *value = used_;
+      *value = reserved_;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
       *value = used_high_;
@@ -121,7 +118,7 @@ CUresult GraphMemory::reset(CUgraphMem_attribute attribute) {
   const Lock lock(mutex_);
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-      used_high_ = used_;
+      used_high_ = reserved_;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
       reserved_high_ = reserved_;

@@ -78,7 +78,8 @@ class GraphMemory {
   mutable Mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<GraphAllocation>> living_ GUARDED_BY(mutex_);
   std::map<std::uint64_t, GraphAllocation*> all_ GUARDED_BY(mutex_);
-  std::uint64_t used_ GUARDED_BY(mutex_) = 0;
+  // What graphs use and what is kept for them are the same: launches take it, and it stays theirs
+  // until it is trimmed, whether anything lives there or not.
   std::uint64_t used_high_ GUARDED_BY(mutex_) = 0;
   std::uint64_t reserved_ GUARDED_BY(mutex_) = 0;
   std::uint64_t reserved_high_ GUARDED_BY(mutex_) = 0;

@@ -94,6 +94,27 @@ TEST_F(CaptureTest, ArgumentsAreTakenWhenTheLaunchIsCaptured) {
   EXPECT_EQ(4u, read(0));
 }
 
+TEST_F(CaptureTest, AStreamThatHasJoinedAgainMayBeDestroyedMeanwhile) {
+  const Event fork;
+  const Event join;
+  CaptureOf capture(*stream);
+  CU_OK(cu().cuEventRecord(fork, *stream));
+  {
+    const Stream side;
+    CU_OK(cu().cuStreamWaitEvent(side, fork, 0));
+    CU_OK(store(side, 1, 2));
+    CU_OK(cu().cuEventRecord(join, side));
+    CU_OK(cu().cuStreamWaitEvent(*stream, join, 0));
+  }
+  EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_ACTIVE, status_of(*stream));
+  CUgraph captured = nullptr;
+  CU_OK(capture.end(&captured));
+  const OwnedGraph graph(captured);
+  const OwnedExec exec(graph);
+  CU_OK(run(exec));
+  EXPECT_EQ(2u, read(1));
+}
+
 TEST_F(CaptureTest, EventsForkAndJoinStreams) {
   const Stream side;
   const Event fork;

@@ -229,5 +229,20 @@ TEST_F(CopyShapedTest, ThreeDimensionalMisuseIsRefused) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpy3D_v2(&copy));
 }
 
+TEST_F(CopyShapedTest, ABoxBesideTheDeviceMemoryThatItNamesIsRefused) {
+  const DeviceMemory memory(256);
+  std::vector<std::uint8_t> row(16);
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = memory;
+  copy.srcPitch = 64;
+  copy.srcY = std::size_t{1} << 32;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = row.data();
+  copy.WidthInBytes = row.size();
+  copy.Height = 1;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpy2D_v2(&copy));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -1,4 +1,5 @@
 // One-dimensional copies: contents, bounds, and order.
+#include <algorithm>
 #include <cstring>
 
 #include "tests/conformance/fixture.h"
@@ -238,6 +239,29 @@ TEST_F(CopyTest, APageableCopyToTheHostIsDoneWhenItReturns) {
   CU_OK(cu().cuMemcpyDtoHAsync_v2(host.data(), memory, 4096, stream));
   CU_OK(cu().cuStreamSynchronize(stream));
   EXPECT_EQ(std::vector<std::uint8_t>(4096, 0x5a), host);
+}
+
+TEST_F(CopyTest, ABatchOfCopiesTakesAnyStreamButTheLegacyOne) {
+  if (!cu().cuMemcpyBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";
+  const Stream stream;
+  const DeviceMemory memory(64);
+  std::vector<std::uint8_t> sent = pattern(64, 5);
+  CUdeviceptr to[] = {memory, memory + 32};
+  const auto source = reinterpret_cast<CUdeviceptr>(sent.data());
+  CUdeviceptr from[] = {source + 32, source};
+  std::size_t sizes[] = {32, 32};
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  std::size_t first = 0;
+  const auto batch = [&](CUstream on) {
+    return cu().cuMemcpyBatchAsync_v2(to, from, sizes, 2, &attributes, &first, 1, on);
+  };
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch(nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch(CU_STREAM_LEGACY));
+  CU_OK(batch(stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  std::rotate(sent.begin(), sent.begin() + 32, sent.end());
+  EXPECT_EQ(sent, memory.read<std::uint8_t>());
 }
 
 // Large enough that a driver takes them in pieces, and several at a time.

@@ -59,6 +59,15 @@ int attribute(CUdevice_attribute which) {
   return value;
 }
 
+bool has_peer() {
+  const Unrecorded quiet;
+  int count = 0;
+  int reaches = 0;
+  cu().cuDeviceGetCount(&count);
+  if (count > 1) cu().cuDeviceCanAccessPeer(&reaches, 1, 0);
+  return reaches != 0;
+}
+
 DeviceMemory::DeviceMemory(std::size_t bytes) : size_(bytes) {
   const Unrecorded quiet;
   expect_ok(cu().cuMemAlloc_v2(&address_, bytes), "cuMemAlloc");

@@ -46,6 +46,8 @@ constexpr std::size_t kOthersMemory = 8u << 20;
 
 // cuDeviceGetAttribute for device 0, unrecorded.
 int attribute(CUdevice_attribute which);
+// Whether there is a second device that reaches the memory of device 0, unrecorded.
+bool has_peer();
 
 // Device memory, freed at the end of its scope.
 class DeviceMemory {

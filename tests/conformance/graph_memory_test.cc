@@ -54,6 +54,26 @@ TEST_F(GraphMemoryTest, AGraphAllocatesUsesAndFrees) {
   EXPECT_EQ(12u, read(0));
 }
 
+TEST_F(GraphMemoryTest, AnAllocationsAccessStaysWhereItWasTold) {
+  const OwnedGraph graph;
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_params(4096);
+  params.accessDescs = &access;
+  params.accessDescCount = 1;
+  CUgraphNode node = nullptr;
+  CU_OK(cu().cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
+  CUDA_MEM_ALLOC_NODE_PARAMS first{};
+  CUDA_MEM_ALLOC_NODE_PARAMS again{};
+  CU_OK(cu().cuGraphMemAllocNodeGetParams(node, &first));
+  CU_OK(cu().cuGraphMemAllocNodeGetParams(node, &again));
+  ASSERT_EQ(1u, first.accessDescCount);
+  EXPECT_EQ(first.accessDescs, again.accessDescs);
+  EXPECT_EQ(device, first.accessDescs[0].location.id);
+}
+
 TEST_F(GraphMemoryTest, AllocationChecksItsParameters) {
   const OwnedGraph graph;
   CUgraphNode node = nullptr;
@@ -177,6 +197,26 @@ TEST_F(GraphMemoryTest, TheDeviceCountsWhatGraphsHave) {
         cu().cuDeviceSetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &value));
   CU_IS(CUDA_ERROR_INVALID_DEVICE,
         cu().cuDeviceGetGraphMemAttribute(99, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &value));
+}
+
+TEST_F(GraphMemoryTest, MemoryOfALaunchCountsUntilItIsTrimmed) {
+  CU_OK(cu().cuDeviceGraphMemTrim(device));
+  const cuuint64_t used = memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+  constexpr std::size_t kBytes = 8 << 20;
+  const OwnedGraph graph;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_params(kBytes);
+  CUgraphNode alloc = nullptr;
+  CUgraphNode free = nullptr;
+  CU_OK(cu().cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
+  CU_OK(cu().cuGraphAddMemFreeNode(&free, graph, &alloc, 1, params.dptr));
+  const OwnedExec exec(graph);
+  EXPECT_EQ(used, memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
+  CU_OK(cu().cuGraphLaunch(exec, *stream));
+  EXPECT_GE(memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), used + kBytes);
+  CU_OK(cu().cuStreamSynchronize(*stream));
+  EXPECT_GE(memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), used + kBytes);
+  CU_OK(cu().cuDeviceGraphMemTrim(device));
+  EXPECT_EQ(used, memory_attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT));
 }
 
 // set(handle, value) and countdown(handle, counter): counter[0] -= 1, and the handle follows it.

@@ -100,6 +100,24 @@ TEST_F(GraphTest, KernelNodesTellTheirParameters) {
   EXPECT_EQ(77u, *static_cast<std::uint32_t*>(params.kernelParams[1]));
 }
 
+TEST_F(GraphTest, WhatAKernelNodeToldStaysWhereItIs) {
+  const OwnedGraph graph;
+  CUgraphNode node = nullptr;
+  CUgraphNode other = nullptr;
+  CU_OK(add_store(graph, {}, 2, 77, &node));
+  CU_OK(add_store(graph, {}, 3, 78, &other));
+  CUDA_KERNEL_NODE_PARAMS first{};
+  CUDA_KERNEL_NODE_PARAMS again{};
+  CU_OK(cu().cuGraphKernelNodeGetParams_v2(node, &first));
+  ASSERT_NE(nullptr, first.kernelParams);
+  const void* value = first.kernelParams[1];
+  CU_OK(cu().cuGraphKernelNodeGetParams_v2(other, &again));
+  CU_OK(cu().cuGraphKernelNodeGetParams_v2(node, &again));
+  EXPECT_EQ(first.kernelParams, again.kernelParams);
+  EXPECT_EQ(value, again.kernelParams[1]);
+  EXPECT_EQ(77u, *static_cast<const std::uint32_t*>(value));
+}
+
 TEST_F(GraphTest, KernelNodesTakeNewParameters) {
   const OwnedGraph graph;
   CUgraphNode node = nullptr;
@@ -343,6 +361,10 @@ TEST_F(GraphTest, NodesAndEdgesCanBeListed) {
   CU_OK(cu().cuGraphGetRootNodes(graph, nodes, &count));
   EXPECT_EQ(1u, count);
   EXPECT_EQ(a, nodes[0]);
+  count = 0;  // An array without room is no question about the size.
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphGetNodes(graph, nodes, &count));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphGetRootNodes(graph, nodes, &count));
+  EXPECT_EQ(0u, count);
   CU_OK(cu().cuGraphGetEdges(graph, nullptr, nullptr, &count));
   ASSERT_EQ(3u, count);
   CUgraphNode from[3];

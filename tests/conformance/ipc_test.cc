@@ -82,6 +82,21 @@ TEST_F(IpcMemoryTest, WhatWasOpenedTwiceIsClosedTwice) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, peer.close());
 }
 
+TEST_F(IpcMemoryTest, WhatIsOpenIsOpenedToAnotherDeviceToo) {
+  if (!has_peer()) GTEST_SKIP() << "no two devices that reach each other";
+  const DeviceMemory memory(64);
+  memory.write(std::vector<std::uint32_t>(16, 9));
+  CUipcMemHandle handle;
+  CU_OK(cu().cuIpcGetMemHandle(&handle, memory));
+  PeerProcess peer;
+  CU_OK(peer.open(bytes_of(handle)));
+  CU_OK(peer.use_device(1));
+  CU_OK(peer.open(bytes_of(handle)));
+  CU_OK(peer.add_one(16));
+  EXPECT_EQ(10u, memory.read<std::uint32_t>()[15]);
+  CU_OK(peer.close());
+}
+
 TEST_F(IpcMemoryTest, ForgedHandlesOpenNothing) {
   const DeviceMemory memory(64);
   CUipcMemHandle handle;
@@ -372,6 +387,27 @@ TEST_F(ShareablePoolTest, AnotherProcessReadsAndWritesAnAllocation) {
   CU_OK(peer.free_pointer());
   CU_OK(cu().cuMemFreeAsync(memory, stream));
   CU_OK(cu().cuMemFreeAsync(before, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
+TEST_F(ShareablePoolTest, AnImportedPoolIsOpenedToOtherDevices) {
+  if (!has_peer()) GTEST_SKIP() << "no two devices that reach each other";
+  const Stream stream;
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4096, pool, stream));
+  CU_OK(cu().cuMemsetD32Async(memory, 5, 1024, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  PeerProcess peer;
+  CU_OK(peer.import_pool(file().get()));
+  CU_OK(peer.import_pointer(data_of(memory)));
+  CU_OK(peer.open_pool_to(1));
+  CU_OK(peer.use_device(1));
+  CU_OK(peer.add_one(1024));
+  std::uint32_t word = 0;
+  CU_OK(cu().cuMemcpyDtoH_v2(&word, memory, 4));
+  EXPECT_EQ(6u, word);
+  CU_OK(peer.free_pointer());
+  CU_OK(cu().cuMemFreeAsync(memory, stream));
   CU_OK(cu().cuStreamSynchronize(stream));
 }
 

@@ -429,6 +429,11 @@ const char* const kClusterPtx = R"(
   st.global.u32 [%rd4], %r4;
   ret;
 }
+
+.visible .entry pairs() .reqnctapercluster 2, 1, 1
+{
+  ret;
+}
 )";
 
 const char* const kLinkCallerPtx = R"(

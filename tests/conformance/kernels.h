@@ -25,6 +25,7 @@ extern const char* const kFaultPtx;
 extern const char* const kCooperativePtx;
 
 // cluster_ranks(out): out[block] = %cluster_nctarank * 16 + %cluster_ctarank. sm_90.
+// pairs(): in clusters of two blocks.
 extern const char* const kClusterPtx;
 
 // Two separate texts: caller() calls the external function twice_plus_one of the other.

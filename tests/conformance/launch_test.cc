@@ -334,6 +334,17 @@ TEST_F(LaunchTest, ClustersShareTheirRanks) {
   CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
 }
 
+TEST_F(LaunchTest, AKernelsOwnClustersAreWholeInEachOfItsGrids) {
+  if (attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) GTEST_SKIP() << "no clusters";
+  const Module clusters(kClusterPtx);
+  const CUfunction pairs = clusters.function("pairs");
+  CU_OK(plain(pairs, 2, 1, 1, 32, 1, 1));
+  CU_OK(plain(pairs, 6, 3, 1, 32, 1, 1));
+  CU_IS(CUDA_ERROR_INVALID_CLUSTER_SIZE, plain(pairs, 3, 1, 1, 32, 1, 1));
+  CU_OK(plain(pairs, 4, 1, 1, 32, 1, 1));
+  CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
+}
+
 TEST_F(LaunchTest, ACooperativeGridMeetsAtItsBarrier) {
   if (attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) == 0) GTEST_SKIP() << "not supported";
   const Module cooperative(kCooperativePtx);

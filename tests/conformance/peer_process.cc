@@ -25,6 +25,7 @@ constexpr const char* kPeerVariable = "FLYT_CONFORMANCE_PEER";
 constexpr int kLine = 3;
 
 enum class What : std::uint32_t {
+  kUseDevice,
   kOpen,
   kImport,
   kClose,
@@ -33,6 +34,7 @@ enum class What : std::uint32_t {
   kMake,
   kImportPool,
   kImportPointer,
+  kOpenPool,
   kAllocateFromPool,
   kFreePointer,
   kOpenEvent,
@@ -109,6 +111,11 @@ class PeerProcess::Order::Hands {
   Answer obey(const Order& order, Fd file, Fd& out) {
     Answer answer;
     switch (order.what) {
+      case What::kUseDevice:
+        answer.result =
+            cu().cuDevicePrimaryCtxRetain(&context_, static_cast<CUdevice>(order.number));
+        if (answer.result == CUDA_SUCCESS) answer.result = cu().cuCtxSetCurrent(context_);
+        break;
       case What::kOpen: {
         CUipcMemHandle handle;
         std::memcpy(handle.reserved, order.handle.data(), sizeof handle.reserved);
@@ -142,6 +149,7 @@ class PeerProcess::Order::Hands {
         break;
       case What::kImportPool:
       case What::kImportPointer:
+      case What::kOpenPool:
       case What::kAllocateFromPool:
       case What::kFreePointer:
         answer.result = obey_about_pools(order, file);
@@ -178,6 +186,11 @@ class PeerProcess::Order::Hands {
       CUmemPoolPtrExportData data;
       std::memcpy(data.reserved, order.handle.data(), sizeof data.reserved);
       result = cu().cuMemPoolImportPointer(&memory_, pool_, &data);
+    } else if (order.what == What::kOpenPool) {
+      CUmemAccessDesc access{};
+      access.location = {CU_MEM_LOCATION_TYPE_DEVICE, static_cast<CUdevice>(order.number)};
+      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      result = cu().cuMemPoolSetAccess(pool_, &access, 1);
     } else if (order.what == What::kAllocateFromPool) {
       CUdeviceptr own = 0;
       result = cu().cuMemAllocFromPoolAsync(&own, 4096, pool_, stream_);
@@ -273,6 +286,10 @@ CUresult PeerProcess::tell(const Order& order, int file, std::uint32_t* word, Fd
   return answer.result;
 }
 
+CUresult PeerProcess::use_device(CUdevice device) {
+  return tell({.what = What::kUseDevice, .number = static_cast<std::uint64_t>(device)}, -1, nullptr,
+              nullptr);
+}
 CUresult PeerProcess::open(const HandleBytes& handle) {
   return tell({.what = What::kOpen, .handle = handle}, -1, nullptr, nullptr);
 }
@@ -294,6 +311,10 @@ CUresult PeerProcess::import_pool(int file) {
 }
 CUresult PeerProcess::import_pointer(const HandleBytes& handle) {
   return tell({.what = What::kImportPointer, .handle = handle}, -1, nullptr, nullptr);
+}
+CUresult PeerProcess::open_pool_to(CUdevice device) {
+  return tell({.what = What::kOpenPool, .number = static_cast<std::uint64_t>(device)}, -1, nullptr,
+              nullptr);
 }
 CUresult PeerProcess::allocate_from_pool() {
   return tell({.what = What::kAllocateFromPool}, -1, nullptr, nullptr);

@@ -20,6 +20,8 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
+  // Works with that device from then on.
+  CUresult use_device(CUdevice device);
   // Opens memory (cuIpcOpenMemHandle), or imports and maps it; the others then work on it.
   CUresult open(const HandleBytes& handle);
   CUresult import(int file, std::size_t bytes);
@@ -33,6 +35,8 @@ class PeerProcess {
   // the pointer's end.
   CUresult import_pool(int file);
   CUresult import_pointer(const HandleBytes& handle);
+  // Opens the pool to a device.
+  CUresult open_pool_to(CUdevice device);
   CUresult allocate_from_pool();
   CUresult free_pointer();
   CUresult open_event(const HandleBytes& handle);

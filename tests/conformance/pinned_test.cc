@@ -63,6 +63,7 @@ TEST_F(PinnedTest, RegistrationIsExclusiveAndExact) {
   CU_IS(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cu().cuMemHostRegister_v2(pages + 3, 100, 0));
   CU_IS(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cu().cuMemHostRegister_v2(pages + 50, 500, 0));
   CU_IS(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cu().cuMemHostUnregister(pages));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemHostUnregister(pages + 50));
   CU_OK(cu().cuMemHostUnregister(pages + 3));
   CU_IS(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cu().cuMemHostUnregister(pages + 3));
 }

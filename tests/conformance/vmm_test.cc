@@ -87,6 +87,34 @@ TEST_F(VmmTest, WithoutAccessMemoryCannotBeTouched) {
   CU_OK(cu().cuMemAddressFree(address, unit));
 }
 
+TEST_F(VmmTest, MemoryThatOnlyAnotherDeviceMayUseIsCopiedByThat) {
+  if (!has_peer()) GTEST_SKIP() << "no two devices that reach each other";
+  CUdeviceptr address = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CU_OK(cu().cuMemAddressReserve(&address, unit, 0, 0, 0));
+  CU_OK(cu().cuMemCreate(&handle, unit, &properties, 0));
+  CU_OK(cu().cuMemMap(address, unit, 0, handle, 0));
+  access.location.id = 1;
+  CU_OK(cu().cuMemSetAccess(address, unit, &access, 1));
+  CU_OK(cu().cuMemRelease(handle));
+  CUcontext other = nullptr;
+  CU_OK(cu().cuDevicePrimaryCtxRetain(&other, 1));
+  CU_OK(cu().cuCtxPushCurrent_v2(other));
+  std::uint32_t value = 0;
+  CU_OK(cu().cuMemsetD32_v2(address, 12, 4));
+  CU_OK(cu().cuMemcpyDtoH_v2(&value, address + 4, 4));
+  EXPECT_EQ(12u, value);
+  unsigned int flags = 0;
+  CU_OK(cu().cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
+  EXPECT_EQ(3u, flags);
+  CU_OK(cu().cuCtxPopCurrent_v2(nullptr));
+  CU_OK(cu().cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
+  EXPECT_EQ(0u, flags);
+  CU_OK(cu().cuDevicePrimaryCtxRelease_v2(1));
+  CU_OK(cu().cuMemUnmap(address, unit));
+  CU_OK(cu().cuMemAddressFree(address, unit));
+}
+
 TEST_F(VmmTest, TheSamePagesCanBeSeenAtTwoAddresses) {
   CUdeviceptr address = 0;
   CUmemGenericAllocationHandle handle = 0;

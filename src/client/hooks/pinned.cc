@@ -175,8 +175,7 @@ CUresult cuMemHostUnregister(void* p) {
   const auto removed = memory.map().remove(address_of(p), MemoryKind::kRegistered);
   if (removed) return let_go(*removed);
   const auto there = memory.map().find(address_of(p));
-  return there && there->kind != MemoryKind::kRegistered ? CUDA_ERROR_INVALID_VALUE
-                                                         : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  return there ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 }  // namespace flyt::client::hooks

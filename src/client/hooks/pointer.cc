@@ -35,6 +35,13 @@ std::uint64_t handle_types(const Memory& memory) {
   return static_cast<std::uint64_t>(allocation->properties.requestedHandleTypes);
 }
 
+// What the device of the current context may do with it.
+std::uint32_t access_here(const Memory& memory) {
+  const ContextState* const current = thread_state().current_state;
+  const bool mapped = memory.kind == MemoryKind::kMapped && current != nullptr;
+  return mapped ? memory.access_of(current->device) : memory.access;
+}
+
 // Attributes of a range that CUDA knows. `address` is the one that was asked for.
 CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_attribute attribute,
                       void* data) {
@@ -73,7 +80,7 @@ CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_att
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return tell<std::uint64_t>(data, handle_types(memory));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return tell<unsigned int>(data, memory.access);
+      return tell<unsigned int>(data, access_here(memory));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return tell(data, memory.pool);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:

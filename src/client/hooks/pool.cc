@@ -7,6 +7,7 @@
 #include "client/graphs.h"
 #include "client/memory_state.h"
 #include "commands/graph.h"
+#include "commands/peer.h"
 #include "commands/pool.h"
 
 namespace flyt::client::hooks {
@@ -34,14 +35,26 @@ CUresult check_access(const PoolState& state, const CUmemAccessDesc& access) {
   if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
   const bool open = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (!open && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
-  // The device of a pool keeps its access; what another process has made is its own to open.
+  // The device of a pool keeps its access.
   if (device == state.device) return open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  const bool possible = device < kAccessorsMax && !state.imported;
-  return possible || !open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return device < kAccessorsMax || !open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult set_access(PoolState& state, CUdevice accessor, bool open) {
+// What another process has made is opened here for this one alone: pointers of it that there are,
+// and those to come.
+CUresult set_imported_access(PoolState& state, CUmemoryPool pool, CUdevice accessor, bool open) {
+  commands::DeviceCanAccessPeer::Reply reply;
+  const CUresult known =
+      cached(commands::DeviceCanAccessPeer{.dev = accessor, .peerDev = state.device}, reply);
+  if (known != CUDA_SUCCESS || reply.canAccessPeer == 0) return CUDA_ERROR_INVALID_DEVICE;
+  const CUresult result = session().memory().shared().set_access(address_of(pool), accessor, open);
+  if (result == CUDA_SUCCESS) state.accessors.fetch_xor(std::uint64_t{1} << accessor);
+  return result;
+}
+
+CUresult set_access(PoolState& state, CUmemoryPool pool, CUdevice accessor, bool open) {
   if (accesses(state, accessor) == open) return CUDA_SUCCESS;
+  if (state.imported) return set_imported_access(state, pool, accessor, open);
   const commands::PoolAccess command{.owner = state.device,
                                      .accessor = accessor,
                                      .allowed = open ? std::uint8_t{1} : std::uint8_t{0}};
@@ -217,7 +230,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   for (std::size_t i = 0; i < count; ++i) {
     if (map[i].location.id == state->device) continue;
     const bool open = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    const CUresult result = set_access(*state, map[i].location.id, open);
+    const CUresult result = set_access(*state, pool, map[i].location.id, open);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -326,7 +339,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
   MemoryState& memory = session().memory();
   SharedHandle handle{};
   std::memcpy(handle.data(), shareData, handle.size());
-  const CUresult result = memory.shared().open(handle, *ptr_out);
+  const CUresult result = memory.shared().open(handle, *ptr_out, state->accessors.load());
   if (result != CUDA_SUCCESS) return result;
   memory.map().update(*ptr_out, [&](Memory& opened) { opened.pool = address_of(pool); });
   return CUDA_SUCCESS;
@@ -338,9 +351,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (state == nullptr || state->is_default) return CUDA_ERROR_INVALID_VALUE;
   const CUdevice device = state->device;
   const bool imported = state->imported;
-  for (CUdevice accessor = 0; accessor < kAccessorsMax; ++accessor) {
-    if (const CUresult lost = set_access(*state, accessor, false); lost != CUDA_SUCCESS)
-      return lost;
+  // Pointers that were imported outlive it, and keep their access.
+  for (CUdevice accessor = 0; !imported && accessor < kAccessorsMax; ++accessor) {
+    const CUresult lost = set_access(*state, pool, accessor, false);
+    if (lost != CUDA_SUCCESS) return lost;
   }
   if (!memory.pools.drop(address_of(pool))) return CUDA_ERROR_INVALID_VALUE;
   // A device whose pool dies has its default one again.

@@ -188,7 +188,8 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
                                CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                CUstream hStream) {
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr ||
-      attrsIdxs == nullptr || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0) {
+      attrsIdxs == nullptr || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0 ||
+      hStream == nullptr || hStream == CU_STREAM_LEGACY) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
   for (size_t i = 0; i < count; ++i) {

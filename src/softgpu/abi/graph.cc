@@ -54,9 +54,9 @@ CUresult give_neighbours(const std::vector<Edge>& edges, CUgraphNode* nodes, CUg
   }
   std::size_t again = *count;
   if (nodes == nullptr && data != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (data != nullptr) give_list(values, data, &again);
-  give_list(handles, nodes, count);
-  return CUDA_SUCCESS;
+  const CUresult result = give_list(handles, nodes, count);
+  if (result == CUDA_SUCCESS && data != nullptr) static_cast<void>(give_list(values, data, &again));
+  return result;
 }
 
 CUresult give_edges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
@@ -75,15 +75,12 @@ CUresult give_edges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphE
         values.push_back(edge.data);
       }
     }
-    const std::size_t room = *count;
-    give_list(froms, from, count);
-    if (to != nullptr) {
-      *count = room;
-      give_list(tos, to, count);
-    }
+    std::size_t room = *count;
+    const CUresult result = give_list(froms, from, count);
+    if (result != CUDA_SUCCESS || from == nullptr) return result;
     std::size_t again = room;
-    if (data != nullptr) give_list(values, data, &again);
-    return CUDA_SUCCESS;
+    if (data != nullptr) static_cast<void>(give_list(values, data, &again));
+    return give_list(tos, to, &room);
   });
 }
 
@@ -203,8 +200,7 @@ CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
     if (numNodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::vector<CUgraphNode> handles;
     for (const auto& node : graph->nodes()) handles.push_back(handle_of(*node));
-    give_list(handles, nodes, numNodes);
-    return CUDA_SUCCESS;
+    return give_list(handles, nodes, numNodes);
   });
 }
 
@@ -215,8 +211,7 @@ CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* num
     for (const auto& node : graph->nodes()) {
       if (node->dependencies.empty()) handles.push_back(handle_of(*node));
     }
-    give_list(handles, rootNodes, numRootNodes);
-    return CUDA_SUCCESS;
+    return give_list(handles, rootNodes, numRootNodes);
   });
 }
 

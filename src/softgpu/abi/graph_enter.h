@@ -72,16 +72,18 @@ CUresult read_edges(Driver& driver, const Graph& graph, const CUgraphNode* nodes
 bool good_edge(const GraphNode& from, const CUgraphEdgeData& data);
 
 // CUDA's protocol for lists: without an array their size; otherwise as many as fit, null behind
-// the last one, and how many there were.
+// the last one, and how many there were. An array without room for any is a mistake.
 template <class T>
-void give_list(const std::vector<T>& values, T* out, std::size_t* count) {
+CUresult give_list(const std::vector<T>& values, T* out, std::size_t* count) {
   if (out == nullptr) {
     *count = values.size();
-    return;
+    return CUDA_SUCCESS;
   }
   const std::size_t room = *count;
+  if (room == 0 && !values.empty()) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < room; ++i) out[i] = i < values.size() ? values[i] : T{};
   if (room > values.size()) *count = values.size();
+  return CUDA_SUCCESS;
 }
 
 }  // namespace flyt::softgpu

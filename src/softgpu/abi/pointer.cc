@@ -20,6 +20,13 @@ int access_flags(const Region& region, int device) {
   return CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
+// The device whose access is told: of mapped memory that of the current context.
+int asking_device(Driver& driver, const Region& region) {
+  if (region.kind != RegionKind::kMapped) return region.device;
+  const auto context = driver.contexts().find(context_stack().top());
+  return context == nullptr ? region.device : context->device().number();
+}
+
 // Where the memory that holds the region begins, as far as anybody may know.
 std::uint64_t mapping_base(const Region& region) {
   if (region.kind == RegionKind::kMapped || region.is_host()) return region.base;
@@ -139,7 +146,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
     if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto region = driver.regions().find(ptr);
     if (!region || region->freed) return CUDA_ERROR_INVALID_VALUE;
-    return answer(*region, region->device, attribute, ptr, data);
+    return answer(*region, asking_device(driver, *region), attribute, ptr, data);
   });
 }
 
@@ -171,7 +178,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
     const auto region = driver.regions().find(ptr);
     for (unsigned i = 0; i < numAttributes; ++i) {
       if (region && !region->freed) {
-        answer(*region, region->device, attributes[i], ptr, data[i]);
+        answer(*region, asking_device(driver, *region), attributes[i], ptr, data[i]);
       } else {
         answer_unknown(attributes[i], ptr, data[i]);
       }

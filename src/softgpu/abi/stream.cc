@@ -55,7 +55,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
     if (context != nullptr && context->fate()->error() != CUDA_SUCCESS) {
       return context->fate()->error();
     }
-    // What it still has to do goes on without a handle; a capture does not.
+    // What it still has to do goes on without a handle; a capture that began here does not.
     if (driver.graphs().capturing()) abandon_capture(driver, *stream);
     driver.streams().take(handle);
     return CUDA_SUCCESS;

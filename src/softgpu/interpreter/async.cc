@@ -42,7 +42,8 @@ Flow operate(Warp& warp, const Step& step, Mask lanes) {
         after = Phase::make(0, 0, operand, operand);
         break;
       case Do::kInvalidate:
-        after = {};
+        // The phase stays: lanes that have not yet looked whether theirs has ended still see it,
+        // where the program ends the barrier without waiting for them.
         break;
       case Do::kArrive:
       case Do::kDrop: {

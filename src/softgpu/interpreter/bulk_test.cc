@@ -75,6 +75,20 @@ class Bulk : public ::testing::Test {
   std::vector<std::uint32_t> in_;  // What is there after the run.
 };
 
+TEST_F(Bulk, ABarrierThatIsInvalidStillShowsThatItsPhaseHasEnded) {
+  // Whoever ends a barrier seldom waits until the others have seen what it told.
+  const auto out = run(kernel(R"(
+    mov.u32 %r, 0;
+    @!%first bra over;
+    mbarrier.arrive.shared::cta.b64 _, [bar];
+    mbarrier.inval.shared::cta.b64 [bar];
+    mbarrier.test_wait.parity.shared::cta.b64 %done, [bar], 0;
+    selp.u32 %r, 1, 2, %done;
+    over:)"));
+  EXPECT_EQ(out[0], 1u);
+  EXPECT_EQ(out[kThreads], 1u);
+}
+
 TEST_F(Bulk, SharedMemoryIsAddedToGlobal) {
   run(kernel(R"(
     @!%first bra over;
