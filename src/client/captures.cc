@@ -41,7 +41,7 @@ void Captures::begun(CUstream stream, CUstreamCaptureMode mode, std::uint64_t gr
   count();
 }
 
-CUresult Captures::may_end(CUstream stream) {
+CUresult Captures::before_end(CUstream stream) {
   bool doomed = false;
   bool foreign = false;
   {
@@ -51,7 +51,7 @@ CUresult Captures::may_end(CUstream stream) {
     doomed = capture->doomed;
     foreign = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &thread_state();
   }
-  if (doomed || foreign) static_cast<void>(query(session_, stream));
+  if (doomed) static_cast<void>(query(session_, stream));
   return foreign ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD : CUDA_SUCCESS;
 }
 
@@ -110,7 +110,8 @@ CUresult Captures::event_call(CUevent event) {
   commands::EventQuery::Reply reply;
   rpc::Reply answer;
   const CUresult asked = session_.ask(commands::EventQuery{.event = event}, reply, answer);
-  return is_capture_error(asked) ? asked : judge();
+  // What is wrong with the event itself is told first, and leaves captures as they are.
+  return asked != CUDA_SUCCESS && asked != CUDA_ERROR_NOT_READY ? asked : judge();
 }
 
 CUresult Captures::work_call(CUstream stream, std::uint64_t& graph) {

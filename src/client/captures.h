@@ -30,7 +30,8 @@ class Captures {
   // The calling thread has begun one. `graph`: the program's graph that it adds to, or 0.
   void begun(CUstream stream, CUstreamCaptureMode mode, std::uint64_t graph) EXCLUDES(mutex_);
   // Before one is ended: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD where another thread has begun it.
-  CUresult may_end(CUstream stream) EXCLUDES(mutex_);
+  // It ends all the same, and gives no graph.
+  CUresult before_end(CUstream stream) EXCLUDES(mutex_);
   // It has ended. The graph of begun().
   std::uint64_t ended(CUstream stream) EXCLUDES(mutex_);
   void on_stream_destroyed(CUstream stream) EXCLUDES(mutex_);

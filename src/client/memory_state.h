@@ -30,6 +30,24 @@ namespace flyt::client {
 
 class Session;
 
+// A value that several threads may set and ask for.
+template <class T>
+class Kept {
+ public:
+  void set(const T& value) EXCLUDES(mutex_) {
+    const Lock lock(mutex_);
+    value_ = value;
+  }
+  T get() const EXCLUDES(mutex_) {
+    const Lock lock(mutex_);
+    return value_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  T value_ GUARDED_BY(mutex_){};
+};
+
 struct StreamState {
   ContextState* context = nullptr;
   std::uint64_t handle = 0;
@@ -39,8 +57,10 @@ struct StreamState {
   std::atomic<int> sync_policy{-1};
   std::atomic<int> mem_sync_domain{0};
   std::atomic<std::uint16_t> mem_sync_domain_map{0x0100};  // Default 0, remote 1.
+  Kept<CUaccessPolicyWindow> access_window;
 
   void reset() {
+    access_window.set({});
     priority = 0;
     sync_policy = -1;
     mem_sync_domain = 0;
@@ -81,6 +101,7 @@ struct PoolState {
   bool is_default = false;
   bool shareable = false;  // Made such that other processes may import it.
   bool imported = false;   // Another process's: the server has none of that name.
+  PoolTag tag{};           // Of those that processes share.
   // As commands name it.
   std::uint64_t name = 0;
   std::uint64_t bytes_max = 0;
@@ -94,6 +115,7 @@ struct PoolState {
       0, 1, 1, 1, 0};
   void reset() {
     is_default = shareable = imported = false;
+    tag = {};
     bytes_max = 0;
     accessors = 0;
     for (std::size_t i = 0; i < kDefaults.size(); ++i) attributes[i] = kDefaults[i];

@@ -495,6 +495,11 @@ Status Replay::streams() {
       value.memSyncDomainMap.remote = static_cast<unsigned char>(map >> 8);
       attribute(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, value);
     }
+    value = {};
+    value.accessPolicyWindow = state.access_window.get();
+    if (value.accessPolicyWindow.num_bytes != 0) {
+      attribute(CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, value);
+    }
   });
   return status;
 }

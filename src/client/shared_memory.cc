@@ -35,8 +35,18 @@ bool look_into(int file, SharedHandle& handle) {
 
 }  // namespace
 
+PoolTag pool_tag_of(const SharedHandle& handle) {
+  PoolTag tag;
+  std::memcpy(tag.data(), handle.data() + handle.size() - tag.size(), tag.size());
+  return tag;
+}
+
+void set_pool_tag(SharedHandle& handle, const PoolTag& tag) {
+  std::memcpy(handle.data() + handle.size() - tag.size(), tag.data(), tag.size());
+}
+
 template <class Command>
-CUresult SharedMemory::export_by(const Command& command, Fd& file) {
+CUresult SharedMemory::export_by(const Command& command, const PoolTag& tag, Fd& file) {
   const Lock lock(mutex_);
   drop_dead_files();
   typename Command::Reply reply;
@@ -45,6 +55,7 @@ CUresult SharedMemory::export_by(const Command& command, Fd& file) {
   if (result != CUDA_SUCCESS) return result;
   SharedHandle handle{};
   if (!take_handle(reply.handle, handle)) return CUDA_ERROR_UNKNOWN;
+  set_pool_tag(handle, tag);
   const CUresult stands = stand_in(handle, file);
   if (stands != CUDA_SUCCESS) static_cast<void>(session_.post(commands::Unshare{.handle = handle}));
   return stands;
@@ -260,20 +271,21 @@ CUresult SharedMemory::stand_in(const SharedHandle& handle, Fd& file) {
 }
 
 CUresult SharedMemory::export_file(std::uint64_t allocation, Fd& file) {
-  return export_by(commands::ShareAllocation{.allocation = allocation}, file);
+  return export_by(commands::ShareAllocation{.allocation = allocation}, {}, file);
 }
 
-CUresult SharedMemory::export_pool(std::uint64_t name, Fd& file) {
-  return export_by(commands::SharePool{.pool = name}, file);
+CUresult SharedMemory::export_pool(std::uint64_t name, const PoolTag& tag, Fd& file) {
+  return export_by(commands::SharePool{.pool = name}, tag, file);
 }
 
-CUresult SharedMemory::import_pool(int file, CUdevice& device) {
+CUresult SharedMemory::import_pool(int file, PoolTag& tag, CUdevice& device) {
   SharedHandle shared{};
   if (!look_into(file, shared)) return CUDA_ERROR_INVALID_VALUE;
   commands::OpenPool::Reply reply;
   rpc::Reply answer;
   const CUresult result = session_.ask(commands::OpenPool{.handle = shared}, reply, answer);
   if (result != CUDA_SUCCESS) return result;
+  tag = pool_tag_of(shared);
   device = reply.device;
   return check_device(device);
 }

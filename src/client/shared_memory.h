@@ -21,6 +21,12 @@ class Session;
 // What programs pass on: only the server that made it knows what it stands for.
 using SharedHandle = std::array<std::byte, CU_IPC_HANDLE_SIZE>;
 
+// Tells a pool from all others, whichever process made them. Handles of a pool and of its pointers
+// have it at their end, where no server looks; elsewhere are zeros.
+using PoolTag = std::array<std::byte, 16>;
+PoolTag pool_tag_of(const SharedHandle& handle);
+void set_pool_tag(SharedHandle& handle, const PoolTag& tag);
+
 // Safe from any thread.
 class SharedMemory {
  public:
@@ -48,9 +54,9 @@ class SharedMemory {
   // caller's. The server lets the allocation go when no process has the file any more.
   CUresult export_file(std::uint64_t allocation, Fd& file) EXCLUDES(mutex_);
   // The same for a pool, which the commands call `name`.
-  CUresult export_pool(std::uint64_t name, Fd& file) EXCLUDES(mutex_);
+  CUresult export_pool(std::uint64_t name, const PoolTag& tag, Fd& file) EXCLUDES(mutex_);
   // Whose memory the pool is of that such a file stands for.
-  CUresult import_pool(int file, CUdevice& device);
+  CUresult import_pool(int file, PoolTag& tag, CUdevice& device);
   // The allocation that such a file stands for, as a new one of this process.
   CUresult import_file(int file, CUmemGenericAllocationHandle& handle) EXCLUDES(mutex_);
 
@@ -77,7 +83,7 @@ class SharedMemory {
   };
 
   template <class Command>
-  CUresult export_by(const Command& command, Fd& file) EXCLUDES(mutex_);
+  CUresult export_by(const Command& command, const PoolTag& tag, Fd& file) EXCLUDES(mutex_);
   // Makes the file in which a handle waits for whoever looks, and remembers its other end.
   CUresult stand_in(const SharedHandle& handle, Fd& file) REQUIRES(mutex_);
   CUresult ask_for(const SharedHandle& handle, Block& block);

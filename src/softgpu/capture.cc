@@ -352,12 +352,10 @@ CUresult end_capture(Driver& driver, Stream& stream, CUgraph* out) {
     invalidate(*capture);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (capture->thread != thread_number() && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
-    invalidate(*capture);
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  }
   CUresult result = CUDA_SUCCESS;
-  if (!capture->valid) {
+  if (capture->thread != thread_number() && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  } else if (!capture->valid) {
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   } else if (!all_joined(graphs, *capture, stream)) {
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

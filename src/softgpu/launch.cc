@@ -203,6 +203,7 @@ void run(Driver& driver, Context& context, const Function& function, ptx::Launch
 CUresult check_cluster(const Function& function, LaunchRequest& request) {
   const FunctionSettings settings = function.settings();
   const DeviceLimits& limits = function.module()->device().limits();
+  request.in_clusters = product(request.cluster) != 0 || settings.cluster[0] != 0;
   if (product(request.cluster) == 0) {
     for (std::size_t i = 0; i < 3; ++i) {
       request.cluster[i] = static_cast<unsigned>(std::max(settings.cluster[i], 1));
@@ -255,6 +256,7 @@ ptx::Launch prepare(Driver& driver, const Context& context, const LaunchRequest&
   launch.grid = request.grid;
   launch.block = request.block;
   launch.cluster = request.cluster;
+  launch.in_clusters = request.in_clusters;
   launch.dynamic_shared_bytes = request.shared_bytes;
   launch.cooperative = request.cooperative;
   launch.sm_count = device.limits().multiprocessors;

@@ -16,6 +16,7 @@ struct LaunchRequest {
   std::array<unsigned, 3> grid = {1, 1, 1};
   std::array<unsigned, 3> block = {1, 1, 1};
   std::array<unsigned, 3> cluster = {0, 0, 0};  // 0: as the kernel says.
+  bool in_clusters = false;                     // One of both says it.
   unsigned shared_bytes = 0;                    // Dynamic.
   bool cooperative = false;
   std::vector<std::byte> parameters;

@@ -344,10 +344,16 @@ TEST_F(CaptureTest, OnlyARelaxedCaptureMayEndInAnotherThread) {
     }).join();
     return result;
   };
-  {
-    CaptureOf capture(*stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-    CU_IS(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, end_elsewhere());
-  }
+  CU_OK(cu().cuStreamBeginCapture_v2(*stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  CU_OK(store(*stream, 0, 1));
+  captured = reinterpret_cast<CUgraph>(5);
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, end_elsewhere());
+  EXPECT_EQ(nullptr, captured);
+  // It has ended all the same.
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  CU_OK(cu().cuStreamIsCapturing(*stream, &status));
+  EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_NONE, status);
+  CU_IS(CUDA_ERROR_ILLEGAL_STATE, cu().cuStreamEndCapture(*stream, &captured));
   CU_OK(cu().cuStreamBeginCapture_v2(*stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   CU_OK(end_elsewhere());
   CU_OK(cu().cuGraphDestroy(captured));

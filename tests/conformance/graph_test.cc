@@ -361,7 +361,9 @@ TEST_F(GraphTest, NodesAndEdgesCanBeListed) {
   CU_OK(cu().cuGraphGetRootNodes(graph, nodes, &count));
   EXPECT_EQ(1u, count);
   EXPECT_EQ(a, nodes[0]);
-  count = 0;  // An array without room is no question about the size.
+  count = 0;  // An array without room is no question about the size, whatever the size is.
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphNodeGetDependencies(a, nodes, &count));
+  count = 0;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphGetNodes(graph, nodes, &count));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphGetRootNodes(graph, nodes, &count));
   EXPECT_EQ(0u, count);

@@ -411,6 +411,26 @@ TEST_F(ShareablePoolTest, AnImportedPoolIsOpenedToOtherDevices) {
   CU_OK(cu().cuStreamSynchronize(stream));
 }
 
+// So programs find out of which of several pools a pointer is.
+TEST_F(ShareablePoolTest, APointerIsOfOnePoolAlone) {
+  const Stream stream;
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  CUmemoryPool other = nullptr;
+  CU_OK(cu().cuMemPoolCreate(&other, &properties));
+  CUdeviceptr memory = 0;
+  CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4096, other, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  PeerProcess peer;
+  CU_OK(peer.import_pool(file().get()));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, peer.import_pointer(data_of(memory)));
+  CU_OK(cu().cuMemFreeAsync(memory, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  CU_OK(cu().cuMemPoolDestroy(other));
+}
+
 TEST_F(ShareablePoolTest, AnImportedPoolGivesNoMemory) {
   PeerProcess peer;
   CU_OK(peer.import_pool(file().get()));

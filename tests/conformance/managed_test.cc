@@ -77,6 +77,15 @@ TEST_F(ManagedTest, TheProgramAndItsKernelsUseOnePointer) {
   }
 }
 
+TEST_F(ManagedTest, ItsFlagsAreThoseOfHostMemoryThatKernelsReach) {
+  CUdeviceptr memory = 0;
+  unsigned flags = 0;
+  CU_OK(cu().cuMemAllocManaged(&memory, 1000, CU_MEM_ATTACH_GLOBAL));
+  CU_OK(cu().cuMemHostGetFlags(&flags, reinterpret_cast<void*>(memory)));
+  EXPECT_EQ(unsigned{CU_MEMHOSTALLOC_DEVICEMAP}, flags);
+  CU_OK(cu().cuMemFree_v2(memory));
+}
+
 TEST_F(ManagedTest, AllocationArgumentsAreChecked) {
   CUdeviceptr address = 0;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAllocManaged(nullptr, 16, CU_MEM_ATTACH_GLOBAL));

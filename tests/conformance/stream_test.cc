@@ -216,6 +216,25 @@ TEST_F(StreamTest, CaptureQueriesSayNo) {
   EXPECT_EQ(CU_STREAM_CAPTURE_MODE_RELAXED, mode);
 }
 
+TEST_F(StreamTest, AnAccessWindowIsKept) {
+  const Stream stream;
+  const DeviceMemory memory(1 << 16);
+  CUlaunchAttributeValue value{};
+  CUaccessPolicyWindow window{};
+  window.base_ptr = reinterpret_cast<void*>(CUdeviceptr{memory});
+  window.num_bytes = 1 << 15;
+  window.hitRatio = 0.5F;
+  window.hitProp = CU_ACCESS_PROPERTY_PERSISTING;
+  value.accessPolicyWindow = window;
+  CU_OK(cu().cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value));
+  value = {};
+  CU_OK(cu().cuStreamGetAttribute(stream, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value));
+  EXPECT_EQ(window.base_ptr, value.accessPolicyWindow.base_ptr);
+  EXPECT_EQ(window.num_bytes, value.accessPolicyWindow.num_bytes);
+  EXPECT_EQ(window.hitRatio, value.accessPolicyWindow.hitRatio);
+  EXPECT_EQ(window.hitProp, value.accessPolicyWindow.hitProp);
+}
+
 TEST_F(StreamTest, AttributesCanBeReadSetAndCopied) {
   const Stream from;
   const Stream to;

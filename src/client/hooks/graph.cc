@@ -83,7 +83,7 @@ CUresult list(std::uint64_t object, GraphList what, const ListOut& out) {
     return CUDA_SUCCESS;
   }
   const std::size_t room = *out.count;
-  if (room == 0 && !lists.nodes.empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (room == 0) return CUDA_ERROR_INVALID_VALUE;
   lists.edges.resize(lists.nodes.size());
   const bool lossy = out.edges == nullptr &&
                      std::any_of(lists.edges.begin(), lists.edges.end(), [](const auto& edge) {

@@ -132,19 +132,19 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (const CUresult no = check(hStream); no != CUDA_SUCCESS) return no;
   Captures& captures = session().captures();
-  if (const CUresult no = captures.may_end(hStream); no != CUDA_SUCCESS) return no;
+  const CUresult wrong = captures.before_end(hStream);
   commands::EndCapture::Reply reply;
   const CUresult result = ask(commands::EndCapture{.stream = hStream}, reply);
   if (goes_on(result)) return result;
   const std::uint64_t given = captures.ended(hStream);
-  if (phGraph != nullptr) {
-    *phGraph =
-        result == CUDA_SUCCESS ? static_cast<CUgraph>(pointer_at(reply.graph)) : CUgraph(nullptr);
-  } else if (result == CUDA_SUCCESS && given == 0) {
+  const bool told = result == CUDA_SUCCESS && wrong == CUDA_SUCCESS && phGraph != nullptr;
+  const auto graph = static_cast<CUgraph>(pointer_at(reply.graph));
+  if (phGraph != nullptr) *phGraph = told ? graph : nullptr;
+  if (result == CUDA_SUCCESS && !told && given == 0) {
     // Nobody can name it.
-    return cuGraphDestroy(static_cast<CUgraph>(pointer_at(reply.graph)));
+    if (const CUresult lost = cuGraphDestroy(graph); lost != CUDA_SUCCESS) return lost;
   }
-  return result;
+  return wrong != CUDA_SUCCESS ? wrong : result;
 }
 
 CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {

@@ -75,6 +75,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (memory && memory->kind == MemoryKind::kGraph) {
     return ask(commands::FreeGraphMemory{.stream = nullptr, .address = dptr});
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const auto removed =
       state.map().remove(dptr, MemoryKind::kDevice, MemoryKind::kPool, MemoryKind::kManaged);
   if (!removed) return state.shared().close_pointer(dptr);

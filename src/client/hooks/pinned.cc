@@ -148,8 +148,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto memory = session().memory().map().find(address_of(p));
-  if (!memory || memory->on_device()) return CUDA_ERROR_INVALID_VALUE;
-  *pFlags = memory->flags;
+  if (!memory || (memory->on_device() && !memory->is_managed())) return CUDA_ERROR_INVALID_VALUE;
+  *pFlags = memory->is_managed() ? CU_MEMHOSTALLOC_DEVICEMAP : memory->flags;
   return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/random.h"
 #include "client/call.h"
 #include "client/graphs.h"
 #include "client/memory_state.h"
@@ -266,6 +267,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   made.state->device = device;
   made.state->shareable = poolProps->handleTypes == kFile;
+  if (made.state->shareable) random_bytes(made.state->tag.data(), made.state->tag.size());
   made.state->name = made.handle;
   made.state->bytes_max = poolProps->maxSize;
   const CUresult result = session().post_and_note(
@@ -288,7 +290,7 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
     return CUDA_ERROR_INVALID_VALUE;
   }
   Fd file;
-  const CUresult result = session().memory().shared().export_pool(state->name, file);
+  const CUresult result = session().memory().shared().export_pool(state->name, state->tag, file);
   if (result != CUDA_SUCCESS) return result;
   const int number = file.release();
   std::memcpy(handle_out, &number, sizeof(number));
@@ -302,13 +304,16 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
     return CUDA_ERROR_INVALID_VALUE;
   }
   MemoryState& memory = session().memory();
+  PoolTag tag;
   CUdevice device = 0;
-  const CUresult result = memory.shared().import_pool(static_cast<int>(address_of(handle)), device);
+  const CUresult result =
+      memory.shared().import_pool(static_cast<int>(address_of(handle)), tag, device);
   if (result != CUDA_SUCCESS) return result;
   const auto made = memory.pools.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   made.state->device = device;
   made.state->imported = true;
+  made.state->tag = tag;
   memory.pools.publish(made.handle);
   *pool_out = handle_of(made.handle);
   return CUDA_SUCCESS;
@@ -325,6 +330,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   if (state == nullptr || !state->shareable) return CUDA_ERROR_INVALID_VALUE;
   SharedHandle handle{};
   const CUresult result = memory.shared().share(*found, handle);
+  set_pool_tag(handle, state->tag);
   static_assert(sizeof(handle) == sizeof(*shareData_out));
   if (result == CUDA_SUCCESS) std::memcpy(shareData_out, handle.data(), handle.size());
   return result;
@@ -339,6 +345,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
   MemoryState& memory = session().memory();
   SharedHandle handle{};
   std::memcpy(handle.data(), shareData, handle.size());
+  if (pool_tag_of(handle) != state->tag) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = memory.shared().open(handle, *ptr_out, state->accessors.load());
   if (result != CUDA_SUCCESS) return result;
   memory.map().update(*ptr_out, [&](Memory& opened) { opened.pool = address_of(pool); });

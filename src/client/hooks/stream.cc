@@ -209,7 +209,8 @@ CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAtt
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const StreamState* state = state_of(hStream);
   if (attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
-    value->accessPolicyWindow = {};
+    value->accessPolicyWindow =
+        state != nullptr ? state->access_window.get() : CUaccessPolicyWindow{};
   } else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) {
     const int policy = state != nullptr ? state->sync_policy.load() : kNoPolicy;
     value->syncPolicy = static_cast<CUsynchronizationPolicy>(policy);
@@ -249,7 +250,9 @@ CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
     const auto place = session().memory().map().place(address_of(window.base_ptr),
                                                       std::max<std::size_t>(window.num_bytes, 1));
     const bool good = window.num_bytes == 0 || place.place == MemoryMap::Place::kDevice;
-    return good ? send_attribute(hStream, attr, *param) : CUDA_ERROR_INVALID_VALUE;
+    if (!good) return CUDA_ERROR_INVALID_VALUE;
+    if (state != nullptr) state->access_window.set(window);
+    return send_attribute(hStream, attr, *param);
   }
   if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
     if (state != nullptr) state->priority = param->priority;

@@ -22,7 +22,7 @@ struct Handle {
   Token token{};
   SharedKind kind{};
   std::uint32_t zero = 0;
-  std::array<std::byte, 32> rest{};
+  std::array<std::byte, 32> rest{};  // The client's own.
 };
 static_assert(sizeof(Handle) == kHandleBytes);
 

@@ -80,7 +80,7 @@ CUresult give_list(const std::vector<T>& values, T* out, std::size_t* count) {
     return CUDA_SUCCESS;
   }
   const std::size_t room = *count;
-  if (room == 0 && !values.empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (room == 0) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < room; ++i) out[i] = i < values.size() ? values[i] : T{};
   if (room > values.size()) *count = values.size();
   return CUDA_SUCCESS;

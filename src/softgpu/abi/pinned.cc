@@ -105,8 +105,8 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
     if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto region = driver.regions().find(address_of(p));
-    if (!region || !region->is_host()) return CUDA_ERROR_INVALID_VALUE;
-    *pFlags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+    if (!region || !(region->is_host() || region->managed)) return CUDA_ERROR_INVALID_VALUE;
+    *pFlags = (region->managed ? 0 : region->flags) | CU_MEMHOSTALLOC_DEVICEMAP;
     return CUDA_SUCCESS;
   });
 }

@@ -181,6 +181,13 @@ TEST(Half, RoundsEverySumAndProductOfSomeValuesOnce) {
   }
 }
 
+TEST(Half, WhatIsNotPositiveIsPlusZeroWhereThatIsAskedFor) {
+  const std::vector<std::uint32_t> a = {0x80008000};  // -0, -0
+  const std::vector<std::uint32_t> b = {0x00003c00};  // 0, 1
+  EXPECT_EQ(operate<std::uint32_t>("fma.rn.f16x2 %d, %a, %b, %c;", a, b, a)[0], 0x80008000u);
+  EXPECT_EQ(operate<std::uint32_t>("fma.rn.relu.f16x2 %d, %a, %b, %c;", a, b, a)[0], 0u);
+}
+
 TEST(Half, WorksOnBothHalvesOfAPair) {
   const std::vector<std::uint32_t> a = {0x3c004000};  // 1, 2
   const std::vector<std::uint32_t> b = {0x42004400};  // 3, 4

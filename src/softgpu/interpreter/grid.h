@@ -81,6 +81,7 @@ struct Launch {
   std::array<std::uint32_t, 3> grid = {1, 1, 1};
   std::array<std::uint32_t, 3> block = {1, 1, 1};
   std::array<std::uint32_t, 3> cluster = {1, 1, 1};
+  bool in_clusters = false;  // The launch or the kernel names their size, be it one block.
   std::uint32_t dynamic_shared_bytes = 0;
   std::uint32_t stack_bytes = 0;  // cuCtxSetLimit(CU_LIMIT_STACK_SIZE); 0: the default.
   bool cooperative = false;       // All blocks are resident at once.

@@ -523,7 +523,7 @@ TEST(Grid, APredicateTellsWhetherBlocksAreInAClusterThatWasAskedFor) {
   const std::string text = kernel("mov.pred %p0, %is_explicit_cluster; selp.u32 %r, 1, 2, %p0;");
   Launch launch;
   EXPECT_EQ(run_threads(text, 2, 32).out[0], 2u);
-  launch.cluster = {2, 1, 1};
+  launch.in_clusters = true;  // Of one block each, too.
   EXPECT_EQ(run_threads(text, 2, 32, {0}, launch).out[0], 1u);
 }
 

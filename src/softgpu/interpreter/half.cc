@@ -47,7 +47,7 @@ double operand(std::int64_t options, S value) {
 template <class S>
 S finished(std::int64_t options, double value) {
   if ((options & kSaturate) != 0) value = clamp01(value);
-  if ((options & kRelu) != 0 && value < 0) value = 0;
+  if ((options & kRelu) != 0 && value <= 0) value = 0;  // Of -0, too, as an H100 does.
   const S result = round_to<S>(value);
   return (options & kFlush) != 0 ? flush_small(result) : result;
 }

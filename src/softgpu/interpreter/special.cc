@@ -54,7 +54,7 @@ std::uint64_t of_cluster(const Block& block, std::uint32_t name) {
     case "%nclusterid.z"_n:
       return launch.grid[2] / size[2];
     default:
-      return product(size) > 1 ? 1 : 0;  // %is_explicit_cluster
+      return launch.in_clusters ? 1 : 0;  // %is_explicit_cluster
   }
 }
 
