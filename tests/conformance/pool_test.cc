@@ -134,6 +134,29 @@ TEST_F(PoolTest, TheDefaultPoolCannotBeDestroyed) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolCreate(nullptr, &properties));
 }
 
+TEST_F(PoolTest, PoolsOfOtherMemoryAreNotSupported) {
+  if (!cu().cuMemGetDefaultMemPool.present()) GTEST_SKIP() << "an older driver";
+  if (attribute(CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED) != 0) {
+    GTEST_SKIP() << "there are such pools";
+  }
+  CUmemoryPool pool = nullptr;
+  const auto refuses = [&](CUmemLocationType where, CUmemAllocationType type) {
+    properties.location = {where, 0};
+    properties.allocType = type;
+    CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemPoolCreate(&pool, &properties));
+    CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemGetDefaultMemPool(&pool, &properties.location, type));
+  };
+  refuses(CU_MEM_LOCATION_TYPE_HOST, CU_MEM_ALLOCATION_TYPE_PINNED);
+  refuses(CU_MEM_LOCATION_TYPE_HOST_NUMA, CU_MEM_ALLOCATION_TYPE_PINNED);
+  if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0) {
+    refuses(CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_ALLOCATION_TYPE_MANAGED);
+    refuses(CU_MEM_LOCATION_TYPE_NONE, CU_MEM_ALLOCATION_TYPE_MANAGED);
+  }
+  properties.location.type = CU_MEM_LOCATION_TYPE_NONE;
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolCreate(&pool, &properties));
+}
+
 TEST_F(PoolTest, TheDevicesPoolCanBeReplaced) {
   CUmemoryPool original = nullptr;
   CUmemoryPool pool = nullptr;
