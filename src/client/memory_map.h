@@ -62,7 +62,7 @@ struct Memory {
   std::uint64_t readers = 0;
   std::uint64_t writers = 0;
   Unmapping unmapping = Unmapping::kNo;  // kMapped.
-  bool sync_memops = false;
+  std::optional<bool> sync_memops;       // What the program has said, if it has.
   // Kernels reach it, at device_base: the server has mapped the very memory (PinnedHeap::shared()),
   // or keeps a mirror of it (HostMirror).
   bool mirrored = false;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>  // lint: allow(sockets): one that is never connected stands for memory
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -76,6 +77,12 @@ CUresult SharedMemory::share(const Memory& memory, SharedHandle& handle) {
   if (!take_handle(reply.handle, handle)) return CUDA_ERROR_UNKNOWN;
   shared_.emplace(memory.base, handle);
   return CUDA_SUCCESS;
+}
+
+bool SharedMemory::is_own(const SharedHandle& handle) {
+  const Lock lock(mutex_);
+  return std::any_of(shared_.begin(), shared_.end(),
+                     [&handle](const auto& shared) { return shared.second == handle; });
 }
 
 void SharedMemory::on_freed(std::uint64_t base) {

@@ -36,6 +36,8 @@ class SharedMemory {
 
   // cuIpcGetMemHandle: the same handle each time, until the memory is freed.
   CUresult share(const Memory& memory, SharedHandle& handle) EXCLUDES(mutex_);
+  // Whether share() has given it.
+  bool is_own(const SharedHandle& handle) EXCLUDES(mutex_);
   void on_freed(std::uint64_t base) EXCLUDES(mutex_);
   // cuIpcOpenMemHandle, in the current context: the same address each time, until it was closed as
   // often. `accessors`: devices that may use it besides, a bit each.

@@ -127,6 +127,17 @@ Command array_to_host(const BoxCopy& copy, CUstream stream, std::uint64_t delive
           .delivery = delivery};
 }
 
+// Host memory as the program has it, whether or not the GPU reaches it.
+BoxCopy from_the_program(const BoxCopy& copy) {
+  BoxCopy out = copy;
+  if (!copy.from.of_host) return out;
+  out.from.memory = BoxSide::Memory::kHost;
+  out.from.address -= out.from.distance;
+  out.from.distance = 0;
+  out.from.mirrored = false;
+  return out;
+}
+
 }  // namespace
 
 CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
@@ -135,7 +146,7 @@ CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
   const CUresult no = look_for_captures(stream, waiting, graph);
   if (no != CUDA_SUCCESS) return no;
   if (graph != 0) return capture_in_graph(copy, stream, graph);
-  const BoxCopy box = flattened(copy);
+  const BoxCopy box = flattened(waiting == Waiting::kSource ? from_the_program(copy) : copy);
   const bool mirrored = box.from.mirrored || box.to.mirrored;
   if (!mirrored) return start(box, stream, waiting);
   // The server's own copy of that memory takes part: it must be as the program has left it.
@@ -218,7 +229,11 @@ CUresult Transfers::capture_in_graph(const BoxCopy& copy, CUstream stream, std::
 }
 
 CUresult Transfers::start(const BoxCopy& box, CUstream stream, Waiting waiting) {
-  if (box.from.on_gpu() && box.to.on_gpu()) return on_device(box, stream);
+  if (box.from.on_gpu() && box.to.on_gpu()) {
+    const CUresult result = on_device(box, stream);
+    return result == CUDA_SUCCESS && waiting == Waiting::kSource ? synchronize(session_, stream)
+                                                                 : result;
+  }
   if (box.from.on_gpu()) return to_host(box, stream, waiting);
   if (box.to.on_gpu()) return to_device(box, stream, waiting);
   return host_to_host(box, stream);
@@ -229,11 +244,11 @@ CUresult Transfers::to_device(const BoxCopy& copy, CUstream stream, Waiting wait
   if (copy.rows == 1 && copy.slices == 1 && copy.width <= kInlineBytesMax) {
     session_.memory().mirror().begin_all_in(bytes_at(pointer_at(copy.from.address), copy.width));
   }
-  if (waiting == Waiting::kStream) {
+  if (waiting != Waiting::kStaged) {
     // A program leaves page-locked memory alone until the copy is done, so it can be read now. But
     // what the GPU or a host function has yet to write there was issued before this copy and must
     // be in it: such memory is read when the stream comes to this place.
-    const bool later = copy.from.pinned &&
+    const bool later = waiting == Waiting::kStream && copy.from.pinned &&
                        (host_calls_.any() || arriving(copy.from.address, extent(copy, copy.from)));
     if (later) return capture_later(copy, stream);
     if (host_calls_.any() && copy.width * copy.rows * copy.slices > kBehindHostCallsMax) {

@@ -23,6 +23,7 @@ class MemoryMap;
 enum class Waiting : std::uint8_t {
   kStaged,  // The host memory may be used again. (Copies into it: when they are done.)
   kStream,  // As kStaged, unless the memory is page-locked: then it is in the stream's hands.
+  kSource,  // As kStream, but the source has been read, and is as it is at the call.
 };
 
 // Device ranges have been checked. Safe from any thread; each call is one of the calling thread's

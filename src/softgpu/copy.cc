@@ -290,10 +290,11 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
   if (!open_between_devices(regions, *context, request)) return CUDA_ERROR_INVALID_VALUE;
   const bool device_only = on_device(to->kind) && on_device(from->kind);
   bool wait = (blocking && !device_only) || to->kind == Kind::kPageable || to->sync_memops ||
-              from->sync_memops;
+              from->sync_memops || (request.source_now && on_device(from->kind));
   Box source = request.from;
   std::shared_ptr<std::vector<std::byte>> staged;
-  if (from->kind == Kind::kPageable && !wait) {
+  const bool taken_along = from->kind == Kind::kPageable || request.source_now;
+  if (taken_along && !wait) {
     const std::uint64_t bytes = request.extent.width * request.extent.height * request.extent.depth;
     if (bytes <= kStagedBytesMax) {
       staged = stage(source, request.extent);

@@ -49,6 +49,7 @@ struct CopyRequest {
   // Where a side is an array, its box has been found by place_in_array().
   ArraySide to_array;
   ArraySide from_array;
+  bool source_now = false;  // The source is read before the call returns.
 };
 
 // One side of a two- or three-dimensional copy as CUDA describes it.

@@ -1,4 +1,6 @@
 // Two- and three-dimensional copies: pitches, offsets, memory types, refusals.
+#include <numeric>
+
 #include "tests/conformance/fixture.h"
 
 namespace flyt::conformance {
@@ -242,6 +244,46 @@ TEST_F(CopyShapedTest, ABoxBesideTheDeviceMemoryThatItNamesIsRefused) {
   copy.WidthInBytes = row.size();
   copy.Height = 1;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpy2D_v2(&copy));
+}
+
+// Rows and offsets count elements where an array takes part, else bytes.
+TEST_F(CopyShapedTest, ABatchOfBoxesTakesMemoryAndArrays) {
+  if (!cu().cuMemcpy3DBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";
+  const Stream stream;
+  std::vector<float> sent(5 * 3 * 2);
+  std::iota(sent.begin(), sent.end(), 1.0F);
+  std::vector<float> received(sent.size());
+  CUarray array = nullptr;
+  const CUDA_ARRAY3D_DESCRIPTOR shape{6, 3, 2, CU_AD_FORMAT_FLOAT, 1, 0};
+  CU_OK(cu().cuArray3DCreate_v2(&array, &shape));
+  const DeviceMemory memory(4 * 32 * 2);
+  CUDA_MEMCPY3D_BATCH_OP steps[3]{};
+  for (CUDA_MEMCPY3D_BATCH_OP& step : steps) {
+    step.src.type = step.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    step.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  }
+  steps[0].src.op.ptr = {reinterpret_cast<CUdeviceptr>(sent.data()), 20, 3, {}};
+  steps[0].dst.op.ptr = {memory, 32, 4, {}};
+  steps[0].extent = {20, 3, 2};
+  steps[1].src.op.ptr = {memory, 8, 4, {}};
+  steps[1].dst.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+  steps[1].dst.op.array = {array, {1, 0, 0}};
+  steps[1].extent = {5, 3, 2};
+  steps[2].src = steps[1].dst;
+  steps[2].dst.op.ptr = {reinterpret_cast<CUdeviceptr>(received.data()), 5, 3, {}};
+  steps[2].extent = {5, 3, 2};
+  const auto batch = [&](std::size_t count, unsigned long long flags, CUstream on) {
+    return cu().cuMemcpy3DBatchAsync_v2(count, steps, flags, on);
+  };
+  CU_OK(batch(3, 0, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(sent, received);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch(0, 0, stream));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch(3, 1, stream));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch(3, 0, nullptr));
+  steps[0].src.type = static_cast<CUmemcpy3DOperandType>(9);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch(1, 0, stream));
+  CU_OK(cu().cuArrayDestroy(array));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // One-dimensional copies: contents, bounds, and order.
 #include <algorithm>
 #include <cstring>
+#include <future>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
@@ -262,6 +263,37 @@ TEST_F(CopyTest, ABatchOfCopiesTakesAnyStreamButTheLegacyOne) {
   CU_OK(cu().cuStreamSynchronize(stream));
   std::rotate(sent.begin(), sent.begin() + 32, sent.end());
   EXPECT_EQ(sent, memory.read<std::uint8_t>());
+}
+
+// What the attributes say of a source holds from the copy on that their index tells.
+TEST_F(CopyTest, ABatchMayReadItsSourcesDuringTheCall) {
+  if (!cu().cuMemcpyBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";
+  const Stream stream;
+  const DeviceMemory memory(1000);
+  const DeviceMemory between(8);
+  const auto sent = pattern(1000, 17);
+  for (const unsigned int flags : {CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP}) {
+    const PinnedMemory source(1000, flags);
+    std::memcpy(source.bytes(), sent.data(), sent.size());
+    CU_OK(cu().cuMemsetD8_v2(memory, 0, 1000));
+    std::promise<void> opened;
+    std::future<void> closed = opened.get_future();
+    const auto wait = [](void* future) { static_cast<std::future<void>*>(future)->wait(); };
+    CU_OK(cu().cuLaunchHostFunc(stream, wait, &closed));
+    CUdeviceptr to[] = {between, memory};
+    CUdeviceptr from[] = {reinterpret_cast<CUdeviceptr>(source.bytes()),
+                          reinterpret_cast<CUdeviceptr>(source.bytes())};
+    std::size_t sizes[] = {8, 1000};
+    CUmemcpyAttributes attributes[2]{};
+    attributes[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    attributes[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    std::size_t firsts[] = {0, 1};
+    CU_OK(cu().cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, firsts, 2, stream));
+    std::memset(source.bytes(), 0, 1000);
+    opened.set_value();
+    CU_OK(cu().cuStreamSynchronize(stream));
+    EXPECT_EQ(sent, memory.read<std::uint8_t>()) << flags;
+  }
 }
 
 // Large enough that a driver takes them in pieces, and several at a time.

@@ -97,6 +97,15 @@ TEST_F(IpcMemoryTest, WhatIsOpenIsOpenedToAnotherDeviceToo) {
   CU_OK(peer.close());
 }
 
+TEST_F(IpcMemoryTest, TheProcessThatMadeAHandleDoesNotOpenIt) {
+  const DeviceMemory memory(64);
+  CUipcMemHandle handle;
+  CUdeviceptr opened = 0;
+  CU_OK(cu().cuIpcGetMemHandle(&handle, memory));
+  CU_IS(CUDA_ERROR_INVALID_CONTEXT,
+        cu().cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+}
+
 TEST_F(IpcMemoryTest, ForgedHandlesOpenNothing) {
   const DeviceMemory memory(64);
   CUipcMemHandle handle;

@@ -51,6 +51,8 @@ TEST_F(LibraryTest, CountsAndEnumeratesKernels) {
     CU_OK(cu().cuKernelGetLibrary(&owner, each));
     EXPECT_EQ(library, owner);
   }
+  const char* name = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuKernelGetName(&name, nullptr));
 }
 
 TEST_F(LibraryTest, AKernelGivesAFunctionOfTheCurrentContext) {

@@ -234,6 +234,7 @@ TEST_F(ModuleTest, AFunctionKnowsItsModuleAndName) {
   CU_OK(cu().cuFuncGetName(&name, function));
   EXPECT_STREQ("vector_add", name);
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuFuncGetName(nullptr, function));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuFuncGetName(&name, nullptr));
   CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_UNLOADED;
   CU_OK(cu().cuFuncLoad(function));
   CU_OK(cu().cuFuncIsLoaded(&state, function));

@@ -123,5 +123,20 @@ TEST_F(PointerTest, SyncMemopsCanBeSetAndRead) {
         cu().cuPointerSetAttribute(nullptr, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
 }
 
+TEST_F(PointerTest, SyncMemopsCanBeTakenBack) {
+  const DeviceMemory memory(16);
+  CUdeviceptr managed = 0;
+  CU_OK(cu().cuMemAllocManaged(&managed, 16, CU_MEM_ATTACH_GLOBAL));
+  for (const CUdeviceptr address : {static_cast<CUdeviceptr>(memory), managed}) {
+    for (const int wanted : {1, 0}) {
+      int read = 2;
+      CU_OK(cu().cuPointerSetAttribute(&wanted, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+      CU_OK(get(&read, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+      EXPECT_EQ(wanted, read & 0xff);
+    }
+  }
+  CU_OK(cu().cuMemFree_v2(managed));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

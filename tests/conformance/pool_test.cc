@@ -19,6 +19,15 @@ class PoolTest : public ContextTest {
     EXPECT_EQ(CUDA_SUCCESS, cu().cuMemPoolGetAttribute(pool, which, &value));
     return value;
   }
+  // That neither makes nor tells a pool.
+  void refuses(CUmemLocationType where, CUmemAllocationType type) {
+    CUmemoryPool pool = nullptr;
+    properties.location = {where, 0};
+    properties.allocType = type;
+    CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemPoolCreate(&pool, &properties));
+    if (!cu().cuMemGetDefaultMemPool.present()) return;
+    CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemGetDefaultMemPool(&pool, &properties.location, type));
+  }
   CUmemPoolProps properties{};
 };
 
@@ -132,6 +141,21 @@ TEST_F(PoolTest, TheDefaultPoolCannotBeDestroyed) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolDestroy(pool));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolTrimTo(nullptr, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolCreate(nullptr, &properties));
+}
+
+TEST_F(PoolTest, PoolsOfHostMemoryAreNotSupported) {
+  if (attribute(CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED) != 0) GTEST_SKIP() << "they are";
+  refuses(CU_MEM_LOCATION_TYPE_HOST, CU_MEM_ALLOCATION_TYPE_PINNED);
+  refuses(CU_MEM_LOCATION_TYPE_HOST_NUMA, CU_MEM_ALLOCATION_TYPE_PINNED);
+  CUmemoryPool pool = nullptr;
+  properties.location.type = CU_MEM_LOCATION_TYPE_NONE;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolCreate(&pool, &properties));
+}
+
+TEST_F(PoolTest, PoolsOfManagedMemoryAreNotSupported) {
+  if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0) GTEST_SKIP() << "they may be";
+  refuses(CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_ALLOCATION_TYPE_MANAGED);
+  refuses(CU_MEM_LOCATION_TYPE_NONE, CU_MEM_ALLOCATION_TYPE_MANAGED);
 }
 
 TEST_F(PoolTest, TheDevicesPoolCanBeReplaced) {

@@ -4,6 +4,7 @@
 #include "client/box_copy.h"
 #include "client/call.h"
 #include "client/memory_state.h"
+#include "cuda/batch_copy.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -49,6 +50,10 @@ CUresult box(const Description* description, CUstream stream, Waiting waiting) {
   return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting) : result;
 }
 
+Waiting waiting_of(CUmemcpySrcAccessOrder order) {
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ? Waiting::kSource : Waiting::kStream;
+}
+
 bool legacy_or_null(CUstream stream) { return stream == nullptr || stream == CU_STREAM_LEGACY; }
 
 // Each copy of a batch on its own, which keeps the order that any of them may rely on.
@@ -61,9 +66,11 @@ CUresult batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* s
       legacy_or_null(stream)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  std::size_t kind = 0;  // Attributes hold from the copy on that their index tells.
   for (std::size_t i = 0; i < count; ++i) {
-    const CUresult result =
-        flat(dsts[i], End::kAny, srcs[i], End::kAny, sizes[i], stream, Waiting::kStream);
+    while (kind + 1 < num_attrs && attrs_idxs[kind + 1] <= i) ++kind;
+    const CUresult result = flat(dsts[i], End::kAny, srcs[i], End::kAny, sizes[i], stream,
+                                 waiting_of(attrs[kind].srcAccessOrder));
     if (result == CUDA_SUCCESS) continue;
     if (fail != nullptr) *fail = i;
     return result;
@@ -71,68 +78,24 @@ CUresult batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* s
   return CUDA_SUCCESS;
 }
 
-// One operand of a 3D batch as a 3D copy names it.
-struct Operand {
-  CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
-  CUdeviceptr address = 0;
-  std::size_t pitch = 0;  // Rows and layers of 0 have no gaps.
-  std::size_t height = 0;
-  CUarray array = nullptr;
-  CUoffset3D offset{};
-};
-
-bool take(const CUmemcpy3DOperand& given, Operand& out) {
-  if (given.type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
-    out.address = given.op.ptr.ptr;
-    out.pitch = given.op.ptr.rowLength;
-    out.height = given.op.ptr.layerHeight;
-    return true;
-  }
-  if (given.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return false;
-  out.type = CU_MEMORYTYPE_ARRAY;
-  out.array = given.op.array.array;
-  out.offset = given.op.array.offset;
-  return true;
-}
-
 // With an array among the operands widths count its elements, else bytes.
-CUresult element_bytes(const Operand& from, const Operand& to, std::size_t& bytes) {
-  bytes = 1;
-  for (const Operand* operand : {&from, &to}) {
-    if (operand->type != CU_MEMORYTYPE_ARRAY) continue;
-    const ArrayState* array = session().memory().images.arrays.find(address_of(operand->array));
+CUresult element_bytes(const CUDA_MEMCPY3D_BATCH_OP& operation, std::size_t& bytes) {
+  for (const CUmemcpy3DOperand* operand : {&operation.src, &operation.dst}) {
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY) continue;
+    const ArrayState* array =
+        session().memory().images.arrays.find(address_of(cuda::array_of(*operand)));
     if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
     bytes = array->extent.texel_bytes;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult describe(const CUDA_MEMCPY3D_BATCH_OP& operation, CUDA_MEMCPY3D& copy) {
-  Operand from;
-  Operand to;
-  if (!take(operation.src, from) || !take(operation.dst, to)) return CUDA_ERROR_INVALID_VALUE;
+CUresult one_of_batch(const CUDA_MEMCPY3D_BATCH_OP& operation, CUstream stream) {
   std::size_t bytes = 1;
-  if (const CUresult bad = element_bytes(from, to, bytes); bad != CUDA_SUCCESS) return bad;
-  copy.srcMemoryType = from.type;
-  copy.dstMemoryType = to.type;
-  copy.srcDevice = from.address;
-  copy.dstDevice = to.address;
-  copy.srcArray = from.array;
-  copy.dstArray = to.array;
-  copy.srcHeight = from.height;
-  copy.dstHeight = to.height;
-  copy.srcY = from.offset.y;
-  copy.dstY = to.offset.y;
-  copy.srcZ = from.offset.z;
-  copy.dstZ = to.offset.z;
-  copy.Height = operation.extent.height;
-  copy.Depth = operation.extent.depth;
-  const bool fits = !__builtin_mul_overflow(operation.extent.width, bytes, &copy.WidthInBytes) &&
-                    !__builtin_mul_overflow(from.pitch, bytes, &copy.srcPitch) &&
-                    !__builtin_mul_overflow(to.pitch, bytes, &copy.dstPitch) &&
-                    !__builtin_mul_overflow(from.offset.x, bytes, &copy.srcXInBytes) &&
-                    !__builtin_mul_overflow(to.offset.x, bytes, &copy.dstXInBytes);
-  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  CUDA_MEMCPY3D copy{};
+  CUresult result = element_bytes(operation, bytes);
+  if (result == CUDA_SUCCESS) result = cuda::describe_batch_copy(operation, bytes, copy);
+  return result == CUDA_SUCCESS ? box(&copy, stream, waiting_of(operation.srcAccessOrder)) : result;
 }
 
 CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, size_t* fail,
@@ -142,9 +105,7 @@ CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, size_t
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    CUDA_MEMCPY3D copy{};
-    CUresult result = describe(operations[i], copy);
-    if (result == CUDA_SUCCESS) result = box(&copy, stream, Waiting::kStream);
+    const CUresult result = one_of_batch(operations[i], stream);
     if (result == CUDA_SUCCESS) continue;
     if (fail != nullptr) *fail = i;
     return result;

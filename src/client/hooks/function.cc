@@ -65,7 +65,7 @@ CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const FunctionState* function = find(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *name = function->code->name.c_str();

@@ -37,7 +37,10 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   if (pdptr == nullptr || (Flags & ~unsigned{CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return session().memory().shared().open(shared_handle(handle), *pdptr);
+  const SharedHandle shared = shared_handle(handle);
+  SharedMemory& memory = session().memory().shared();
+  // What this process has made is for others to open.
+  return memory.is_own(shared) ? CUDA_ERROR_INVALID_CONTEXT : memory.open(shared, *pdptr);
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) { return session().memory().shared().close(dptr); }

@@ -411,7 +411,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
 }
 
 CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const KernelState* state = session().code().kernels.find(address_of(hfunc));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *name = state->code->name.c_str();

@@ -66,7 +66,7 @@ CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_att
       tell<std::uint64_t>(data, 0);
       return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return tell<unsigned int>(data, device || memory.sync_memops ? 1 : 0);
+      return tell<unsigned int>(data, memory.sync_memops.value_or(device) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return tell(data, memory.buffer_id);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:

@@ -10,6 +10,7 @@
 #include "commands/graph.h"
 #include "commands/peer.h"
 #include "commands/pool.h"
+#include "cuda/pool_kind.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -111,10 +112,16 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstre
   return session().health();
 }
 
-// Pools exist for device memory alone.
-CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUdevice& device) {
-  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+// Pools exist for device memory alone: other ones that there could be are refused by name.
+CUresult device_of(const char* call, const CUmemLocation* location, CUmemAllocationType type,
+                   CUdevice& device) {
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (cuda::is_pool_elsewhere(*location, type)) {
+    return refused(call, "pools are of device memory only");
+  }
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   device = location->id;
   return check_device(device);
 }
@@ -251,17 +258,15 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
-  if (pool == nullptr || poolProps == nullptr ||
-      poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUdevice device = 0;
+  const CUresult bad =
+      device_of("cuMemPoolCreate", &poolProps->location, poolProps->allocType, device);
+  if (bad != CUDA_SUCCESS) return bad;
   constexpr auto kFile = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && poolProps->handleTypes != kFile) {
     return refused("cuMemPoolCreate", "pools are shared by file descriptors only");
   }
-  const CUdevice device = poolProps->location.id;
-  if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
   MemoryState& memory = session().memory();
   const auto made = memory.pools.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -374,19 +379,19 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
                                 CUmemAllocationType type) {
   CUdevice device = 0;
-  const CUresult result = device_of(location, type, device);
+  const CUresult result = device_of("cuMemGetDefaultMemPool", location, type, device);
   return result == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, device) : result;
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
   CUdevice device = 0;
-  const CUresult result = device_of(location, type, device);
+  const CUresult result = device_of("cuMemGetMemPool", location, type, device);
   return result == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, device) : result;
 }
 
 CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
   CUdevice device = 0;
-  const CUresult result = device_of(location, type, device);
+  const CUresult result = device_of("cuMemSetMemPool", location, type, device);
   return result == CUDA_SUCCESS ? cuDeviceSetMemPool(device, pool) : result;
 }
 

@@ -1,5 +1,6 @@
 // Copies between host and device memory, one to three dimensions.
 #include "softgpu/copy.h"
+#include "cuda/batch_copy.h"
 #include "softgpu/abi/enter.h"
 
 namespace flyt::softgpu {
@@ -60,6 +61,39 @@ CUresult run_3d(const Copy* c, CUstream handle, bool blocking) {
   const Corner from{c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch, c->srcHeight,
                     c->srcXInBytes,   c->srcY,    c->srcZ,      c->srcArray};
   return run_corners(to, from, {c->WidthInBytes, c->Height, c->Depth}, handle, blocking);
+}
+
+bool during_the_call(CUmemcpySrcAccessOrder order) {
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+}
+
+// With an array among the operands widths count its elements, else bytes.
+CUresult element_bytes(Driver& driver, const CUDA_MEMCPY3D_BATCH_OP& operation,
+                       std::size_t& bytes) {
+  for (const CUmemcpy3DOperand* operand : {&operation.src, &operation.dst}) {
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY) continue;
+    const auto array = driver.arrays().find(from_handle(cuda::array_of(*operand)));
+    if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    bytes = array->format().bytes();
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult one_of_batch(const CUDA_MEMCPY3D_BATCH_OP& operation, CUstream handle) {
+  return with_work(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
+    std::size_t bytes = 1;
+    CUDA_MEMCPY3D described{};
+    CopyRequest request;
+    CUresult bad = element_bytes(driver, operation, bytes);
+    if (bad == CUDA_SUCCESS) bad = cuda::describe_batch_copy(operation, bytes, described);
+    if (bad != CUDA_SUCCESS) return bad;
+    const bool empty = Extent{described.WidthInBytes, described.Height, described.Depth}.empty();
+    if (empty) return CUDA_SUCCESS;
+    bad = read_copy(driver, described, request);
+    if (bad != CUDA_SUCCESS) return bad;
+    request.source_now = during_the_call(operation.srcAccessOrder);
+    return copy(driver, stream.context, stream.stream, request, false);
+  });
 }
 
 // The contexts that a peer copy names; a null one is the calling thread's.
@@ -192,8 +226,12 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
       hStream == nullptr || hStream == CU_STREAM_LEGACY) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
+  size_t kind = 0;  // Attributes hold from the copy on that their index tells.
   for (size_t i = 0; i < count; ++i) {
-    const CUresult result = cuMemcpyAsync(dsts[i], srcs[i], sizes[i], hStream);
+    while (kind + 1 < numAttrs && attrsIdxs[kind + 1] <= i) ++kind;
+    CopyRequest request = linear(dsts[i], Side::kUnified, srcs[i], Side::kUnified, sizes[i]);
+    request.source_now = during_the_call(attrs[kind].srcAccessOrder);
+    const CUresult result = run(request, hStream, false);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -206,6 +244,27 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
       cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
   if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = ~size_t{0};
   return result;
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                 unsigned long long flags, CUstream hStream) {
+  return cuMemcpy3DBatchAsync(numOps, opList, nullptr, flags, hStream);
+}
+
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) {
+  if (failIdx != nullptr) *failIdx = ~size_t{0};
+  if (numOps == 0 || opList == nullptr || flags != 0 || hStream == nullptr ||
+      hStream == CU_STREAM_LEGACY) {
+    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
+  }
+  for (size_t i = 0; i < numOps; ++i) {
+    const CUresult result = one_of_batch(opList[i], hStream);
+    if (result == CUDA_SUCCESS) continue;
+    if (failIdx != nullptr) *failIdx = i;
+    return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

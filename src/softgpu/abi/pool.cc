@@ -1,4 +1,5 @@
 // Stream-ordered allocation and its pools.
+#include "cuda/pool_kind.h"
 #include "softgpu/abi/enter.h"
 #include "softgpu/capture.h"
 
@@ -87,8 +88,9 @@ CUresult get_pool(CUmemoryPool* pool, CUdevice dev, bool standard) {
 }
 
 CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUdevice* device) {
-  if (location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-      type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (cuda::is_pool_elsewhere(*location, type)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *device = location->id;
@@ -172,13 +174,12 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (pool == nullptr || poolProps == nullptr ||
-        poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    CUdevice number = 0;
+    const CUresult bad = device_of(&poolProps->location, poolProps->allocType, &number);
+    if (bad != CUDA_SUCCESS) return bad;
     if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-    Device* device = driver.device(poolProps->location.id);
+    Device* device = driver.device(number);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     auto made = std::make_shared<Pool>(*device, driver.regions(), *poolProps);
     const std::uint64_t handle = driver.pools().add(made);
