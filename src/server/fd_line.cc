@@ -61,7 +61,10 @@ Result<Fd> connect_line(const std::string& path) {
   const auto address = address_of(path);
   if (!address) return address.error();
   Fd line(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  // Who listens there may not take anybody any more.
+  if (line.valid()) limit_patience(line.get(), SO_SNDTIMEO);
   if (!line.valid() || ::connect(line.get(), general(*address), sizeof *address) != 0) {
+    if (errno == EAGAIN) return Error{ErrorCode::kDenied, "nobody is let in at " + path};
     return Error{ErrorCode::kLost, "nobody is at " + path};
   }
   return line;

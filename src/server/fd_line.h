@@ -16,6 +16,8 @@ namespace flyt::server {
 Result<std::pair<Fd, Fd>> make_line();
 // A place in the file system where lines can be had, for this user and root; what was there goes.
 Result<Fd> listen_line(const std::string& path);
+// kLost: nobody is there; kDenied: who is there lets nobody in for as long as limit_patience()
+// says.
 Result<Fd> connect_line(const std::string& path);
 // Whether the other end was made by this user or root.
 bool of_this_user(int socket);

@@ -566,6 +566,21 @@ TEST_F(HomeTest, OutlivesAParentThatSaysNonsense) {
   await_end();
 }
 
+// Its queue is full: the system would let the next one wait for ever.
+TEST(KeeperLine, OfAKeeperThatHangsIsNotWaitedForForEver) {
+  const std::string path = ::testing::TempDir() + "flyt-hung-" + std::to_string(::getpid());
+  const auto home = listen_line(path);
+  ASSERT_TRUE(home.ok()) << home.error().message;
+  std::vector<Fd> waiting;
+  auto line = connect_line(path);
+  for (; line.ok() && waiting.size() < 64; line = connect_line(path)) {
+    waiting.push_back(std::move(*line));
+  }
+  ASSERT_FALSE(line.ok());
+  EXPECT_EQ(ErrorCode::kDenied, line.error().code);
+  ::unlink(path.c_str());
+}
+
 TEST(KeeperLine, IsNotThereWithoutAKeeper) {
   EXPECT_EQ(ErrorCode::kLost, KeeperLine::find("/nonexistent/keeper").error().code);
   EXPECT_FALSE(KeeperLine::find(std::string(200, 'x')).ok());

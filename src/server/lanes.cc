@@ -266,7 +266,8 @@ LaneDoor::~LaneDoor() {
 
 void LaneDoor::run() {
   while (true) {
-    auto received = transport::receive_fd(channel_.get());
+    // Of the server's parent, as long as the session lasts: the destructor ends it.
+    auto received = transport::receive_fd(channel_.get(), transport::kNever);
     if (!received) return;
     auto connection = transport::adopt(std::move(received->fd));
     if (!connection) continue;

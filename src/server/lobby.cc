@@ -88,6 +88,7 @@ Lobby::Leaving Lobby::leave() {
       leaving.ready.push_back({std::move(one->connection), one->share});
     } else if (heard == Heard::kGone) {
       // Nobody is left to be told anything.
+      leaving.gone.push_back(std::move(one->connection));
     } else if (now - one->since >= kWaitMax) {
       leaving.late.push_back(std::move(one->connection));
     } else {
@@ -98,6 +99,14 @@ Lobby::Leaving Lobby::leave() {
     one = waiting_.erase(one);
   }
   return leaving;
+}
+
+void Lobby::Leaving::abandon() {
+  for (const Guest& guest : ready) {
+    if (guest.connection != nullptr) guest.connection->abandon();
+  }
+  for (const auto& one : late) one->abandon();
+  for (const auto& one : gone) one->abandon();
 }
 
 void Lobby::abandon() {

@@ -51,6 +51,11 @@ class Lobby {
     std::vector<Guest> ready;
     // Who took too long.
     std::vector<std::unique_ptr<transport::Connection>> late;
+    // Who went away.
+    std::vector<std::unique_ptr<transport::Connection>> gone;
+
+    // As that of the lobby.
+    void abandon();
   };
   Leaving leave();
 

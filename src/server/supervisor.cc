@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/haste.h"
 #include "base/wall_clock.h"
 #include "server/admin/controller_process.h"
 #include "server/exchange.h"
@@ -173,6 +174,7 @@ Status Supervisor::run() {
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(kHasteSignal, [](int) {});
   signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return system_error("signalfd", errno);
   if (!options_.session.fault_board.empty()) {
@@ -289,7 +291,10 @@ void Supervisor::stop(Duration grace) {
   stop_at_ = system_clock().now() + grace;
   stopping_ = true;
   listeners_.clear();
-  lobby_.abandon();
+  {
+    const Haste haste;
+    lobby_.abandon();
+  }
   log_.info("stopping",
             {{"sessions", children_.size()},
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
@@ -301,9 +306,11 @@ std::unique_ptr<transport::Connection> Supervisor::accept_one(transport::Listene
   if (connection) return std::move(*connection);
   if (connection.error().code != ErrorCode::kSystem) return nullptr;
   // Those in the lobby have said nothing yet; whoever comes now is tried again at once.
-  if (const auto out = lobby_.give_way()) {
+  if (auto out = lobby_.give_way()) {
     log_.warn("client refused", {{"peer", out->peer()}, {"reason", "no descriptor is free"}});
     refuse_full(*out);
+    const Haste haste;
+    out.reset();
     return nullptr;
   }
   // They wait at the socket.
@@ -354,40 +361,46 @@ void Supervisor::take_requests() {
 void Supervisor::accept_from(transport::Listener& listener) {
   auto connection = accept_one(listener);
   if (connection == nullptr) return;
-  const auto out = lobby_.enter(std::move(connection), !listener.url().socket_only);
+  auto out = lobby_.enter(std::move(connection), !listener.url().socket_only);
   if (out == nullptr) return;
   log_.warn("client refused", {{"peer", out->peer()}, {"reason", "too many who say no hello"}});
   refuse_full(*out);
+  const Haste haste;
+  out.reset();
 }
 
 // A lane belongs to the process of its session.
-void Supervisor::give_to_session(std::unique_ptr<transport::Connection> lane,
-                                 const wire::SessionToken& token) {
+void Supervisor::give_to_session(transport::Connection& lane, const wire::SessionToken& token) {
   Child* session = nullptr;
   for (auto& [pid, child] : children_) {
     const bool known = same_token(child.token, token) && child.token != wire::SessionToken{};
     if (known && child.kind == ChildKind::kSession && child.channel.valid()) session = &child;
   }
   if (session == nullptr) {
-    log_.info("client refused", {{"peer", lane->peer()}, {"reason", "a lane of no session"}});
-    return refuse_unknown_session(*lane);
+    log_.info("client refused", {{"peer", lane.peer()}, {"reason", "a lane of no session"}});
+    return refuse_unknown_session(lane);
   }
   const bool room = session->lanes < wire::kLanesMax;
-  if (!room || !transport::send_fd(session->channel.get(), lane->fd(), {})) {
-    log_.warn("client refused", {{"peer", lane->peer()}, {"reason", "too many lanes"}});
-    return refuse_full(*lane);
+  if (!room || !transport::send_fd(session->channel.get(), lane.fd(), {})) {
+    log_.warn("client refused", {{"peer", lane.peer()}, {"reason", "too many lanes"}});
+    return refuse_full(lane);
   }
   ++session->lanes;
-  lane->abandon();
+  let_go(lane);
+}
+
+void Supervisor::let_go(transport::Connection& connection) {
+  const Haste haste;
+  connection.abandon();
 }
 
 // `wants_driver`: a process that is warm is of use.
-void Supervisor::give_to_child(Lobby::Guest guest, bool wants_driver) {
+void Supervisor::give_to_child(Lobby::Guest& guest, bool wants_driver) {
   if (wants_driver && give_to_warm_child(*guest.connection, guest.share)) {
     // The child has the socket; this process's copy must go without ending the connection.
-    guest.connection->abandon();
+    let_go(*guest.connection);
   } else {
-    fork_session(std::move(guest.connection), guest.share);
+    fork_session(guest.connection, guest.share);
   }
 }
 
@@ -403,7 +416,11 @@ void Supervisor::become_child(std::size_t slot) {
   // The parent's sockets must end with the parent.
   for (auto& listener : listeners_) close_in_child(*listener);
   if (control_ != nullptr) close_in_child(*control_);
-  lobby_.abandon();
+  {
+    const Haste haste;
+    lobby_.abandon();
+    leaving_.abandon();
+  }
   for (auto& [pid, child] : children_) {
     child.channel.close();
     // With it a process could speak for that child's client.
@@ -412,7 +429,7 @@ void Supervisor::become_child(std::size_t slot) {
   signals_.close();
 }
 
-void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection, bool share) {
+void Supervisor::fork_session(std::unique_ptr<transport::Connection>& connection, bool share) {
   const std::size_t slot = options_.session.board->claim();
   Ends lanes;
   if (may_have_lanes(*connection)) {
@@ -429,15 +446,16 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection> connection,
   if (pid != 0) {
     if (lanes.writing.valid()) make_impatient(lanes.writing);
     children_.emplace(pid, Child{ChildKind::kSession, std::move(lanes.writing), slot, token});
-    connection->abandon();
+    let_go(*connection);
     return;
   }
   lanes.writing.close();
+  auto own = std::move(connection);
   become_child(slot);
   options_.session.admission.reset();
   options_.session.token = token;
   options_.session.lane_door = lanes.reading.release();
-  serve(std::move(connection), share, nullptr);
+  serve(std::move(own), share, nullptr);
 }
 
 // Hears the client before anything is done for it: only a session needs a driver.

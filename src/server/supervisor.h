@@ -104,12 +104,13 @@ class Supervisor {
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
   bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   Status ask_keeper(const wire::SessionToken& token, const std::string& peer);
-  void give_to_child(Lobby::Guest guest, bool wants_driver);
-  void give_to_session(std::unique_ptr<transport::Connection> lane,
-                       const wire::SessionToken& token);
+  void give_to_child(Lobby::Guest& guest, bool wants_driver);
+  void give_to_session(transport::Connection& lane, const wire::SessionToken& token);
   // `share`: the session may go on in shared memory.
   bool give_to_warm_child(const transport::Connection& connection, bool share);
-  void fork_session(std::unique_ptr<transport::Connection> connection, bool share);
+  void fork_session(std::unique_ptr<transport::Connection>& connection, bool share);
+  // This process has no part in it any more; a process that serves the client may have.
+  static void let_go(transport::Connection& connection);
   // How long to sleep at most.
   int timeout_ms() const;
   unsigned warm_children() const;
@@ -134,6 +135,7 @@ class Supervisor {
   std::unique_ptr<transport::Listener> control_;
   Fd wake_;  // An eventfd: a controlling child has left a request on the board.
   Lobby lobby_;
+  Lobby::Leaving leaving_;  // While they are let in.
   std::map<pid_t, Child> children_;
   Fd signals_;
   Fd exchange_door_;  // Inherited by all sessions' processes.

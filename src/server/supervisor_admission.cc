@@ -2,6 +2,7 @@
 // and least of all one with a driver: anybody may say anything as often as it likes.
 #include <algorithm>
 
+#include "base/haste.h"
 #include "base/wall_clock.h"
 #include "server/handoff.h"
 #include "server/recovery.h"
@@ -12,12 +13,12 @@ namespace flyt::server {
 
 // Whoever has said hello gets a process, if there is room.
 void Supervisor::let_in() {
-  Lobby::Leaving leaving = lobby_.leave();
-  for (const auto& late : leaving.late) {
+  leaving_ = lobby_.leave();
+  for (const auto& late : leaving_.late) {
     log_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
     refuse_late(*late);
   }
-  for (Lobby::Guest& guest : leaving.ready) {
+  for (Lobby::Guest& guest : leaving_.ready) {
     const auto hello = peek_hello(*guest.connection);
     if (!hello) {
       const Error& why = hello.error();
@@ -26,7 +27,7 @@ void Supervisor::let_in() {
       continue;
     }
     if (hello->role == wire::ConnectionRole::kBulk) {
-      give_to_session(std::move(guest.connection), hello->token);
+      give_to_session(*guest.connection, hello->token);
       continue;
     }
     const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
@@ -40,8 +41,11 @@ void Supervisor::let_in() {
     }
     // A monitor has no use for what makes a process warm.
     const bool wants_driver = hello->role == wire::ConnectionRole::kCommands;
-    if (admit(*guest.connection, *hello)) give_to_child(std::move(guest), wants_driver);
+    if (admit(*guest.connection, *hello)) give_to_child(guest, wants_driver);
   }
+  // A stranger may have sent descriptors, which go with the connection.
+  const Haste haste;
+  leaving_ = {};
 }
 
 bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {

@@ -165,7 +165,9 @@ void Supervisor::try_handover() {
 
 // All or none: who is taken alone would wait for the others.
 bool Supervisor::take_sessions() {
-  if (lobby_.size() != 0) return false;
+  // Who is about to say hello would be lost. Who says nothing shall not be in the way for ever.
+  const Duration half = std::chrono::seconds(options_.handover_seconds) / 2;
+  if (lobby_.size() != 0 && system_clock().now() + half < *handover_until_) return false;
   UsageBoard& board = *options_.session.board;
   std::vector<std::size_t> taken;
   for (const auto& [pid, child] : children_) {

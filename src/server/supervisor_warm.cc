@@ -150,7 +150,8 @@ void Supervisor::run_warm_child(Fd channel) {
     });
   }
   write_all(channel.get(), kReady);
-  auto received = transport::receive_fd(channel.get());
+  // The parent's own word: it sends each whole, or ends.
+  auto received = transport::receive_fd(channel.get(), transport::kNever);
   watch.reset();
   makes_room.reset();
   if (!received && gives_way.load()) ::_exit(kExitNoRoom);

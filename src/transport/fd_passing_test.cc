@@ -25,13 +25,15 @@ struct Channel {
   Fd there;
 };
 
+Instant in_time() { return system_clock().now() + std::chrono::seconds(20); }
+
 TEST(FdPassing, HandsAConnectionToAnotherProcess) {
   Channel channel;
   auto pair = connection_pair();
   ASSERT_TRUE(pair.ok());
   const pid_t child = ::fork();
   if (child == 0) {
-    Result<ReceivedFd> received = receive_fd(channel.there.get());
+    Result<ReceivedFd> received = receive_fd(channel.there.get(), in_time());
     if (!received || received->text != "session 7") ::_exit(1);
     auto connection = adopt(std::move(received->fd));
     const Bytes bytes = bytes_of("from the child");
@@ -52,7 +54,7 @@ TEST(FdPassing, HandsAConnectionToAnotherProcess) {
 TEST(FdPassing, MarksWhatItReceivedToBeClosedOnExec) {
   Channel channel;
   ASSERT_TRUE(send_fd(channel.here.get(), 0, "").ok());
-  const Result<ReceivedFd> received = receive_fd(channel.there.get());
+  const Result<ReceivedFd> received = receive_fd(channel.there.get(), in_time());
   ASSERT_TRUE(received.ok());
   EXPECT_NE(::fcntl(received->fd.get(), F_GETFD) & FD_CLOEXEC, 0);
 }
@@ -80,22 +82,46 @@ TEST(FdPassing, RefusesTwoAndKeepsNeither) {
   header->cmsg_len = CMSG_LEN(sizeof files);
   std::memcpy(CMSG_DATA(header), files.data(), sizeof files);
   ASSERT_EQ(::sendmsg(channel.here.get(), &message, 0), 1);
-  EXPECT_FALSE(receive_fd(channel.there.get()).ok());
+  EXPECT_FALSE(receive_fd(channel.there.get(), in_time()).ok());
   EXPECT_EQ(open_files(), before);
 }
 
 TEST(FdPassing, NoticesThatTheOtherEndIsGone) {
   Channel channel;
   channel.here.close();
-  EXPECT_EQ(receive_fd(channel.there.get()).error().code, ErrorCode::kLost);
+  EXPECT_EQ(receive_fd(channel.there.get(), in_time()).error().code, ErrorCode::kLost);
   EXPECT_FALSE(send_fd(channel.there.get(), 0, "").ok());
+}
+
+TEST(FdPassing, ASenderWhoKeepsTheTextToItselfIsNotWaitedForForEver) {
+  Channel channel;
+  const std::uint8_t length = 5;
+  iovec piece{const_cast<std::uint8_t*>(&length), 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  ASSERT_EQ(::sendmsg(channel.here.get(), &message, 0), 1);
+  ASSERT_EQ(::send(channel.here.get(), "ab", 2, 0), 2);
+  const std::ptrdiff_t before = open_files();
+  const auto received =
+      receive_fd(channel.there.get(), system_clock().now() + std::chrono::milliseconds(50));
+  ASSERT_FALSE(received.ok());
+  EXPECT_EQ(received.error().code, ErrorCode::kTimeout);
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(FdPassing, RefusesAMessageWithoutADescriptor) {
   Channel channel;
   const char byte = 0;
   ASSERT_EQ(::send(channel.here.get(), &byte, 1, 0), 1);
-  EXPECT_EQ(receive_fd(channel.there.get()).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(receive_fd(channel.there.get(), in_time()).error().code, ErrorCode::kInvalid);
 }
 
 TEST(Adopt, RefusesWhatIsNoSocket) {

@@ -1,5 +1,6 @@
 // Listeners: their files, ports, deadlines and errors.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,6 +86,25 @@ TEST_F(UnixListener, DoesNotTakeAFileFromALivingListenerNorAnOrdinaryFile) {
   std::ofstream(url.path) << "data";
   EXPECT_FALSE(listen(url).ok());
   EXPECT_TRUE(file_exists());
+}
+
+// Where the system can: since Linux 6.16.
+TEST_F(UnixListener, TakesNoDescriptorsFromWhoConnects) {
+  auto listener = listen(url);
+  ASSERT_TRUE(listener.ok());
+  constexpr int kSoPassRights = 83;
+  int pass = 1;
+  socklen_t size = sizeof pass;
+  if (::getsockopt((*listener)->fd(), SOL_SOCKET, kSoPassRights, &pass, &size) != 0) {
+    GTEST_SKIP() << "the system cannot refuse them";
+  }
+  auto client = connect(url, soon());
+  ASSERT_TRUE(client.ok());
+  EXPECT_FALSE(send_fd((*client)->fd(), 0, {}).ok());
+  auto server = (*listener)->accept(soon(), nullptr);
+  ASSERT_TRUE(server.ok());
+  EXPECT_FALSE(send_fd((*client)->fd(), 0, {}).ok());
+  EXPECT_TRUE(send_fd((*server)->fd(), 0, {}).ok());
 }
 
 TEST_F(UnixListener, IsMissedAtOnceWithTheAddressInTheMessage) {

@@ -347,11 +347,10 @@ Result<std::unique_ptr<Connection>> offer_rings(std::unique_ptr<Connection> sock
 namespace {
 
 Result<Fd> take_fd(const Connection& socket, std::string_view label, Instant deadline) {
-  PollEntry entry{socket.fd(), POLLIN, 0};
-  if (!poll_until({&entry, 1}, deadline)) {
+  Result<ReceivedFd> received = receive_fd(socket.fd(), deadline);
+  if (!received && received.error().code == ErrorCode::kTimeout) {
     return Error{ErrorCode::kTimeout, "the server did not hand over its shared memory in time"};
   }
-  Result<ReceivedFd> received = receive_fd(socket.fd());
   if (!received) return std::move(received).error();
   if (received->text != label) {
     return Error{ErrorCode::kInvalid, "the server handed over something else than agreed"};

@@ -199,7 +199,7 @@ class ShmBells : public ::testing::TestWithParam<bool> {
     auto offered = offer_rings(std::move(near.server), std::move(*rings));
     ASSERT_TRUE(offered.ok());
     for (int i = 0; i < 2 + kBells; ++i) {
-      auto received = receive_fd(from);
+      auto received = receive_fd(from, soon());
       ASSERT_TRUE(received.ok());
       ASSERT_TRUE(send_fd(far.server->fd(), received->fd.get(), received->text).ok());
       if (i == 0) memory_ = std::move(received->fd);
@@ -292,7 +292,7 @@ TEST(ShmHandover, WhatIsNoBellIsRefused) {
     auto offered = offer_rings(std::move(near.server), std::move(*rings));
     ASSERT_TRUE(offered.ok());
     for (int i = 0; i < 6; ++i) {
-      auto received = receive_fd(from);
+      auto received = receive_fd(from, soon());
       ASSERT_TRUE(received.ok());
       if (i == 4) received->fd = Fd(event ? ::eventfd(0, EFD_CLOEXEC) : ::dup(from));
       ASSERT_TRUE(send_fd(half.server->fd(), received->fd.get(), received->text).ok());

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -207,21 +208,39 @@ Status send_fd(int channel, int fd, std::string_view text) {
 
 namespace {
 
-// Reads the rest of a text whose message came in parts.
-Status read_exactly(int channel, char* out, std::size_t size) {
-  while (size > 0) {
-    const ssize_t got = ::recv(channel, out, size, MSG_WAITALL);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error{ErrorCode::kLost, "receiving a socket: the sender is gone"};
-    out += got;
-    size -= static_cast<std::size_t>(got);
+// Waits until the sender has said more, then takes of it what is there. Nobody who says a part and
+// then nothing is waited for beyond the deadline.
+Result<std::size_t> take_part(int channel, msghdr& message, Instant deadline) {
+  while (true) {
+    PollEntry entry{channel, POLLIN, 0};
+    if (!poll_until({&entry, 1}, deadline)) {
+      return Error{ErrorCode::kTimeout, "receiving a socket: it did not come in time"};
+    }
+    const ssize_t got = ::recvmsg(channel, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) return Error{ErrorCode::kLost, "receiving a socket: the sender is gone"};
+    if (errno != EINTR && errno != EAGAIN) return flyt::system_error("receiving a socket", errno);
+  }
+}
+
+// The text, whose message may come in parts.
+Status take_text(int channel, std::string& text, Instant deadline) {
+  std::size_t taken = 0;
+  while (taken < text.size()) {
+    iovec piece{text.data() + taken, text.size() - taken};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    const auto got = take_part(channel, message, deadline);
+    if (!got) return got.error();
+    taken += *got;
   }
   return {};
 }
 
 }  // namespace
 
-Result<ReceivedFd> receive_fd(int channel) {
+Result<ReceivedFd> receive_fd(int channel, Instant deadline) {
   std::uint8_t length = 0;
   iovec piece{&length, 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -231,12 +250,8 @@ Result<ReceivedFd> receive_fd(int channel) {
   message.msg_control = control;
   // Of a second one, for which alignment leaves room, nobody would ever know.
   message.msg_controllen = CMSG_LEN(sizeof(int));
-  ssize_t got = -1;
-  do {
-    got = ::recvmsg(channel, &message, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return flyt::system_error("receiving a socket", errno);
-  if (got == 0) return Error{ErrorCode::kLost, "receiving a socket: the sender is gone"};
+  const auto got = take_part(channel, message, deadline);
+  if (!got) return got.error();
 
   ReceivedFd received;
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
@@ -250,7 +265,7 @@ Result<ReceivedFd> receive_fd(int channel) {
     return Error{ErrorCode::kInvalid, "receiving a socket: none came"};
   }
   received.text.resize(length);
-  Status rest = read_exactly(channel, received.text.data(), length);
+  Status rest = take_text(channel, received.text, deadline);
   if (!rest) return std::move(rest).error();
   return received;
 }

@@ -152,7 +152,8 @@ struct ReceivedFd {
   Fd fd;
   std::string text;
 };
-// Sleeps until one arrives; kLost when the other end is closed.
-Result<ReceivedFd> receive_fd(int channel);
+// Sleeps until one has arrived with all of its text: kTimeout at the deadline of the system clock,
+// kLost when the other end is closed.
+Result<ReceivedFd> receive_fd(int channel, Instant deadline);
 
 }  // namespace flyt::transport

@@ -11,6 +11,7 @@ import queue
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -330,6 +331,33 @@ class ClientManagers(NodeTest):
             self.assertEqual(self.log().count('nobody can connect for now'), 1)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
         self.assertIsNotNone(self.status())
+
+    def test_descriptors_that_take_long_to_close_hold_up_nobody(self):
+        self.start()
+        with contextlib.ExitStack() as ends:
+            for words in (b'x' * 64, b'x'):
+                listener = ends.enter_context(socket.create_server(('127.0.0.1', 0)))
+                near = socket.create_connection(listener.getsockname())
+                ends.enter_context(listener.accept()[0])
+                near.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        near.send(bytes(65536))
+                # The last one who has it waits until all was taken, or so long.
+                near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 600))
+                knock = ends.enter_context(socket.socket(socket.AF_UNIX))
+                self.manager.send_signal(signal.SIGSTOP)
+                knock.connect(self.socket)
+                try:
+                    socket.send_fds(knock, [words], [near.fileno()])
+                except PermissionError:
+                    # A Linux of today does not let it through.
+                    knock.send(words)
+                    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 0, 0))
+                near.close()
+                self.manager.send_signal(signal.SIGCONT)
+            for _ in range(3):
+                self.assertIsNotNone(self.status())
 
     def test_it_does_not_start_beside_another_or_with_nonsense(self):
         self.start()

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "tests/recovery/answer_valve.h"
 #include "tests/recovery/stopped.h"
+#include "transport/transport.h"
 
 namespace flyt::tests {
 namespace {
@@ -264,6 +265,20 @@ TEST_P(RecoveryTest, AServerThatIsToBeReplacedEndsBetweenTwoCalls) {
   EXPECT_TRUE(eventually(kSeconds, [&] {
     return server_->log().find("the next server may take over") != std::string::npos;
   })) << server_->log();
+}
+
+// Anybody may connect and say nothing.
+TEST_P(RecoveryTest, AServerThatIsToBeReplacedStaysForNobodyWhoSaysNoHello) {
+  start({"--recover", "1", "--keeper", keeper_path(), "--handover-seconds", "2"});
+  const auto url = transport::parse_url(server_->url());
+  ASSERT_TRUE(url.ok());
+  const auto silent = transport::connect(*url, system_clock().now() + std::chrono::seconds(20));
+  ASSERT_TRUE(silent.ok()) << silent.error().message;
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "use"));
+  ASSERT_GT(server_->pid(), 1);
+  ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
+  EXPECT_TRUE(server_->logged("the next server may take over", kSeconds)) << server_->log();
 }
 
 TEST_P(RecoveryTest, AWarmProcessTakesOver) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/haste.h"
 #include "transport/peer.h"
 #include "wire/desk.h"
 
@@ -139,7 +140,11 @@ bool DeskServer::may_ask(std::uint32_t user) const {
 bool DeskServer::read(ProgramId id, Peer& peer) {
   std::array<std::byte, 1024> space;
   const std::array pieces{MutableBytes(space)};
-  const auto got = peer.connection->read(pieces, transport::Patience::kNow);
+  const auto got = [&] {
+    // What else was sent, descriptors, is dropped with it.
+    const Haste haste;
+    return peer.connection->read(pieces, transport::Patience::kNow);
+  }();
   if (!got) return false;
   if (*got == 0) return true;
   // Whoever has asked has nothing more to say.
@@ -218,6 +223,7 @@ void DeskServer::drop(Peers::iterator peer, std::string_view why) {
   }
   if (peer->second.asked) office_.leave(peer->first);
   to_remember_ = to_remember_ || peer->second.granted;
+  const Haste haste;
   peers_.erase(peer);
 }
 

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "base/haste.h"
+
 namespace flyt::control {
 
 Fd take_stop_signals(Hangups hangups) {
@@ -18,6 +20,7 @@ Fd take_stop_signals(Hangups hangups) {
   ::signal(SIGPIPE, SIG_IGN);
   // A full disk, or a limit on files, is an error of the write.
   ::signal(SIGXFSZ, SIG_IGN);
+  ::signal(kHasteSignal, [](int) {});
   return Fd(::signalfd(-1, &set, SFD_CLOEXEC));
 }
 
