@@ -384,7 +384,11 @@ void Moves::tell_board(std::uint32_t version) {
 }
 
 void Moves::note_end(std::uint32_t context, CUstream stream) {
-  if (part() == nullptr || session_.driver().cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) return;
+  // A capture would be made invalid by the question, and what it gathers is no work yet.
+  if (part() == nullptr || session_.graphs().capturing(stream) ||
+      session_.driver().cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) {
+    return;
+  }
   CUresult result = CUDA_SUCCESS;
   auto end = session_.memory().events.record(context, stream, result);
   if (end == nullptr) return;
