@@ -496,8 +496,11 @@ Status Replay::streams() {
       attribute(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, value);
     }
     value = {};
-    value.accessPolicyWindow = state.access_window.get();
-    if (value.accessPolicyWindow.num_bytes != 0) {
+    const CUaccessPolicyWindow& window = value.accessPolicyWindow = state.access_window.get();
+    // The program may have freed what it lies in; the server would refuse that.
+    if (window.num_bytes != 0 &&
+        session_.memory().map().place(address_of(window.base_ptr), window.num_bytes).place ==
+            MemoryMap::Place::kDevice) {
       attribute(CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, value);
     }
   });

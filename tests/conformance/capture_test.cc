@@ -326,6 +326,12 @@ TEST_F(CaptureTest, GlobalCapturesForbidUnsafeCallsOfOtherThreads) {
   CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
 }
 
+TEST_F(CaptureTest, AFreeIsUnsafeAlsoOfWhatCannotBeFreed) {
+  CaptureOf capture(*stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu().cuMemFree_v2(word(0) + 1));
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
+}
+
 TEST_F(CaptureTest, ThreadLocalCapturesIgnoreOtherThreads) {
   CaptureOf capture(*stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   CU_IS(CUDA_SUCCESS, unsafe_beside(context, CU_STREAM_CAPTURE_MODE_GLOBAL));

@@ -233,6 +233,12 @@ TEST_F(StreamTest, AnAccessWindowIsKept) {
   EXPECT_EQ(window.num_bytes, value.accessPolicyWindow.num_bytes);
   EXPECT_EQ(window.hitRatio, value.accessPolicyWindow.hitRatio);
   EXPECT_EQ(window.hitProp, value.accessPolicyWindow.hitProp);
+  const Stream copy;
+  CU_OK(cu().cuStreamCopyAttributes(copy, stream));
+  value = {};
+  CU_OK(cu().cuStreamGetAttribute(copy, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value));
+  EXPECT_EQ(window.base_ptr, value.accessPolicyWindow.base_ptr);
+  EXPECT_EQ(window.num_bytes, value.accessPolicyWindow.num_bytes);
 }
 
 TEST_F(StreamTest, AttributesCanBeReadSetAndCopied) {

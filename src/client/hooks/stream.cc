@@ -198,10 +198,15 @@ CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
   const StreamState* from = state_of(srcStream);
   if (to == nullptr) return CUDA_SUCCESS;
   to->sync_policy = from != nullptr ? from->sync_policy.load() : kNoPolicy;
-  CUstreamAttrValue value{};
-  value.memSyncDomain =
-      static_cast<CUlaunchMemSyncDomain>(from != nullptr ? from->mem_sync_domain.load() : 0);
-  return cuStreamSetAttribute(dstStream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value);
+  for (const CUstreamAttrID attribute :
+       {CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP,
+        CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW}) {
+    CUstreamAttrValue value{};
+    CUresult result = cuStreamGetAttribute(srcStream, attribute, &value);
+    if (result == CUDA_SUCCESS) result = cuStreamSetAttribute(dstStream, attribute, &value);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value) {

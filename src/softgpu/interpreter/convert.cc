@@ -242,7 +242,6 @@ struct NarrowSingle {
   static float apply(double value) { return canonical(static_cast<float>(value)); }
 };
 
-// A faster way for what occurs often; null where there is none.
 // To integers of 32 and 64 bits.
 template <class F, bool Ftz>
 Handler truncate(Type to) {
@@ -254,6 +253,7 @@ Handler truncate(Type to) {
   return is_signed(to) ? made(std::int32_t{}) : made(std::uint32_t{});
 }
 
+// A faster way for what occurs often; null where there is none.
 Handler frequent(const How& how) {
   if (how.relu || how.finite || how.sat) return nullptr;
   const Type to = how.to;

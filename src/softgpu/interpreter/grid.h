@@ -31,8 +31,8 @@ struct Surface;
 struct Texture;
 class Program;  // Executable form of a Module; not bound to addresses yet. Immutable.
 
-inline constexpr std::uint32_t kRegistersPerBlock =
-    65536;  // As GPUs have; nothing is kept in them.
+// As GPUs have; nothing is kept in them.
+inline constexpr std::uint32_t kRegistersPerBlock = 65536;
 
 // What the launch and occupancy calls need to know of a kernel.
 struct KernelInfo {
