@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <filesystem>
 
+#include "transport/testing/descriptors.h"
 #include "transport/transport.h"
 
 namespace flyt::transport {
@@ -67,21 +67,9 @@ std::ptrdiff_t open_files() {
 TEST(FdPassing, RefusesTwoAndKeepsNeither) {
   Channel channel;
   const std::ptrdiff_t before = open_files();
-  const std::uint8_t no_text = 0;
-  iovec piece{const_cast<std::uint8_t*>(&no_text), 1};
+  const std::byte no_text{0};
   const std::array<int, 2> files = {0, 0};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof files)> control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof files);
-  std::memcpy(CMSG_DATA(header), files.data(), sizeof files);
-  ASSERT_EQ(::sendmsg(channel.here.get(), &message, 0), 1);
+  ASSERT_EQ(1, send_with_descriptors(channel.here.get(), {&no_text, 1}, files));
   EXPECT_FALSE(receive_fd(channel.there.get(), in_time()).ok());
   EXPECT_EQ(open_files(), before);
 }
@@ -95,19 +83,9 @@ TEST(FdPassing, NoticesThatTheOtherEndIsGone) {
 
 TEST(FdPassing, ASenderWhoKeepsTheTextToItselfIsNotWaitedForForEver) {
   Channel channel;
-  const std::uint8_t length = 5;
-  iovec piece{const_cast<std::uint8_t*>(&length), 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  ASSERT_EQ(::sendmsg(channel.here.get(), &message, 0), 1);
+  const std::byte length{5};
+  const std::array<int, 1> files = {0};
+  ASSERT_EQ(1, send_with_descriptors(channel.here.get(), {&length, 1}, files));
   ASSERT_EQ(::send(channel.here.get(), "ab", 2, 0), 2);
   const std::ptrdiff_t before = open_files();
   const auto received =

@@ -9,9 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include "tests/hostile/hostile.h"
+#include "transport/testing/descriptors.h"
 
 namespace flyt::sim {
 namespace {
@@ -55,20 +55,8 @@ class HostileDescriptors : public HostileTest {
     EXPECT_EQ(::kill(server().pid(), SIGSTOP), 0);
     auto connection = transport::connect(*url, system_clock().now() + std::chrono::seconds(20));
     EXPECT_TRUE(connection.ok());
-    iovec piece{const_cast<std::byte*>(words.data()), words.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-    msghdr message{};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int file = slow.near.get();
-    std::memcpy(CMSG_DATA(header), &file, sizeof file);
-    const bool sent = ::sendmsg((*connection)->fd(), &message, MSG_NOSIGNAL) > 0;
+    const std::array<int, 1> files = {slow.near.get()};
+    const bool sent = transport::send_with_descriptors((*connection)->fd(), words, files) > 0;
     if (!sent) {
       EXPECT_EQ(errno, EPERM);
       EXPECT_TRUE((*connection)->write({&words, 1}, transport::Patience::kWait).ok());
