@@ -12,6 +12,14 @@ if(FLYT_SANITIZE)
   set(FLYT_UNHURRIED_OPTIONS -O0)
 endif()
 
+# Whether this build runs every test. What shows the same of the optimised code is not run again:
+# tested in both builds are the interpreter's results, shared memory, kills and faults at full
+# speed, and whole programs. FLYT_UNIT_TESTS adds the rest.
+set(FLYT_TESTS_EVERYTHING OFF)
+if(FLYT_SANITIZE OR FLYT_UNIT_TESTS)
+  set(FLYT_TESTS_EVERYTHING ON)
+endif()
+
 # Compile options of everything that the client library contains: it is a guest in other
 # people's processes, so it throws nothing and needs no type information.
 set(FLYT_GUEST_OPTIONS

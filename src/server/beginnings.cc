@@ -11,8 +11,6 @@ namespace {
 // What nothing but the GPU's next look stands before comes in microseconds, unless the machine is
 // so busy that nobody looks.
 constexpr Duration kMoment = std::chrono::milliseconds(20);
-// The client may have seen by itself that work is done.
-constexpr Duration kFirstPatience = std::chrono::milliseconds(1);
 constexpr Duration kPause = std::chrono::microseconds(5);
 
 bool passed(const Fence& fence) { return fence.poll() != CUDA_ERROR_NOT_READY; }
@@ -23,7 +21,8 @@ void Beginnings::add(std::vector<Beginning> beginnings) {
   const Lock lock(mutex_);
   std::erase_if(beginnings_, [](const Beginning& each) { return passed(*each.begun); });
   std::move(beginnings.begin(), beginnings.end(), std::back_inserter(beginnings_));
-  patience_.store(kFirstPatience);
+  // The client may have seen by itself that work is done, or have been told before the move.
+  patience_.store(kMoment);
   any_.store(!beginnings_.empty(), std::memory_order_release);
 }
 

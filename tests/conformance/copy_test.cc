@@ -1,7 +1,9 @@
 // One-dimensional copies: contents, bounds, and order.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <future>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
@@ -288,9 +290,15 @@ TEST_F(CopyTest, ABatchMayReadItsSourcesDuringTheCall) {
     attributes[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
     attributes[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
     std::size_t firsts[] = {0, 1};
+    // A driver may wait for what stands before the copies, to read the source in the call.
+    std::thread opener([&opened] {
+      // lint: allow(sleep): a source that is read after the call holds zeros by then.
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      opened.set_value();
+    });
     CU_OK(cu().cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, firsts, 2, stream));
     std::memset(source.bytes(), 0, 1000);
-    opened.set_value();
+    opener.join();
     CU_OK(cu().cuStreamSynchronize(stream));
     EXPECT_EQ(sent, memory.read<std::uint8_t>()) << flags;
   }
