@@ -19,6 +19,12 @@ set(FLYT_TESTS_EVERYTHING OFF)
 if(FLYT_SANITIZE OR FLYT_UNIT_TESTS)
   set(FLYT_TESTS_EVERYTHING ON)
 endif()
+# Whether this build runs what ASan makes very slow: the same calls over one transport after the
+# other, managers killed at each step of their work.
+set(FLYT_TESTS_AT_LENGTH ON)
+if(FLYT_SANITIZE MATCHES "address")
+  set(FLYT_TESTS_AT_LENGTH OFF)
+endif()
 
 # Compile options of everything that the client library contains: it is a guest in other
 # people's processes, so it throws nothing and needs no type information.
@@ -73,15 +79,23 @@ function(flyt_test_program target)
   endif()
 endfunction()
 
-# flyt_test(NAME SOURCES a_test.cc ... [USES libraries ...] [LABELS ...] [AFRESH ...]): one gtest
+# flyt_test(NAME [AT_LENGTH] SOURCES a_test.cc ... [USES ...] [LABELS ...] [AFRESH ...]): one gtest
 # binary, one ctest entry; tests say what they prove in their own names. Unit tests stand beside the
-# sources.
+# sources. AT_LENGTH: for builds without ASan, whether they have unit tests or not.
 function(flyt_test name)
+  cmake_parse_arguments(ARG "AT_LENGTH" "TIMEOUT"
+    "SOURCES;USES;LABELS;ARGS;ENVIRONMENT;AFRESH" ${ARGN})
   string(FIND "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/tests" whole)
-  if(NOT FLYT_TESTS OR (whole EQUAL -1 AND NOT FLYT_UNIT_TESTS))
+  if(ARG_AT_LENGTH)
+    set(wanted ${FLYT_TESTS_AT_LENGTH})
+  elseif(whole EQUAL -1)
+    set(wanted ${FLYT_UNIT_TESTS})
+  else()
+    set(wanted ON)
+  endif()
+  if(NOT FLYT_TESTS OR NOT wanted)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LABELS;ARGS;ENVIRONMENT;AFRESH" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1200)
   endif()
