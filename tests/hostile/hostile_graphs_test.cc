@@ -1,6 +1,8 @@
 // Graphs and captures, and what a client may not say about them.
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "server/graphs.h"
@@ -346,6 +348,42 @@ TEST_F(HostileGraphs, ASessionMayEndInTheMiddleOfACapture) {
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::CaptureInfo{.stream = stream_}));
   send(commands::StreamDestroy{.stream = stream_});
   EXPECT_EQ(CUDA_SUCCESS, ask(commands::HearPosts{}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+TEST_F(HostileGraphs, ReferencesToAnObjectAreGivenBackByWhoHasThem) {
+  const std::uint64_t object = wire::Handle::make(wire::HandleKind::kUserObject, 1, 1).value;
+  const auto release = [&] {
+    return ask(commands::ReleaseUserObject{.object = object, .count = 1});
+  };
+  const auto give = [&](std::uint32_t flags) {
+    return ask(
+        commands::GraphRetainObject{.graph = graph_, .object = object, .count = 1, .flags = flags});
+  };
+  ASSERT_EQ(CUDA_SUCCESS,
+            ask(commands::CreateUserObject{.object = object,
+                                           .function = 7,
+                                           .references = 1,
+                                           .flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC}));
+  ASSERT_EQ(CUDA_SUCCESS, give(CU_GRAPH_USER_OBJECT_MOVE));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, release());
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, give(CU_GRAPH_USER_OBJECT_MOVE));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CloneGraph{.graph = graph_}));
+  commands::CloneGraph::Reply cloned;
+  ASSERT_TRUE(wire::decode(fields(), cloned));
+  EXPECT_EQ(CUDA_SUCCESS,
+            ask(commands::GraphReleaseObject{.graph = cloned.clone, .object = object, .count = 1}));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            ask(commands::GraphReleaseObject{.graph = cloned.clone, .object = object, .count = 1}));
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = cloned.clone}));
+  // The graph still has one, and the program gets some again.
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::RetainUserObject{.object = object, .count = 1}));
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
+  EXPECT_EQ(CUDA_SUCCESS, release());
+  const Heard gone = peer_->read_until(wire::FrameKind::kHostCall);
+  EXPECT_TRUE(gone.is(wire::FrameKind::kHostCall));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            ask(commands::RetainUserObject{.object = object, .count = 1}));
   EXPECT_TRUE(peer_->alive());
 }
 

@@ -14,6 +14,7 @@
 #include "server/graph_memory.h"
 #include "server/graphs.h"
 #include "server/session.h"
+#include "server/user_object.h"
 #include "wire/graphs.h"
 
 namespace flyt::server::hooks {
@@ -112,6 +113,10 @@ CUresult clone_graph(Request& request, const commands::CloneGraph& command,
   reply.clone = graphs.name_graph(native, 0);
   graphs.note_parts_of(reply.clone, command.graph);
   if (reply.clone != 0) {
+    for (const Handles::Entry& object :
+         request.session().handles().all(wire::HandleKind::kUserObject)) {
+      static_cast<UserObject&>(*object.attachment).copy(reply.clone, command.graph);
+    }
     graphs.records().cloned(reply.clone, command.graph);
     return CUDA_SUCCESS;
   }
