@@ -351,6 +351,39 @@ TEST_F(HostileGraphs, ASessionMayEndInTheMiddleOfACapture) {
   EXPECT_TRUE(peer_->alive());
 }
 
+// A graph would read and write what the server has there by then.
+TEST_F(HostileGraphs, HostMemoryThatACopyOfAGraphNamesIsNothingElseLater) {
+  constexpr std::uint64_t kHost = 0x381000000000;
+  constexpr std::uint64_t kBytes = 64 * kKiB;
+  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
+  const auto is_taken = [this] {
+    for (const pid_t pid : server().children()) {
+      std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+      for (std::string line; std::getline(maps, line);) {
+        if (line.starts_with("381000000000-")) return true;
+      }
+    }
+    return false;
+  };
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost, .bytes = kBytes}));
+  EXPECT_TRUE(is_taken());
+  CUgraphNodeParams box = copy(address_, address_, 64);
+  box.memcpy.copyParams.dstMemoryType = CU_MEMORYTYPE_HOST;
+  box.memcpy.copyParams.dstHost = pointer_at(kHost);
+  ASSERT_EQ(CUDA_SUCCESS,
+            ask(commands::AddGraphNode{.graph = graph_, .parameters = bytes_at(&box, sizeof box)}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost}));
+  EXPECT_TRUE(is_taken());
+  // The client may have memory there again, of another size.
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost + 4096, .bytes = 2 * kBytes}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost + 4096}));
+  EXPECT_TRUE(is_taken());
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::TryLaunchGraph{.exec = exec, .stream = stream_}));
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, ask(commands::StreamSynchronize{.stream = stream_}));
+  EXPECT_TRUE(peer_->alive());
+}
+
 TEST_F(HostileGraphs, ReferencesToAnObjectAreGivenBackByWhoHasThem) {
   const std::uint64_t object = wire::Handle::make(wire::HandleKind::kUserObject, 1, 1).value;
   const auto release = [&] {
