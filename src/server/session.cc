@@ -519,6 +519,14 @@ CUresult Session::enter(std::uint32_t context) {
   return result;
 }
 
+CUresult Session::enter_again(std::uint64_t handle) {
+  const std::uint32_t context = wire::Handle{handle}.index();
+  if (handles_.handle_at(wire::HandleKind::kContext, context) != handle) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  return enter(context);
+}
+
 SmGrant Session::grant() const { return moves_->grant(); }
 
 CUresult Session::ended_before(CUresult refusal) const {

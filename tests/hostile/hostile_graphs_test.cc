@@ -351,6 +351,60 @@ TEST_F(HostileGraphs, ASessionMayEndInTheMiddleOfACapture) {
   EXPECT_TRUE(peer_->alive());
 }
 
+// Its pieces would be nodes that write to the server's memory whenever the graph is launched.
+TEST_F(HostileGraphs, ACaptureTakesNoPartOfACopyThatIsUnderWay) {
+  constexpr std::uint64_t kBytes = 32 * kMiB;
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = kBytes}));
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  send(commands::HostCall{.stream = stream_, .token = 1, .kind = 0});
+  ASSERT_TRUE(peer_->read_until(wire::FrameKind::kHostCall).is(wire::FrameKind::kHostCall));
+  send(commands::CopyToHost{.stream = stream_,
+                            .address = allocated.address,
+                            .width = kBytes,
+                            .rows = 1,
+                            .slices = 1,
+                            .delivery = 1});
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE, ask(commands::BeginCapture{.stream = stream_}));
+  send(commands::HostCallDone{.token = 1});
+  EXPECT_EQ(CUDA_SUCCESS, answer());
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = stream_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::EndCapture{.stream = stream_}));
+  commands::EndCapture::Reply captured;
+  ASSERT_TRUE(wire::decode(fields(), captured));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::ListGraph{.object = captured.graph, .what = 0}));
+  commands::ListGraph::Reply listed;
+  ASSERT_TRUE(wire::decode(fields(), listed));
+  EXPECT_EQ(0u, listed.total);
+}
+
+// Nor does a stream that joins one.
+TEST_F(HostileGraphs, ACaptureIsNotJoinedByAStreamWithACopyUnderWay) {
+  constexpr std::uint64_t kBytes = 32 * kMiB;
+  const auto other = handle_as<CUstream>(wire::HandleKind::kStream, 2);
+  const auto event = handle_as<CUevent>(wire::HandleKind::kEvent, 1);
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = kBytes}));
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  send(commands::StreamCreate{.stream = other, .flags = CU_STREAM_NON_BLOCKING});
+  send(commands::EventCreate{.event = event});
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = other}));
+  send(commands::EventRecord{.event = event, .stream = other});
+  send(commands::HostCall{.stream = stream_, .token = 1, .kind = 0});
+  ASSERT_TRUE(peer_->read_until(wire::FrameKind::kHostCall).is(wire::FrameKind::kHostCall));
+  send(commands::CopyToHost{.stream = stream_,
+                            .address = allocated.address,
+                            .width = kBytes,
+                            .rows = 1,
+                            .slices = 1,
+                            .delivery = 1});
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE,
+            post(commands::StreamWaitEvent{.stream = stream_, .event = event, .flags = 0}));
+  send(commands::HostCallDone{.token = 1});
+  EXPECT_EQ(CUDA_SUCCESS, answer());
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::EndCapture{.stream = other}));
+}
+
 // A graph would read and write what the server has there by then.
 TEST_F(HostileGraphs, HostMemoryThatACopyOfAGraphNamesIsNothingElseLater) {
   constexpr std::uint64_t kHost = 0x381000000000;

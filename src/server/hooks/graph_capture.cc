@@ -48,6 +48,7 @@ CUresult begin_capture(Request& request, const commands::BeginCapture& command) 
       !edges.take(command.edges, nodes.size())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (session.memory().deliveries.issues_into(stream)) return CUDA_ERROR_ILLEGAL_STATE;
   // No events of our own may come to stand in the graph.
   session.memory().holds.seal();
   const Lock lock(graphs.joining());
