@@ -438,6 +438,41 @@ TEST_F(HostileGraphs, HostMemoryThatACopyOfAGraphNamesIsNothingElseLater) {
   EXPECT_TRUE(peer_->alive());
 }
 
+// Each is two of the one before: after 40 of them no machine has the memory.
+TEST_F(HostileGraphs, CopiesOfGraphsHaveABound) {
+  CUgraphNodeParams node{};
+  node.type = CU_GRAPH_NODE_TYPE_EMPTY;
+  ASSERT_EQ(CUDA_SUCCESS, add(node));
+  node.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  node.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+  std::vector<std::uint64_t> graphs = {graph_};
+  CUresult result = CUDA_SUCCESS;
+  for (int i = 0; i < 40 && result == CUDA_SUCCESS; ++i) {
+    ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
+    commands::CreateGraph::Reply made;
+    ASSERT_TRUE(wire::decode(fields(), made));
+    node.graph.graph = static_cast<CUgraph>(pointer_at(graphs.back()));
+    for (int twice = 0; twice < 2 && result == CUDA_SUCCESS; ++twice) {
+      result = ask(
+          commands::AddGraphNode{.graph = made.graph, .parameters = bytes_at(&node, sizeof node)});
+    }
+    graphs.push_back(made.graph);
+  }
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, result);
+  const std::uint64_t largest = graphs[graphs.size() - 2];
+  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(commands::CloneGraph{.graph = largest}));
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY,
+            ask(commands::InstantiateGraph{.exec = exec, .graph = largest}));
+  // What goes makes room.
+  while (graphs.size() > 1) {
+    EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graphs.back()}));
+    graphs.pop_back();
+  }
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::CloneGraph{.graph = graph_}));
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
+}
+
 TEST_F(HostileGraphs, ReferencesToAnObjectAreGivenBackByWhoHasThem) {
   const std::uint64_t object = wire::Handle::make(wire::HandleKind::kUserObject, 1, 1).value;
   const auto release = [&] {
