@@ -233,6 +233,27 @@ TEST_F(HostileLifetimes, TheHighestHandlesCostNoMoreThanTheLowest) {
   EXPECT_EQ(ask(commands::EventQuery{.event = event}, kPrimary), CUDA_SUCCESS);
 }
 
+TEST_F(HostileLifetimes, LinksThatWereGivenNothingHaveABoundToo) {
+  const std::vector<std::int32_t> options = {CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                                             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  const std::vector<std::uint64_t> values = {64 * kKiB, 64 * kKiB};
+  constexpr std::uint32_t kMost = server::Link::kInputBytesMax / (128 * kKiB);
+  CUresult result = CUDA_SUCCESS;
+  std::uint32_t made = 0;
+  const auto create = [&](std::uint32_t index) {
+    return ask(commands::CreateLink{.link = handle_as<CUlinkState>(HandleKind::kLink, index),
+                                    .options = wire::List<std::int32_t>(options),
+                                    .values = wire::List<std::uint64_t>(values)},
+               kPrimary);
+  };
+  while (made <= kMost && (result = create(made + 1)) == CUDA_SUCCESS) ++made;
+  EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_LE(made, kMost);
+  send(commands::DestroyLink{.link = handle_as<CUlinkState>(HandleKind::kLink, 1)}, kPrimary);
+  // Another thread ends it.
+  EXPECT_TRUE(tests::eventually(30, [&] { return create(made + 1) == CUDA_SUCCESS; }));
+}
+
 TEST_F(HostileLifetimes, LinkerInputThatIsNotWhatItSaysIsRefused) {
   const auto link = handle_as<CUlinkState>(HandleKind::kLink, 1);
   ASSERT_EQ(ask(commands::CreateLink{.link = link}, kPrimary), CUDA_SUCCESS);
