@@ -44,14 +44,27 @@ class FixedPages {
   // Zeroed memory under [address, address + bytes), bytes > 0, or what `file` holds from `offset`
   // on; false if something else lies there.
   bool map(std::uint64_t address, std::uint64_t bytes, int file = -1, std::uint64_t offset = 0);
-  // What map() was given.
-  void unmap(std::uint64_t address, std::uint64_t bytes);
+  // What map() was given. `keep`: nothing else comes to lie there but what map() puts there again,
+  // and who reads or writes there meanwhile faults.
+  void unmap(std::uint64_t address, std::uint64_t bytes, bool keep = false);
 
  private:
+  struct Source {
+    int file = -1;
+    std::uint64_t offset = 0;  // Of `address`.
+    std::uint64_t address = 0;
+  };
+
   bool let_go(std::uint64_t page);
+  // Whole pages; into what is kept, or where nothing is.
+  static bool put(std::uint64_t begin, std::uint64_t end, const Source& source, bool into_kept);
+  bool put_around_kept(std::uint64_t begin, std::uint64_t end, const Source& source);
+  void note_kept(std::uint64_t begin, std::uint64_t end);
+  void forget_kept(std::uint64_t begin, std::uint64_t end);
 
   // First and last pages, and how many ranges have them.
   std::map<std::uint64_t, std::uint32_t> edges_;
+  std::map<std::uint64_t, std::uint64_t> kept_;  // Begins and ends of pages; no two touch.
 };
 
 }  // namespace flyt

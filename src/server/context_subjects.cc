@@ -153,31 +153,44 @@ CUresult ContextSubjects::end_green(const Handles::Entry& context) {
   return session_.driver().cuGreenCtxDestroy(green.green);
 }
 
+std::vector<Handles::Entry> ContextSubjects::greens_of(std::uint32_t context) const {
+  std::vector<Handles::Entry> greens = session_.handles().all(wire::HandleKind::kContext);
+  std::erase_if(greens, [&](const Handles::Entry& entry) { return origin(entry).home != context; });
+  return greens;
+}
+
 void ContextSubjects::let_go(const Handles::Entry& context) {
   const std::uint32_t index = wire::Handle{context.handle}.index();
-  for (const Handles::Entry& green : session_.handles().all(wire::HandleKind::kContext)) {
-    if (origin(green).home == index) static_cast<void>(end_green(green));
-  }
-  session_.driver().cuCtxSetCurrent(static_cast<CUcontext>(context.native));
-  session_.memory().before_context_destroy();
-  {
-    const auto alone = session_.alone();
-    session_.memory().on_context_destroy(index);
-    session_.code().on_context_destroy(index);
-    session_.handles().drop(wire::HandleKind::kContext, context.handle);
-    own_usage().context_ended(origin(context).device);
-    session_.forget_entered();
-    const Lock lock(mutex_);
-    ended_streams_.erase(index);
-    std::erase_if(thread_streams_, [&](const auto& item) {
-      if (item.first.first == index) item.second->abandon();
-      return item.first.first == index;
-    });
-  }
+  std::unique_lock<Gate> alone;
+  do {
+    // The client may make another one while its work is waited for.
+    if (alone.owns_lock()) alone.unlock();
+    for (const Handles::Entry& green : greens_of(index)) static_cast<void>(end_green(green));
+    session_.driver().cuCtxSetCurrent(static_cast<CUcontext>(context.native));
+    session_.memory().before_context_destroy();
+    alone = session_.alone();
+  } while (!greens_of(index).empty());
+  forget_all_of(context);
+  alone.unlock();
   session_.memory().after_context_destroy(index);
   // Its work is done, so that nobody waits for long.
   const std::unique_lock lock(origin(context).waits);
   origin(context).ended = true;
+}
+
+void ContextSubjects::forget_all_of(const Handles::Entry& context) {
+  const std::uint32_t index = wire::Handle{context.handle}.index();
+  session_.memory().on_context_destroy(index);
+  session_.code().on_context_destroy(index);
+  session_.handles().drop(wire::HandleKind::kContext, context.handle);
+  own_usage().context_ended(origin(context).device);
+  session_.forget_entered();
+  const Lock lock(mutex_);
+  ended_streams_.erase(index);
+  std::erase_if(thread_streams_, [&](const auto& item) {
+    if (item.first.first == index) item.second->abandon();
+    return item.first.first == index;
+  });
 }
 
 void ContextSubjects::count_retained(CUdevice device) {

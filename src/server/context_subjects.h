@@ -107,6 +107,10 @@ class ContextSubjects {
   std::uint32_t home_of_green(std::uint32_t context) const EXCLUDES(homes_mutex_);
   void forget_green(std::uint32_t context) EXCLUDES(homes_mutex_);
   void destroy_thread_streams(std::uint32_t context) EXCLUDES(mutex_);
+  // The green contexts of a context.
+  std::vector<Handles::Entry> greens_of(std::uint32_t context) const;
+  // All that dies with a context; under alone().
+  void forget_all_of(const Handles::Entry& context) EXCLUDES(mutex_);
 
   Session& session_;
   std::atomic<std::size_t> greens_{0};

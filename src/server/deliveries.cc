@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "server/session.h"
 
@@ -67,8 +68,25 @@ CUresult Deliveries::issue(const DeliveryJob& job, const BoxCursor::Piece& piece
 CUresult Deliveries::issue_on_worker(const DeliveryJob& job, const BoxCursor::Piece& piece,
                                      Piece& out) {
   const auto using_stream = session_.use();
-  const CUresult entered = session_.enter(job.context);
+  const CUresult entered = session_.enter_again(job.context_handle);
   return entered == CUDA_SUCCESS ? issue(job, piece, out) : entered;
+}
+
+Deliveries::Issuing::Issuing(Deliveries& deliveries, CUstream stream)
+    : deliveries_(deliveries), stream_(stream) {
+  const Lock lock(deliveries_.mutex_);
+  deliveries_.issuing_.insert(stream_);
+}
+
+void Deliveries::Issuing::end() {
+  if (std::exchange(ended_, true)) return;
+  const Lock lock(deliveries_.mutex_);
+  deliveries_.issuing_.erase(deliveries_.issuing_.find(stream_));
+}
+
+bool Deliveries::issues_into(CUstream stream) const {
+  const Lock lock(mutex_);
+  return issuing_.contains(stream);
 }
 
 Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t bytes,
@@ -115,8 +133,11 @@ void Deliveries::answer(Request request, const DeliveryJob& job) {
   Piece piece;
   if (cursor.done()) piece.slot = staging_.take(first.bytes(), Staging::kBytesMax);
   if (!piece.slot) {
-    session_.run_slow(std::move(request), [this, job](Request slow) {
+    auto issuing = std::make_shared<Issuing>(*this, job.stream);
+    session_.run_slow(std::move(request), [this, job, issuing](Request slow) {
       const CUresult result = run_pipeline(job);
+      // Who hears of it may begin a capture at once.
+      issuing->end();
       if (result != CUDA_SUCCESS) session_.endpoint().drop_delivery(job.delivery);
       slow.reply(result);
     });

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/annotations.h"
@@ -31,6 +32,7 @@ struct ArrayPlace {
 // What a delivery reads, in which stream, for whom.
 struct DeliveryJob {
   std::uint32_t context = 0;
+  std::uint64_t context_handle = 0;  // Another context may get its index.
   CUstream stream = nullptr;
   // Keeps the stream alive while a worker still issues into it; may be null.
   std::shared_ptr<Attachment> stream_owner;
@@ -65,6 +67,10 @@ class Deliveries final : public Lookout::Subject {
   // `then`: what the calling thread sends next.
   void send_finished(rpc::Then then = rpc::Then::kAnything) EXCLUDES(send_mutex_, mutex_);
 
+  // Whether a copy is under way whose next pieces a worker has yet to ask for in that stream. A
+  // capture would take them, and the staging memory's addresses with them. Main thread.
+  bool issues_into(CUstream stream) const EXCLUDES(mutex_);
+
   // Posted pieces that are not sent yet.
   std::uint64_t pending() const override { return pending_.load(std::memory_order_acquire); }
   void look(Look) override { send_finished(); }
@@ -93,6 +99,21 @@ class Deliveries final : public Lookout::Subject {
   };
   using StreamKey = std::pair<std::uint32_t, CUstream>;
 
+  // As long as it lives, or until end(), issues_into() a stream.
+  class Issuing {
+   public:
+    Issuing(Deliveries& deliveries, CUstream stream);
+    ~Issuing() { end(); }
+    Issuing(const Issuing&) = delete;
+    Issuing& operator=(const Issuing&) = delete;
+    void end();
+
+   private:
+    Deliveries& deliveries_;
+    const CUstream stream_;
+    bool ended_ = false;
+  };
+
   // Starts the DMA of one piece into `slot`.
   CUresult issue(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out);
   // The same on a worker, for a stream that may have died with its context meanwhile.
@@ -115,8 +136,9 @@ class Deliveries final : public Lookout::Subject {
   Lanes& lanes_;
   // Held while pieces are taken and sent, so that nobody replies between the two.
   Mutex send_mutex_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<StreamKey, std::deque<Piece>> posted_ GUARDED_BY(mutex_);
+  std::multiset<CUstream> issuing_ GUARDED_BY(mutex_);  // A stream for each waiting copy.
   std::atomic<std::uint64_t> pending_{0};
 };
 

@@ -76,6 +76,7 @@ CUresult admit_side(const Request& request, const CUDA_MEMCPY3D& copy, const Cop
     return CUDA_ERROR_INVALID_VALUE;
   }
   session.memory().open_to_current(reach->first);
+  session.memory().host_mirror.note_in_graphs(reach->first, reach->bytes);
   return CUDA_SUCCESS;
 }
 

@@ -13,6 +13,9 @@
 
 namespace flyt::server {
 
+Graphs::Graphs(Session& session)
+    : session_(session), records_(session), costs_(session.driver(), *this) {}
+
 CUgraph Graphs::graph(std::uint64_t name) const {
   const auto found = graphs_.find(name);
   return found == graphs_.end() ? nullptr : found->second.native;
@@ -40,6 +43,16 @@ std::uint64_t Graphs::root(std::uint64_t graph) const {
 std::uint64_t Graphs::name_of(CUgraphNode node) const {
   const auto found = node_names_.find(node);
   return found == node_names_.end() ? 0 : found->second;
+}
+
+std::uint64_t Graphs::name_of(CUgraph graph) const {
+  const auto found = graph_names_.find(graph);
+  return found == graph_names_.end() ? 0 : found->second;
+}
+
+std::set<std::uint64_t> Graphs::graphs_in(std::uint64_t node) const {
+  const auto found = nodes_.find(node);
+  return found == nodes_.end() ? std::set<std::uint64_t>{} : found->second.graphs;
 }
 
 std::uint64_t Graphs::around(std::uint64_t graph) const {
@@ -177,6 +190,7 @@ void Graphs::forget_graph(std::uint64_t name) {
   graphs_.erase(found);
   graph_names_.erase(gone.native);
   records_.forget(name);
+  costs_.forget(name);
   for (const std::uint64_t handle : gone.conditionals) conditionals_.erase(handle);
   for (const std::uint64_t node : gone.nodes) forget_node(node);
   const auto around = nodes_.find(gone.around);
@@ -189,6 +203,7 @@ void Graphs::forget_node(std::uint64_t name) {
   const Node gone = std::move(found->second);
   nodes_.erase(found);
   node_names_.erase(gone.native);
+  costs_.forget(name);
   for (const std::uint64_t graph : gone.graphs) forget_graph(graph);
   const auto around = graphs_.find(gone.graph);
   if (around != graphs_.end()) around->second.nodes.erase(name);
@@ -231,8 +246,25 @@ void Graphs::look_after_capture(CUstream stream, bool has_graph) {
   if (!has_graph && name != graph_names_.end()) forget_graph(name->second);
 }
 
+std::uint64_t Graphs::captured_graph(CUstream stream) {
+  CUgraph native = nullptr;
+  CUstreamCaptureStatus status{};
+  const driver::Table& driver = session_.driver();
+  if (driver.cuStreamGetCaptureInfo_v2 == nullptr ||
+      driver.cuStreamGetCaptureInfo_v2(stream, &status, nullptr, &native, nullptr, nullptr) !=
+          CUDA_SUCCESS) {
+    return 0;
+  }
+  return name_graph(native, 0);
+}
+
+void Graphs::note_captured() {
+  if (!costs_.note_captured()) session_.end("captures of more nodes than a session may have");
+}
+
 void Graphs::forget_stream(CUstream stream) {
   streams_.erase(stream);
+  if (streams_.empty()) costs_.capture_ended(0, true);
   captures_.store(streams_.size(), std::memory_order_release);
   records_.look_after_captures();
 }

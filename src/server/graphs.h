@@ -13,6 +13,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "server/graph_costs.h"
 #include "server/graph_records.h"
 #include "server/request.h"
 #include "server/sm_part.h"
@@ -29,7 +30,7 @@ class Graphs {
   // Graphs and nodes that a session may have numbers for.
   static constexpr std::size_t kNamesMax = 1 << 21;
 
-  explicit Graphs(Session& session) : session_(session), records_(session) {}
+  explicit Graphs(Session& session);
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
 
@@ -42,6 +43,9 @@ class Graphs {
   std::uint64_t root(std::uint64_t graph) const;
   // The client's name of a node, without giving it one; 0: it has none.
   std::uint64_t name_of(CUgraphNode node) const;
+  std::uint64_t name_of(CUgraph graph) const;
+  // The graphs in a node that the client knows.
+  std::set<std::uint64_t> graphs_in(std::uint64_t node) const;
   // The node that a graph is in; 0: none.
   std::uint64_t around(std::uint64_t graph) const;
   // The parts of the GPU in which a graph, or one around it, was made; empty where they never
@@ -70,6 +74,8 @@ class Graphs {
 
   // What they are, for whoever goes on with the session.
   GraphRecords& records() { return records_; }
+  // What copies of them cost.
+  GraphCosts& costs() { return costs_; }
 
   // Some node of the session allocates or frees memory.
   bool has_memory_nodes() const { return memory_nodes_; }
@@ -97,6 +103,10 @@ class Graphs {
   void capture_begun(CUstream stream, std::uint64_t into);
   // The driver was asked to end it, or the stream was destroyed: looks whether it has ended.
   void look_after_capture(CUstream stream, bool has_graph);
+  // The client's name of the graph that a capturing stream adds to; 0 when there are none left.
+  std::uint64_t captured_graph(CUstream stream);
+  // Work of a command has gone into a capture.
+  void note_captured();
   // The stream is gone; under Session::alone().
   void forget_stream(CUstream stream);
   // Any thread: some capture may be going on.
@@ -124,6 +134,7 @@ class Graphs {
 
   Session& session_;
   GraphRecords records_;
+  GraphCosts costs_;
   std::unordered_map<std::uint64_t, Graph> graphs_;
   std::unordered_map<std::uint64_t, Node> nodes_;
   std::unordered_map<const void*, std::uint64_t> graph_names_;

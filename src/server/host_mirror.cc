@@ -211,7 +211,7 @@ void HostMirror::erase(Ranges::iterator range) {
   if (range->second.ours) {
     session_.regions().remove(address);
     session_.driver().cuMemHostUnregister(pointer_at(address));
-    pages_.unmap(address, bytes);
+    pages_.unmap(address, bytes, range->second.in_graphs);
   }
   if (!range->second.shared) bytes_ -= bytes;
   if (range->second.charge.bytes() != 0) {
@@ -278,6 +278,15 @@ void HostMirror::send_changes() {
 
 void HostMirror::before_reply(std::uint16_t op) {
   if (any_.load(std::memory_order_acquire) && !tells_nothing(op)) send_changes();
+}
+
+void HostMirror::note_in_graphs(std::uint64_t address, std::uint64_t bytes) {
+  const Lock lock(mutex_);
+  auto at = ranges_.upper_bound(address);
+  if (at != ranges_.begin()) --at;
+  for (; at != ranges_.end() && at->first < address + bytes; ++at) {
+    if (at->first + at->second.bytes > address) at->second.in_graphs = true;
+  }
 }
 
 void HostMirror::drop_adopted(std::uint64_t address) {

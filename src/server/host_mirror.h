@@ -52,6 +52,9 @@ class HostMirror {
   void send_changes() EXCLUDES(mutex_);
   // The same before a reply, unless the command's success tells nothing of earlier work.
   void before_reply(std::uint16_t op);
+  // A graph has a copy from or to what lies there, and may do it whenever it is launched: when that
+  // memory goes, nothing of this process comes to lie there.
+  void note_in_graphs(std::uint64_t address, std::uint64_t bytes) EXCLUDES(mutex_);
   // The context is current, its work done, and its end near.
   void drop_context(std::uint32_t context) EXCLUDES(mutex_);
 
@@ -64,6 +67,7 @@ class HostMirror {
     bool shared = false;
     Pages shadow;
     UsedMemory charge = {};  // Of managed memory.
+    bool in_graphs = false;
   };
   using Ranges = std::map<std::uint64_t, Range>;
 

@@ -464,7 +464,11 @@ void Session::run_slow_command(Request&& request, void (*run)(Request)) {
   Workers& workers = compiles(request.op()) ? compiler_ : workers_;
   auto shared = std::make_shared<Request>(std::move(request));
   if (shuts) shutters_.fetch_add(1, std::memory_order_release);
-  workers.run([this, shared, run, ends, shuts] {
+  // Nobody waits for a posted one, so nothing else bounds how many wait for a worker.
+  const bool posted = !shared->waits();
+  const std::uint64_t bytes = shared->payload().size();
+  if (posted) endpoint().withhold(bytes);
+  workers.run([this, shared, run, ends, shuts, posted, bytes] {
     if (shuts) await_deliveries();
     {
       // Who ends objects has endings() instead.
@@ -477,6 +481,7 @@ void Session::run_slow_command(Request&& request, void (*run)(Request)) {
         run(std::move(*shared));
       }
     }
+    if (posted) on_main([this, bytes] { endpoint().release(1, bytes); });
     if (!shuts) return;
     shutters_.fetch_sub(1, std::memory_order_release);
     endpoint().wake();
@@ -517,6 +522,14 @@ CUresult Session::enter(std::uint32_t context) {
   const CUresult result = driver().cuCtxSetCurrent(static_cast<CUcontext>(native));
   if (main) entered_.store(result == CUDA_SUCCESS ? context : kNotKnown);
   return result;
+}
+
+CUresult Session::enter_again(std::uint64_t handle) {
+  const std::uint32_t context = wire::Handle{handle}.index();
+  if (handles_.handle_at(wire::HandleKind::kContext, context) != handle) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  return enter(context);
 }
 
 SmGrant Session::grant() const { return moves_->grant(); }

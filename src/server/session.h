@@ -123,6 +123,9 @@ class Session final : public rpc::CommandHandler {
   // CUDA_ERROR_INVALID_CONTEXT if there is none. 0: no context is current, so that nothing is made
   // in one that it would not be known to belong to.
   CUresult enter(std::uint32_t context);
+  // The same for what a command began earlier, in the context of that handle:
+  // CUDA_ERROR_CONTEXT_IS_DESTROYED if that is gone, whichever has its index since. Under use().
+  CUresult enter_again(std::uint64_t handle);
   // After a context was destroyed, got another native one, or was made current behind enter()'s
   // back.
   void forget_entered() { entered_.store(kNotKnown, std::memory_order_relaxed); }

@@ -242,9 +242,9 @@ CUresult capture_kernel(Driver& driver, Stream& stream, const Context& context,
 
 CUresult capture_copy(Driver& driver, Stream& stream, const Context& context,
                       const CopyRequest& request) {
-  return capture_work(
-      driver, stream,
-      CopyWork{context.handle(), describe_copy(driver.regions(), request), request});
+  CopyWork work{context.handle(), describe_copy(driver.regions(), request), request};
+  note_known(driver.regions(), work.request);
+  return capture_work(driver, stream, std::move(work));
 }
 
 CUresult capture_fill(Driver& driver, Stream& stream, const Context& context,

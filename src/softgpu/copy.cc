@@ -222,9 +222,19 @@ CUresult check_copy(const Regions& regions, const CopyRequest& request) {
                                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
+void note_known(const Regions& regions, CopyRequest& request) {
+  const auto to = resolve_to(regions, request);
+  const auto from = resolve_from(regions, request);
+  request.to_known = to && to->kind != Kind::kPageable;
+  request.from_known = from && from->kind != Kind::kPageable;
+}
+
 void run_copy(Regions& regions, Fate& fate, const CopyRequest& request) {
   if (request.extent.empty()) return;
-  if (check_copy(regions, request) != CUDA_SUCCESS) {
+  CopyRequest now = request;
+  note_known(regions, now);
+  const bool gone = (request.to_known && !now.to_known) || (request.from_known && !now.from_known);
+  if (gone || check_copy(regions, request) != CUDA_SUCCESS) {
     fate.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
     return;
   }

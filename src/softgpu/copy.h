@@ -50,6 +50,9 @@ struct CopyRequest {
   ArraySide to_array;
   ArraySide from_array;
   bool source_now = false;  // The source is read before the call returns.
+  // Of a graph's: the driver has known the memory since, and without it there is nothing to copy.
+  bool to_known = false;
+  bool from_known = false;
 };
 
 // One side of a two- or three-dimensional copy as CUDA describes it.
@@ -70,6 +73,9 @@ CUresult place(Driver& driver, const Corner& to, const Corner& from, const Exten
 CUresult read_copy(Driver& driver, const CUDA_MEMCPY3D& copy, CopyRequest& request);
 // What a graph says of a copy that was captured.
 CUDA_MEMCPY3D describe_copy(const Regions& regions, const CopyRequest& request);
+
+// Notes which sides of a copy that a graph is given are memory that the driver knows.
+void note_known(const Regions& regions, CopyRequest& request);
 
 // What the calls refuse at once.
 CUresult check_copy(const Regions& regions, const CopyRequest& request);

@@ -19,7 +19,8 @@ void Workers::run(Job job) {
   {
     const Lock lock(mutex_);
     jobs_.push_back(std::move(job));
-    start = jobs_.size() > idle_;
+    start = jobs_.size() > idle_ && threads_ < threads_max_;
+    if (start) ++threads_;
   }
   if (!start) {
     wanted_.notify_one();
@@ -51,6 +52,7 @@ void Workers::serve() {
     job = nullptr;
     mutex_.lock();
   }
+  --threads_;
   mutex_.unlock();
 }
 

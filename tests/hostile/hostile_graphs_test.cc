@@ -1,6 +1,8 @@
 // Graphs and captures, and what a client may not say about them.
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "server/graphs.h"
@@ -346,6 +348,164 @@ TEST_F(HostileGraphs, ASessionMayEndInTheMiddleOfACapture) {
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::CaptureInfo{.stream = stream_}));
   send(commands::StreamDestroy{.stream = stream_});
   EXPECT_EQ(CUDA_SUCCESS, ask(commands::HearPosts{}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+// Its pieces would be nodes that write to the server's memory whenever the graph is launched.
+TEST_F(HostileGraphs, ACaptureTakesNoPartOfACopyThatIsUnderWay) {
+  constexpr std::uint64_t kBytes = 32 * kMiB;
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = kBytes}));
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  send(commands::HostCall{.stream = stream_, .token = 1, .kind = 0});
+  ASSERT_TRUE(peer_->read_until(wire::FrameKind::kHostCall).is(wire::FrameKind::kHostCall));
+  send(commands::CopyToHost{.stream = stream_,
+                            .address = allocated.address,
+                            .width = kBytes,
+                            .rows = 1,
+                            .slices = 1,
+                            .delivery = 1});
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE, ask(commands::BeginCapture{.stream = stream_}));
+  send(commands::HostCallDone{.token = 1});
+  EXPECT_EQ(CUDA_SUCCESS, answer());
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = stream_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::EndCapture{.stream = stream_}));
+  commands::EndCapture::Reply captured;
+  ASSERT_TRUE(wire::decode(fields(), captured));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::ListGraph{.object = captured.graph, .what = 0}));
+  commands::ListGraph::Reply listed;
+  ASSERT_TRUE(wire::decode(fields(), listed));
+  EXPECT_EQ(0u, listed.total);
+}
+
+// Nor does a stream that joins one.
+TEST_F(HostileGraphs, ACaptureIsNotJoinedByAStreamWithACopyUnderWay) {
+  constexpr std::uint64_t kBytes = 32 * kMiB;
+  const auto other = handle_as<CUstream>(wire::HandleKind::kStream, 2);
+  const auto event = handle_as<CUevent>(wire::HandleKind::kEvent, 1);
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = kBytes}));
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  send(commands::StreamCreate{.stream = other, .flags = CU_STREAM_NON_BLOCKING});
+  send(commands::EventCreate{.event = event});
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = other}));
+  send(commands::EventRecord{.event = event, .stream = other});
+  send(commands::HostCall{.stream = stream_, .token = 1, .kind = 0});
+  ASSERT_TRUE(peer_->read_until(wire::FrameKind::kHostCall).is(wire::FrameKind::kHostCall));
+  send(commands::CopyToHost{.stream = stream_,
+                            .address = allocated.address,
+                            .width = kBytes,
+                            .rows = 1,
+                            .slices = 1,
+                            .delivery = 1});
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_STATE,
+            post(commands::StreamWaitEvent{.stream = stream_, .event = event, .flags = 0}));
+  send(commands::HostCallDone{.token = 1});
+  EXPECT_EQ(CUDA_SUCCESS, answer());
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::EndCapture{.stream = other}));
+}
+
+// A graph would read and write what the server has there by then.
+TEST_F(HostileGraphs, HostMemoryThatACopyOfAGraphNamesIsNothingElseLater) {
+  constexpr std::uint64_t kHost = 0x381000000000;
+  constexpr std::uint64_t kBytes = 64 * kKiB;
+  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
+  const auto is_taken = [this] {
+    for (const pid_t pid : server().children()) {
+      std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+      for (std::string line; std::getline(maps, line);) {
+        if (line.starts_with("381000000000-")) return true;
+      }
+    }
+    return false;
+  };
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost, .bytes = kBytes}));
+  EXPECT_TRUE(is_taken());
+  CUgraphNodeParams box = copy(address_, address_, 64);
+  box.memcpy.copyParams.dstMemoryType = CU_MEMORYTYPE_HOST;
+  box.memcpy.copyParams.dstHost = pointer_at(kHost);
+  ASSERT_EQ(CUDA_SUCCESS,
+            ask(commands::AddGraphNode{.graph = graph_, .parameters = bytes_at(&box, sizeof box)}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost}));
+  EXPECT_TRUE(is_taken());
+  // The client may have memory there again, of another size.
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost + 4096, .bytes = 2 * kBytes}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost + 4096}));
+  EXPECT_TRUE(is_taken());
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::TryLaunchGraph{.exec = exec, .stream = stream_}));
+  EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, ask(commands::StreamSynchronize{.stream = stream_}));
+  EXPECT_TRUE(peer_->alive());
+}
+
+// Each is two of the one before: after 40 of them no machine has the memory.
+TEST_F(HostileGraphs, CopiesOfGraphsHaveABound) {
+  CUgraphNodeParams node{};
+  node.type = CU_GRAPH_NODE_TYPE_EMPTY;
+  ASSERT_EQ(CUDA_SUCCESS, add(node));
+  node.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  node.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+  std::vector<std::uint64_t> graphs = {graph_};
+  CUresult result = CUDA_SUCCESS;
+  for (int i = 0; i < 40 && result == CUDA_SUCCESS; ++i) {
+    ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
+    commands::CreateGraph::Reply made;
+    ASSERT_TRUE(wire::decode(fields(), made));
+    node.graph.graph = static_cast<CUgraph>(pointer_at(graphs.back()));
+    for (int twice = 0; twice < 2 && result == CUDA_SUCCESS; ++twice) {
+      result = ask(
+          commands::AddGraphNode{.graph = made.graph, .parameters = bytes_at(&node, sizeof node)});
+    }
+    graphs.push_back(made.graph);
+  }
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, result);
+  const std::uint64_t largest = graphs[graphs.size() - 2];
+  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(commands::CloneGraph{.graph = largest}));
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY,
+            ask(commands::InstantiateGraph{.exec = exec, .graph = largest}));
+  // What goes makes room.
+  while (graphs.size() > 1) {
+    EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graphs.back()}));
+    graphs.pop_back();
+  }
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::CloneGraph{.graph = graph_}));
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
+}
+
+TEST_F(HostileGraphs, ReferencesToAnObjectAreGivenBackByWhoHasThem) {
+  const std::uint64_t object = wire::Handle::make(wire::HandleKind::kUserObject, 1, 1).value;
+  const auto release = [&] {
+    return ask(commands::ReleaseUserObject{.object = object, .count = 1});
+  };
+  const auto give = [&](std::uint32_t flags) {
+    return ask(
+        commands::GraphRetainObject{.graph = graph_, .object = object, .count = 1, .flags = flags});
+  };
+  ASSERT_EQ(CUDA_SUCCESS,
+            ask(commands::CreateUserObject{.object = object,
+                                           .function = 7,
+                                           .references = 1,
+                                           .flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC}));
+  ASSERT_EQ(CUDA_SUCCESS, give(CU_GRAPH_USER_OBJECT_MOVE));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, release());
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, give(CU_GRAPH_USER_OBJECT_MOVE));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CloneGraph{.graph = graph_}));
+  commands::CloneGraph::Reply cloned;
+  ASSERT_TRUE(wire::decode(fields(), cloned));
+  EXPECT_EQ(CUDA_SUCCESS,
+            ask(commands::GraphReleaseObject{.graph = cloned.clone, .object = object, .count = 1}));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            ask(commands::GraphReleaseObject{.graph = cloned.clone, .object = object, .count = 1}));
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = cloned.clone}));
+  // The graph still has one, and the program gets some again.
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::RetainUserObject{.object = object, .count = 1}));
+  EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
+  EXPECT_EQ(CUDA_SUCCESS, release());
+  const Heard gone = peer_->read_until(wire::FrameKind::kHostCall);
+  EXPECT_TRUE(gone.is(wire::FrameKind::kHostCall));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            ask(commands::RetainUserObject{.object = object, .count = 1}));
   EXPECT_TRUE(peer_->alive());
 }
 

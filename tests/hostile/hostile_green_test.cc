@@ -134,6 +134,43 @@ TEST_F(HostileGreen, ThePrimaryContextTakesItAlong) {
             CUDA_ERROR_INVALID_CONTEXT);
 }
 
+// It is made while the primary context's end waits for the work there is.
+TEST_F(HostileGreen, ThePrimaryContextTakesOneAlongThatComesLate) {
+  const auto busy = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto other = handle_as<CUstream>(HandleKind::kStream, 2);
+  ASSERT_EQ(describe(groups(1)), CUDA_SUCCESS);
+  ASSERT_EQ(ask(commands::MemAlloc{.bytes = 4096}, kPrimary), CUDA_SUCCESS);
+  commands::MemAlloc::Reply word;
+  ASSERT_TRUE(wire::decode(fields(), word));
+  for (const CUstream stream : {busy, other}) {
+    send(commands::StreamCreate{.stream = stream, .flags = CU_STREAM_NON_BLOCKING}, kPrimary);
+  }
+  const auto put = [&](std::uint64_t value) {
+    send(commands::StreamMemOp{.stream = other,
+                               .operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                               .address = word.address,
+                               .value = value},
+         kPrimary);
+  };
+  put(0);
+  ASSERT_EQ(ask(commands::StreamSynchronize{.stream = other}, kPrimary), CUDA_SUCCESS);
+  send(commands::StreamMemOp{.stream = busy,
+                             .operation = CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                             .address = word.address,
+                             .value = 1,
+                             .flags = CU_STREAM_WAIT_VALUE_EQ},
+       kPrimary);
+  send(commands::ReleasePrimary{.context = context(kPrimary)});
+  EXPECT_EQ(ask(creation()), CUDA_SUCCESS);
+  put(1);
+  EXPECT_EQ(answer(), CUDA_SUCCESS);
+  const auto legacy = static_cast<CUstream>(pointer_at(wire::kStreamLegacy));
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = legacy}, kConverted), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(ask(commands::DestroyGreenContext{.green = creation().green}),
+            CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(ask(commands::RetainPrimary{.context = context(3)}), CUDA_SUCCESS);
+}
+
 TEST_F(HostileGreen, EventsOfContextsAreOfContextsAndEvents) {
   const auto event = handle_as<CUevent>(HandleKind::kEvent, 1);
   send(commands::EventCreate{.event = event}, kPrimary);

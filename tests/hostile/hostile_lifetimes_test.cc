@@ -1,8 +1,10 @@
 // Objects that a client ends at the wrong moment or in the wrong way, and bounds that it runs into.
 #include <array>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "server/code_subjects.h"
 #include "tests/hostile/hostile_session.h"
 
 namespace flyt::sim {
@@ -42,6 +44,44 @@ class HostileLifetimes : public HostileSession {
       *extent = 1;
     }
     return launch;
+  }
+
+  // A copy in context 2 of which nobody takes the bytes, so that it stands half-way while its
+  // context ends and another one gets its index. What the copy is answered; nothing where the
+  // second context came too early, for who does not read does not hear when it may.
+  std::optional<CUresult> copy_beyond(double seconds) {
+    constexpr std::uint64_t kBytes = 512 * kMiB;
+    const auto next =
+        static_cast<CUcontext>(pointer_at(wire::Handle::make(HandleKind::kContext, 2, 2).value));
+    EXPECT_EQ(ask(commands::MemAlloc{.bytes = kBytes}, kPrimary), CUDA_SUCCESS);
+    commands::MemAlloc::Reply allocated;
+    EXPECT_TRUE(wire::decode(fields(), allocated));
+    EXPECT_EQ(ask(commands::CreateContext{.context = context(2)}), CUDA_SUCCESS);
+    const std::uint64_t copy = peer_->next_sequence();
+    send(commands::CopyToHost{.stream = static_cast<CUstream>(pointer_at(wire::kStreamLegacy)),
+                              .address = allocated.address,
+                              .width = kBytes,
+                              .rows = 1,
+                              .slices = 1,
+                              .delivery = 1},
+         2);
+    EXPECT_TRUE(peer_->read_frame().is(wire::FrameKind::kHostData));
+    send(commands::DestroyContext{.context = context(2)});
+    static_cast<void>(tests::eventually(seconds, [] { return false; }));
+    send(commands::CreateContext{.context = next});
+    std::optional<CUresult> copied;
+    for (int i = 0; i < 3; ++i) {
+      const Heard heard = peer_->read_until(wire::FrameKind::kReply);
+      if (!heard.is(wire::FrameKind::kReply)) return std::nullopt;
+      Reader reader(heard.payload);
+      const auto result = static_cast<CUresult>(wire::decode_reply_prefix(reader).result);
+      if (heard.header.sequence == copy) {
+        copied = result;
+      } else {
+        EXPECT_EQ(result, CUDA_SUCCESS);
+      }
+    }
+    return copied;
   }
 
   CUmodule module_ = handle_as<CUmodule>(HandleKind::kModule, 1);
@@ -122,6 +162,19 @@ TEST_F(HostileLifetimes, AContextMayEndWhileOtherCommandsUseIt) {
   EXPECT_EQ(ask(commands::EventQuery{.event = event}, kPrimary), CUDA_ERROR_INVALID_HANDLE);
 }
 
+// Its next piece would be asked for in a stream that is gone.
+TEST_F(HostileLifetimes, ACopyDoesNotGoOnInAContextThatHasTheIndexOfItsOwn) {
+  std::optional<CUresult> copied;
+  for (double seconds = 0.2; !copied && seconds < 10; seconds *= 2) {
+    copied = copy_beyond(seconds);
+    if (!copied) SetUp();
+  }
+  ASSERT_TRUE(copied.has_value());
+  EXPECT_NE(*copied, CUDA_SUCCESS);
+  const auto legacy = static_cast<CUstream>(pointer_at(wire::kStreamLegacy));
+  EXPECT_EQ(ask(commands::StreamQuery{.stream = legacy}, 2), CUDA_SUCCESS);
+}
+
 TEST_F(HostileLifetimes, AVariableOfALibraryIsForgottenWithItsContext) {
   const auto library = handle_as<CUlibrary>(HandleKind::kLibrary, 1);
   ASSERT_EQ(ask(commands::CreateContext{.context = context(2)}), CUDA_SUCCESS);
@@ -178,6 +231,27 @@ TEST_F(HostileLifetimes, TheHighestHandlesCostNoMoreThanTheLowest) {
   const auto event = handle_as<CUevent>(HandleKind::kEvent, wire::kHandleIndexMax);
   send(commands::EventCreate{.event = event}, kPrimary);
   EXPECT_EQ(ask(commands::EventQuery{.event = event}, kPrimary), CUDA_SUCCESS);
+}
+
+TEST_F(HostileLifetimes, LinksThatWereGivenNothingHaveABoundToo) {
+  const std::vector<std::int32_t> options = {CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                                             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  const std::vector<std::uint64_t> values = {64 * kKiB, 64 * kKiB};
+  constexpr std::uint32_t kMost = server::Link::kInputBytesMax / (128 * kKiB);
+  CUresult result = CUDA_SUCCESS;
+  std::uint32_t made = 0;
+  const auto create = [&](std::uint32_t index) {
+    return ask(commands::CreateLink{.link = handle_as<CUlinkState>(HandleKind::kLink, index),
+                                    .options = wire::List<std::int32_t>(options),
+                                    .values = wire::List<std::uint64_t>(values)},
+               kPrimary);
+  };
+  while (made <= kMost && (result = create(made + 1)) == CUDA_SUCCESS) ++made;
+  EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_LE(made, kMost);
+  send(commands::DestroyLink{.link = handle_as<CUlinkState>(HandleKind::kLink, 1)}, kPrimary);
+  // Another thread ends it.
+  EXPECT_TRUE(tests::eventually(30, [&] { return create(made + 1) == CUDA_SUCCESS; }));
 }
 
 TEST_F(HostileLifetimes, LinkerInputThatIsNotWhatItSaysIsRefused) {

@@ -1,6 +1,7 @@
 // Watches that a client asks for in every wrong way.
 #include <map>
 
+#include "server/workers.h"
 #include "tests/hostile/hostile_session.h"
 #include "wire/limits.h"
 
@@ -156,6 +157,32 @@ TEST_F(HostileWatches, TheEndOfTheContextEndsThem) {
   release();
   std::uint64_t result = 0;
   EXPECT_EQ(completions(2, result).size(), 2u);
+}
+
+// All workers wait for the stream, some of them for copies from behind it: what comes for them then
+// is not acknowledged, so that it takes no more of the server's memory than the credits allow.
+TEST_F(HostileWatches, PostedCommandsThatWaitForAWorkerAreInFlight) {
+  constexpr std::uint64_t kBytes = 1536 * kKiB;
+  constexpr std::size_t kEach = server::Workers::kThreadsMax / 2 + 16;
+  ASSERT_EQ(ask(commands::MemAlloc{.bytes = kBytes}), CUDA_SUCCESS);
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  for (std::size_t i = 0; i < kEach; ++i) {
+    send(commands::StreamSynchronize{.stream = busy_});
+    send(commands::CopyToHost{.stream = busy_,
+                              .address = allocated.address,
+                              .width = kBytes,
+                              .rows = 1,
+                              .slices = 1,
+                              .delivery = i + 1});
+  }
+  for (std::uint64_t i = 0; i < 2 * wire::kCommandsInFlightMax; ++i) {
+    if (!peer_->send_command(commands::CtxResetPersistingL2Cache::kOp, {}, false, kPrimary).ok()) {
+      break;
+    }
+  }
+  const auto ending = peer_->ended();
+  EXPECT_TRUE(ending.in_order) << ending.reason;
 }
 
 TEST_F(HostileWatches, NothingIsWatchedThatIsNotThere) {

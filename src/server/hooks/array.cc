@@ -132,6 +132,8 @@ CUresult array_job(Request& request, CUstream stream, const FoundArray& array,
                    const ArrayPlace& place, const Box& box, std::uint64_t delivery,
                    DeliveryJob& job) {
   job.context = request.context();
+  job.context_handle =
+      request.session().handles().handle_at(wire::HandleKind::kContext, request.context());
   job.box = box;
   job.delivery = delivery;
   job.stream = stream;

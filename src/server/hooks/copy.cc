@@ -15,6 +15,7 @@ CUresult host_job(Request& request, CUstream stream, const Box& box, std::uint64
                   DeliveryJob& job) {
   Session& session = request.session();
   job.context = request.context();
+  job.context_handle = session.handles().handle_at(wire::HandleKind::kContext, request.context());
   job.box = box;
   job.delivery = delivery;
   job.stream = stream;

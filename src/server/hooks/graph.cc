@@ -14,6 +14,7 @@
 #include "server/graph_memory.h"
 #include "server/graphs.h"
 #include "server/session.h"
+#include "server/user_object.h"
 #include "wire/graphs.h"
 
 namespace flyt::server::hooks {
@@ -106,12 +107,19 @@ CUresult clone_graph(Request& request, const commands::CloneGraph& command,
   Graphs& graphs = request.session().graphs();
   const CUgraph original = graphs.graph(command.graph);
   if (original == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto cost = graphs.costs().of_copy(original);
+  if (!cost) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraph native = nullptr;
   const CUresult result = request.driver().cuGraphClone(&native, original);
   if (result != CUDA_SUCCESS) return result;
   reply.clone = graphs.name_graph(native, 0);
+  if (reply.clone != 0) graphs.costs().note_graph(reply.clone, *cost);
   graphs.note_parts_of(reply.clone, command.graph);
   if (reply.clone != 0) {
+    for (const Handles::Entry& object :
+         request.session().handles().all(wire::HandleKind::kUserObject)) {
+      static_cast<UserObject&>(*object.attachment).copy(reply.clone, command.graph);
+    }
     graphs.records().cloned(reply.clone, command.graph);
     return CUDA_SUCCESS;
   }

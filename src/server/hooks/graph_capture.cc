@@ -48,6 +48,7 @@ CUresult begin_capture(Request& request, const commands::BeginCapture& command) 
       !edges.take(command.edges, nodes.size())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (session.memory().deliveries.issues_into(stream)) return CUDA_ERROR_ILLEGAL_STATE;
   // No events of our own may come to stand in the graph.
   session.memory().holds.seal();
   const Lock lock(graphs.joining());
@@ -72,8 +73,9 @@ CUresult end_capture(Request& request, const commands::EndCapture& command,
   CUgraph native = nullptr;
   const CUresult result = request.driver().cuStreamEndCapture(stream, &native);
   graphs.look_after_capture(stream, result == CUDA_SUCCESS);
+  if (result == CUDA_SUCCESS) reply.graph = graphs.name_graph(native, 0);
+  graphs.costs().capture_ended(reply.graph, !graphs.capturing());
   if (result != CUDA_SUCCESS) return result;
-  reply.graph = graphs.name_graph(native, 0);
   if (reply.graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto owner = std::dynamic_pointer_cast<StreamOwner>(request.owner_of(command.stream));
   graphs.records().changed(reply.graph, owner != nullptr ? owner->context() : request.context());
@@ -132,6 +134,7 @@ CUresult capture_copy(Request& request, const commands::CaptureCopy& command) {
   if (command.parameters.size() != sizeof copy) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(static_cast<void*>(&copy), command.parameters.data(), sizeof copy);
   const CUresult bad = admit_copy(request, copy);
+  if (request.session().graphs().capturing(stream)) request.session().graphs().note_captured();
   return bad == CUDA_SUCCESS ? request.driver().cuMemcpy3DAsync_v2(&copy, stream) : bad;
 }
 
@@ -143,6 +146,7 @@ CUresult capture_host_call(Request& request, const commands::CaptureHostCall& co
   }
   // A stream that runs it instead runs it once.
   if (!request.session().graphs().capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  request.session().graphs().note_captured();
   void* entry = request.session().memory().host_calls.graph_function(command.function);
   if (entry == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   if (command.kind == static_cast<std::uint32_t>(HostCalls::Kind::kFunction)) {
@@ -158,6 +162,7 @@ CUresult capture_allocation(Request& request, const commands::CaptureAllocation&
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   // Outside of captures pools are ours.
   if (!request.session().graphs().capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  request.session().graphs().note_captured();
   CUdevice device = 0;
   static_cast<void>(driver.cuCtxGetDevice(&device));
   UsedMemory charge;

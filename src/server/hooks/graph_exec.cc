@@ -124,8 +124,15 @@ CUresult launch(Request& request, const Command& command) {
   if (exec.native == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   request.session().memory().depths.count(request.context(), stream);
+  Graphs& graphs = request.session().graphs();
+  const bool captured = graphs.capturing(stream);
+  // A graph that captures it gets a child.
+  const auto cost = captured ? graphs.costs().of_exec(command.exec) : GraphCosts::Cost{};
+  const std::uint64_t into = captured ? graphs.captured_graph(stream) : 0;
+  if (!cost || (captured && into == 0)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (exec.origin != nullptr) exec.origin->before_launch(request, command.stream, stream);
   const CUresult result = request.driver().cuGraphLaunch(exec.native, stream);
+  if (captured && result == CUDA_SUCCESS) graphs.costs().note_child(into, 0, *cost);
   GraphMemory& memory = request.session().graph_memory();
   if (memory.any()) memory.count();
   return result;
@@ -145,6 +152,8 @@ CUresult instantiate_graph(Request& request, const commands::InstantiateGraph& c
     params.hUploadStream = command.stream;
     if (!request.resolve(params.hUploadStream)) return CUDA_ERROR_INVALID_HANDLE;
   }
+  const auto cost = session.graphs().costs().of_copy(graph);
+  if (!cost) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphExec exec = nullptr;
   const auto origin = ExecOrigin::begin(session, command.graph, graph, command.flags);
   static_cast<void>(session.enter(request.context()));
@@ -159,6 +168,7 @@ CUresult instantiate_graph(Request& request, const commands::InstantiateGraph& c
   reply.has_memory = session.graphs().has_memory_nodes() && has_memory(request.driver(), graph);
   if (reply.has_memory) session.graph_memory().add_exec(command.graph, command.exec);
   if (session.handles().put(wire::HandleKind::kGraphExec, command.exec, exec, origin)) {
+    session.graphs().costs().note_exec(command.exec, *cost);
     session.graphs().records().exec_made(command.exec, command.graph, command.flags);
     return result;
   }
@@ -171,6 +181,7 @@ CUresult destroy_graph_exec(Request& request, const commands::DestroyGraphExec& 
   const Handles::Entry entry = session.handles().drop(wire::HandleKind::kGraphExec, command.exec);
   if (!entry) return session.ended_before(CUDA_ERROR_INVALID_VALUE);
   session.graphs().records().exec_ended(command.exec);
+  session.graphs().costs().forget(command.exec);
   const CUresult result = session.graphs().end(
       [&driver = request.driver(), exec = static_cast<CUgraphExec>(entry.native)] {
         return driver.cuGraphExecDestroy(exec);

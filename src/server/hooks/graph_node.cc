@@ -1,4 +1,5 @@
 // Nodes of graphs: adding them, and what they do.
+#include <optional>
 #include <vector>
 
 #include "server/client_names.h"
@@ -35,6 +36,7 @@ bool tell(Session& session, const commands::AddGraphNode& command, CUgraphNode n
   const CUgraphNodeParams& made = params.native();
   switch (params.type()) {
     case CU_GRAPH_NODE_TYPE_GRAPH:
+      graphs.costs().note_nested();
       if (made.graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
         graphs.put_around(params.child(), reply.node);
       }
@@ -48,6 +50,7 @@ bool tell(Session& session, const commands::AddGraphNode& command, CUgraphNode n
       graphs.note_memory_node();
       return true;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      graphs.costs().note_nested();
       for (unsigned i = 0; i < made.conditional.size; ++i) {
         bodies.push_back(graphs.name_graph(made.conditional.phGraph_out[i], reply.node));
         if (bodies.back() == 0) return false;
@@ -56,6 +59,12 @@ bool tell(Session& session, const commands::AddGraphNode& command, CUgraphNode n
     default:
       return true;
   }
+}
+
+// Of a child that the driver copies.
+bool is_cloned(GraphNodeParams& params) {
+  return params.type() == CU_GRAPH_NODE_TYPE_GRAPH &&
+         params.native().graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
 }
 
 CUkernelNodeAttrValue value_of(Bytes bytes) {
@@ -84,6 +93,15 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
     result = request.session().graph_memory().reserve(alloc.poolProps.location.id, alloc.bytesize,
                                                       charge);
   }
+  // The call for children alone always copies.
+  if (command.typed && params.type() == CU_GRAPH_NODE_TYPE_GRAPH) {
+    params.native().graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+  }
+  std::optional<GraphCosts::Cost> cost = GraphCosts::Cost{};
+  if (result == CUDA_SUCCESS && is_cloned(params)) {
+    cost = graphs.costs().of_copy(params.native().graph.graph);
+    if (!cost) result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) {
     const NewNode made{&node, graph, dependencies.data(), edges.data(), dependencies.size()};
@@ -98,6 +116,9 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
   if (result == CUDA_SUCCESS &&
       !tell(request.session(), command, node, params, charge, reply, bodies)) {
     result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (node != nullptr && cost->total() != 0) {
+    graphs.costs().note_child(command.graph, reply.node, *cost);
   }
   if (result == CUDA_SUCCESS) {
     graphs.records().node_added(reply.node, request.context(), command.parameters, command.data);

@@ -4,13 +4,24 @@
 #include "server/hooks_graph.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
+#include "server/user_object.h"
 
 namespace flyt::server::hooks {
 namespace {
 
-CUuserObject object_of(const Request& request, std::uint64_t name) {
-  return static_cast<CUuserObject>(
-      request.session().handles().find(wire::HandleKind::kUserObject, name));
+// An object of the client's that somebody whom it knows holds, so that it cannot go meanwhile.
+struct FoundObject {
+  CUuserObject native = nullptr;
+  std::shared_ptr<UserObject> references;
+  explicit operator bool() const { return references != nullptr; }
+};
+
+FoundObject find(const Request& request, std::uint64_t name) {
+  Session& session = request.session();
+  const Handles::Entry entry = session.handles().entry(wire::HandleKind::kUserObject, name);
+  auto references = std::static_pointer_cast<UserObject>(entry.attachment);
+  if (references == nullptr || !references->held(session.graphs())) return {};
+  return {static_cast<CUuserObject>(entry.native), std::move(references)};
 }
 
 }  // namespace
@@ -26,35 +37,55 @@ CUresult create_user_object(Request& request, const commands::CreateUserObject& 
     HostCalls::release_destructor(entry);
     return result;
   }
-  if (session.handles().put(wire::HandleKind::kUserObject, command.object, native)) return result;
+  if (session.handles().put(wire::HandleKind::kUserObject, command.object, native,
+                            std::make_shared<UserObject>(command.references))) {
+    return result;
+  }
   session.end("create_user_object: the handle is malformed or in use");
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult retain_user_object(Request& request, const commands::RetainUserObject& command) {
-  const CUuserObject object = object_of(request, command.object);
-  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return request.driver().cuUserObjectRetain(object, command.count);
+  const FoundObject object = find(request, command.object);
+  if (!object) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = request.driver().cuUserObjectRetain(object.native, command.count);
+  if (result == CUDA_SUCCESS) object.references->add(command.count);
+  return result;
 }
 
 CUresult release_user_object(Request& request, const commands::ReleaseUserObject& command) {
-  const CUuserObject object = object_of(request, command.object);
-  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return request.driver().cuUserObjectRelease(object, command.count);
+  const FoundObject object = find(request, command.object);
+  if (!object || !object.references->has(command.count)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = request.driver().cuUserObjectRelease(object.native, command.count);
+  if (result == CUDA_SUCCESS) object.references->remove(command.count);
+  return result;
 }
 
 CUresult graph_retain_object(Request& request, const commands::GraphRetainObject& command) {
   const CUgraph graph = request.session().graphs().graph(command.graph);
-  const CUuserObject object = object_of(request, command.object);
-  if (graph == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return request.driver().cuGraphRetainUserObject(graph, object, command.count, command.flags);
+  const FoundObject object = find(request, command.object);
+  const bool moves = (command.flags & CU_GRAPH_USER_OBJECT_MOVE) != 0;
+  if (graph == nullptr || !object || (moves && !object.references->has(command.count))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result =
+      request.driver().cuGraphRetainUserObject(graph, object.native, command.count, command.flags);
+  if (result != CUDA_SUCCESS) return result;
+  if (moves) object.references->remove(command.count);
+  object.references->add(command.count, command.graph);
+  return result;
 }
 
 CUresult graph_release_object(Request& request, const commands::GraphReleaseObject& command) {
   const CUgraph graph = request.session().graphs().graph(command.graph);
-  const CUuserObject object = object_of(request, command.object);
-  if (graph == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return request.driver().cuGraphReleaseUserObject(graph, object, command.count);
+  const FoundObject object = find(request, command.object);
+  if (graph == nullptr || !object || !object.references->has(command.count, command.graph)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result =
+      request.driver().cuGraphReleaseUserObject(graph, object.native, command.count);
+  if (result == CUDA_SUCCESS) object.references->remove(command.count, command.graph);
+  return result;
 }
 
 // Without a stream the driver waits for the GPU, and so perhaps for a function of the program,

@@ -37,6 +37,7 @@ CUresult create_link(Request& request, const commands::CreateLink& command) {
   link->arguments = std::make_unique<JitArguments>();
   JitArguments& jit = *link->arguments;
   if (!jit.take(command.options, command.values)) return CUDA_ERROR_INVALID_VALUE;
+  if (!link->count_input(sizeof *link + jit.log_bytes())) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result =
       request.driver().cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link->state);
   if (result == CUDA_SUCCESS) {

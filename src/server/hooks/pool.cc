@@ -33,10 +33,11 @@ CUresult allocate(MemorySubjects& memory, std::uint64_t pool, std::uint64_t byte
 }
 
 // The stream may have died with its context meanwhile.
-CUresult allocate_in_use(MemorySubjects& memory, std::uint64_t pool, std::uint64_t bytes,
-                         const StreamPlace& place, Pools::Allocation& allocation) {
+CUresult allocate_in_use(MemorySubjects& memory, std::uint64_t context, std::uint64_t pool,
+                         std::uint64_t bytes, const StreamPlace& place,
+                         Pools::Allocation& allocation) {
   const auto using_stream = memory.session.use();
-  const CUresult entered = memory.session.enter(place.context);
+  const CUresult entered = memory.session.enter_again(context);
   if (entered != CUDA_SUCCESS) return entered;
   return allocate(memory, pool, bytes, place, allocation);
 }
@@ -68,15 +69,17 @@ void pool_allocate(Request request, const commands::PoolAllocate& command) {
   auto owner = request.owner_of(command.stream);
   auto placing = request.session().moves().placing();
   Session& session = request.session();
+  const std::uint64_t context =
+      session.handles().handle_at(wire::HandleKind::kContext, request.context());
   request.forget_payload();
-  session.run_slow(std::move(request),
-                   [&memory, place, pool = command.pool, bytes = command.bytes,
-                    keep = std::move(owner), placing = std::move(placing)](Request slow) mutable {
-                     Pools::Allocation made;
-                     const CUresult grown = allocate_in_use(memory, pool, bytes, place, made);
-                     placing = nullptr;
-                     answer(slow, grown, made);
-                   });
+  session.run_slow(std::move(request), [&memory, context, place, pool = command.pool,
+                                        bytes = command.bytes, keep = std::move(owner),
+                                        placing = std::move(placing)](Request slow) mutable {
+    Pools::Allocation made;
+    const CUresult grown = allocate_in_use(memory, context, pool, bytes, place, made);
+    placing = nullptr;
+    answer(slow, grown, made);
+  });
 }
 
 CUresult pool_free(Request& request, const commands::PoolFree& command) {

@@ -73,7 +73,8 @@ CUresult stream_wait_event(Request& request, const commands::StreamWaitEvent& co
   if (!session.graphs().capturing()) {
     return request.driver().cuStreamWaitEvent(stream, event, command.flags);
   }
-  // The stream may join a capture, which must not find events of our own in it.
+  // The stream may join a capture, which must not find events of our own in it, or copies.
+  if (session.memory().deliveries.issues_into(stream)) return CUDA_ERROR_ILLEGAL_STATE;
   session.memory().holds.seal();
   const Lock lock(session.graphs().joining());
   return request.driver().cuStreamWaitEvent(stream, event, command.flags);

@@ -133,6 +133,7 @@ CUresult read_memcpy(Driver& driver, const CUDA_MEMCPY3D& params, CUcontext cont
   out.request = {};
   if (const CUresult bad = read_copy(driver, params, out.request); bad != CUDA_SUCCESS) return bad;
   if (out.request.extent.empty()) return CUDA_ERROR_INVALID_VALUE;
+  note_known(driver.regions(), out.request);
   return check_copy(driver.regions(), out.request);
 }
 
