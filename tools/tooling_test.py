@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the other tools: how test results are counted, logs read, and bundles judged."""
 
+import glob
 import os
 import sys
 import tempfile
@@ -11,6 +12,7 @@ sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), 'packaging')]
 import bundle  # noqa: E402
 import bundle_libraries  # noqa: E402
 import flyt_process  # noqa: E402
+from flyt_lint import links  # noqa: E402
 import test as test_tool  # noqa: E402
 
 LOG = '''1/3 Testing: rpc_test
@@ -81,6 +83,19 @@ class Logs(unittest.TestCase):
 
 
 class Bundle(unittest.TestCase):
+    def test_its_documents_lead_to_what_it_has(self):
+        at = {}
+        for pattern, folder in bundle.SOURCES:
+            for source in glob.glob(os.path.join(bundle.ROOT, pattern)):
+                at[os.path.normpath(os.path.join(folder, os.path.basename(source)))] = source
+        texts = {}
+        for path, source in at.items():
+            with open(source, 'rb') as file:
+                texts[path] = file.read().decode() if path.endswith('.md') else ''
+        dead = [f'{path}:{line}: {message}' for path, text in sorted(texts.items())
+                for line, message in links.check(path, text, texts.get)]
+        self.assertEqual(dead, [])
+
     FILES = {'bin/flyt', 'bin/flytctl', 'lib/control/libssl.so.3', 'lib/control/libz.so.1'}
 
     def problems(self, name, *needed, rpath=(), runpath=(), **more):
