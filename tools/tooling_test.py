@@ -3,6 +3,9 @@
 
 import glob
 import os
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -36,6 +39,30 @@ Test Passed.
 [       OK ] A.B (0 ms)
 Test Failed.
 '''
+
+
+class Dev(unittest.TestCase):
+    def dev(self, *words, folder=bundle.ROOT):
+        return subprocess.run([os.path.join(folder, 'dev'), *words], capture_output=True, text=True,
+                              check=False)
+
+    def test_what_the_help_of_a_command_shows_is_completed(self):
+        line = ('source tools/completion.bash; COMP_WORDS=(./dev "$@"); COMP_CWORD=$#; _flyt_dev;'
+                ' echo "${COMPREPLY[@]}"')
+        for command in self.dev('no-such-command').stderr.partition('there are: ')[2].split():
+            shown = re.findall(r'(?<![\w-])--[a-z][a-z-]+', self.dev(command, '--help').stdout)
+            found = subprocess.run(['bash', '-c', line, 'bash', command, '--'], cwd=bundle.ROOT,
+                                   capture_output=True, text=True, check=True).stdout.split()
+            self.assertEqual(set(shown) - set(found), set(), command)
+
+    def test_a_bundle_tells_what_needs_a_source_tree(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(os.path.join(bundle.ROOT, 'dev'), folder)
+            for command in ('build', 'test', 'lint', 'sim', 'where'):
+                done = self.dev(command, folder=folder)
+                self.assertEqual(done.returncode, 2, command)
+                self.assertIn('needs a source tree', done.stderr)
+            self.assertEqual(self.dev('help', folder=folder).returncode, 0)
 
 
 class Totals(unittest.TestCase):
