@@ -26,7 +26,8 @@ BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/clien
 LEFT_OUT = {'flyt-cluster-bench', 'flyt-placement-bench', 'flyt-rpc-bench'}
 # (pattern under the source folder, folder in the bundle)
 SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
-           ('CHANGELOG.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
+           ('CHANGELOG.md', '.'), ('ARCHITECTURE.md', '.'), ('STYLE.md', '.'),
+           ('CONTRIBUTING.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
            ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
            ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
            ('tests/gpu/*.cu', 'tests/gpu'), ('tests/gpu/*.py', 'tests/gpu'),
@@ -34,7 +35,8 @@ SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('bench/gpu_bench.py', 'bench'), ('bench/gpu_elastic.py', 'bench'),
            ('bench/gpu_report.py', 'bench'),
            ('bench/gpu_workloads.py', 'bench'),
-           ('tests/conformance/compare_transcripts.py', 'tests/conformance'), ('docs/*.md', 'docs')]
+           ('tests/conformance/compare_transcripts.py', 'tests/conformance'), ('docs/*.md', 'docs'),
+           ('docs/*.png', 'docs'), ('docs/adr/*.md', 'docs/adr'), ('bench/RESULTS.md', 'bench')]
 FOLDERS = [('tests/conformance/lists', 'tests/conformance/lists'),
            ('packaging/monitoring', 'examples/monitoring')]
 # Where the units of a bundle look for it.

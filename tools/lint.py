@@ -16,7 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from flyt_lint import library, rules  # noqa: E402
+from flyt_lint import library, links, rules  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ALLOW = re.compile(r'(?://|#|<!--)\s*lint: allow\(([a-z_, -]+)\)(?::\s*(\S.{5,}))?')
@@ -93,6 +93,21 @@ def lint_file(root, path):
     return findings, len(used)
 
 
+def dead_links(root, path):
+    """Findings of one document."""
+    def read(other):
+        full = os.path.join(root, other)
+        if not os.path.exists(full):
+            return None
+        if not other.endswith('.md'):
+            return ''
+        with open(full, encoding='utf-8') as file:
+            return file.read()
+
+    text = read(path) if path.endswith('.md') else None
+    return [(path, line, 'links', message) for line, message in links.check(path, text or '', read)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -107,7 +122,7 @@ def main():
     findings, suppressed = [], 0
     for path in paths:
         found, used = lint_file(ROOT, path)
-        findings += found
+        findings += found + dead_links(ROOT, path)
         suppressed += used
     if arguments.library:
         findings += library.check(arguments.library)

@@ -7,7 +7,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lint  # noqa: E402
-from flyt_lint import library, rules  # noqa: E402
+from flyt_lint import library, links, rules  # noqa: E402
 from flyt_lint.source import Source  # noqa: E402
 
 HEAD = '// A file with a subject.\n'
@@ -158,6 +158,24 @@ class Suppressions(unittest.TestCase):
 
     def test_need_a_reason(self):
         self.assertEqual(lint.suppressions(['x  // lint: allow(memory)'])[1], [1])
+
+
+class Links(unittest.TestCase):
+    FILES = {'docs/b.md': '# B\n\n## How `x` works: [now](c.md)\n## Twice\n```\n# code\n```\n## Twice\n',
+             'docs/picture.png': '', 'README.md': ''}
+
+    def found(self, text, path='docs/a.md'):
+        return [message for _, message in links.check(path, text, self.FILES.get)]
+
+    def test_lead_to_files_and_headings(self):
+        self.assertEqual(self.found(
+            '# A\n[b](b.md), [x](b.md#how-x-works-now), [2](b.md#twice-1), [up](../README.md), [here](#a)\n'
+            '![p](picture.png) [web](https://example.org/none) `[code](none.md)`\n```\n[code](none.md)\n```\n'),
+            [])
+
+    def test_are_refused_that_lead_nowhere(self):
+        for target in ('none.md', 'README.md', 'b.md#none', 'b.md#code', 'b.md#twice-2', '#none'):
+            self.assertEqual(len(self.found(f'# A\nSee [it]({target}).\n')), 1, target)
 
 
 class Library(unittest.TestCase):

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Tests of the other tools: how test results are counted, logs read, and bundles judged."""
 
+import glob
 import os
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -11,6 +15,7 @@ sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), 'packaging')]
 import bundle  # noqa: E402
 import bundle_libraries  # noqa: E402
 import flyt_process  # noqa: E402
+from flyt_lint import links  # noqa: E402
 import test as test_tool  # noqa: E402
 
 LOG = '''1/3 Testing: rpc_test
@@ -34,6 +39,30 @@ Test Passed.
 [       OK ] A.B (0 ms)
 Test Failed.
 '''
+
+
+class Dev(unittest.TestCase):
+    def dev(self, *words, folder=bundle.ROOT):
+        return subprocess.run([os.path.join(folder, 'dev'), *words], capture_output=True, text=True,
+                              check=False)
+
+    def test_what_the_help_of_a_command_shows_is_completed(self):
+        line = ('source tools/completion.bash; COMP_WORDS=(./dev "$@"); COMP_CWORD=$#; _flyt_dev;'
+                ' echo "${COMPREPLY[@]}"')
+        for command in self.dev('no-such-command').stderr.partition('there are: ')[2].split():
+            shown = re.findall(r'(?<![\w-])--[a-z][a-z-]+', self.dev(command, '--help').stdout)
+            found = subprocess.run(['bash', '-c', line, 'bash', command, '--'], cwd=bundle.ROOT,
+                                   capture_output=True, text=True, check=True).stdout.split()
+            self.assertEqual(set(shown) - set(found), set(), command)
+
+    def test_a_bundle_tells_what_needs_a_source_tree(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(os.path.join(bundle.ROOT, 'dev'), folder)
+            for command in ('build', 'test', 'lint', 'sim', 'where'):
+                done = self.dev(command, folder=folder)
+                self.assertEqual(done.returncode, 2, command)
+                self.assertIn('needs a source tree', done.stderr)
+            self.assertEqual(self.dev('help', folder=folder).returncode, 0)
 
 
 class Totals(unittest.TestCase):
@@ -81,6 +110,19 @@ class Logs(unittest.TestCase):
 
 
 class Bundle(unittest.TestCase):
+    def test_its_documents_lead_to_what_it_has(self):
+        at = {}
+        for pattern, folder in bundle.SOURCES:
+            for source in glob.glob(os.path.join(bundle.ROOT, pattern)):
+                at[os.path.normpath(os.path.join(folder, os.path.basename(source)))] = source
+        texts = {}
+        for path, source in at.items():
+            with open(source, 'rb') as file:
+                texts[path] = file.read().decode() if path.endswith('.md') else ''
+        dead = [f'{path}:{line}: {message}' for path, text in sorted(texts.items())
+                for line, message in links.check(path, text, texts.get)]
+        self.assertEqual(dead, [])
+
     FILES = {'bin/flyt', 'bin/flytctl', 'lib/control/libssl.so.3', 'lib/control/libz.so.1'}
 
     def problems(self, name, *needed, rpath=(), runpath=(), **more):

@@ -3,6 +3,19 @@
 #include <CLI/CLI.hpp>
 
 namespace flyt {
+namespace {
+
+// What is wrong, and where to read on: at the command that was given.
+std::string mistake(const CLI::App* app, const CLI::Error& error) {
+  std::string words = app->get_name();
+  for (const CLI::App* at = app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    words += " " + at->get_name();
+  }
+  return app->get_name() + ": " + error.what() + "\n" + words + " --help tells more\n";
+}
+
+}  // namespace
 
 CommandOption& CommandOption::type_name(const std::string& name) {
   option_->type_name(name);
@@ -127,16 +140,16 @@ CommandLine::CommandLine(const std::string& program, const std::string& about)
     : Command(nullptr), owned_(std::make_unique<CLI::App>(about, program)) {
   app_ = owned_.get();
   app_->set_version_flag("--version", FLYT_VERSION);
+  app_->failure_message(&mistake);
 }
 
 CommandLine::~CommandLine() = default;
 
-std::optional<int> CommandLine::parse(int argc, char** argv, std::optional<int> wrong) {
+std::optional<int> CommandLine::parse(int argc, char** argv, int wrong) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int status = app_->exit(error);
-    return status == 0 ? 0 : wrong.value_or(status);
+    return app_->exit(error) == 0 ? 0 : wrong;
   }
   return {};
 }

@@ -86,8 +86,8 @@ class CommandLine : public Command {
   CommandLine& operator=(const CommandLine&) = delete;
 
   // Fills what the options were given. An exit status if there is nothing left to do: help was
-  // printed (0), or what is wrong: `wrong`, or else one that says what.
-  std::optional<int> parse(int argc, char** argv, std::optional<int> wrong = {});
+  // printed (0), or what is wrong (`wrong`).
+  std::optional<int> parse(int argc, char** argv, int wrong);
 
  private:
   std::unique_ptr<CLI::App> owned_;

@@ -25,9 +25,22 @@ constexpr char kFooter[] =
     "  flyt client install\n"
     "  source <(flyt completion bash)\n";
 
+constexpr char kRunExamples[] =
+    "  flyt run --server tcp://gpu-host:7700 -- python train.py\n"
+    "  flyt run --server 'unix:///run/flyt.sock?delay=5ms' -- ./a.out 100\n"
+    "  flyt run --server tcp://gpu-host:7710 --token-file my.token -- ./a.out\n"
+    "  flyt run -- python train.py                    this machine's GPU of a cluster\n"
+    "\nExit status: the program's, or 127 if it was not started.\n";
+
+constexpr int kExitUsage = 2;
+
 int fail(const flyt::Error& error, int status) {
   std::cerr << "flyt: " << error.message << "\n";
   return status;
+}
+
+void show_examples(const flyt::Command& command, const std::string& lines) {
+  command.footer("\nExamples:\n" + lines);
 }
 
 constexpr char kTraceFooter[] =
@@ -48,6 +61,9 @@ int server_info(const std::string& url, bool json) {
 }
 
 int smi(const std::string& url, bool json) {
+  // NVML has no words for why nobody answers.
+  const auto info = flyt::control::greet(url);
+  if (!info) return fail(info.error(), EXIT_FAILURE);
   const auto report = flyt::cli::smi(url, json);
   if (!report) return fail(report.error(), EXIT_FAILURE);
   std::cout << *report;
@@ -74,6 +90,14 @@ struct ClientCommands {
         restore(client.add_command("restore", "Undo that, byte for byte")),
         status(client.add_command("status", "What the client manager says, as one JSON object")) {
     client.require_command();
+    show_examples(client,
+                  "  flyt client install && flyt client status\n"
+                  "  flyt client restore\n");
+    show_examples(install,
+                  "  flyt client install\n"
+                  "  flyt client install --root /srv/image --library /usr/lib/flyt/client\n");
+    show_examples(restore, "  flyt client restore\n");
+    show_examples(status, "  flyt client status\n");
     for (const flyt::Command& one : {install, restore}) {
       one.add_option("--root", options.root, "Of a system that is not this one").type_name("DIR");
     }
@@ -139,6 +163,8 @@ flyt::Command add_question(const flyt::Command& app, const char* name, const cha
       .required()
       .type_name("URL");
   question.add_flag("--json", json, "As one JSON object");
+  show_examples(question, "  flyt " + std::string(name) + " --server tcp://gpu-host:7700\n" +
+                              "  FLYT_SERVER=unix:///run/flyt.sock flyt " + name + " --json\n");
   return question;
 }
 
@@ -183,6 +209,7 @@ int main(int argc, char** argv) {
       .required()
       .type_name("PROGRAM ARGS");
   run.positionals_at_end();
+  show_examples(run, kRunExamples);
 
   flyt::cli::TraceOptions traced;
   const flyt::Command trace = add_trace(app, traced);
@@ -193,10 +220,17 @@ int main(int argc, char** argv) {
   ClientCommands client(app);
   const flyt::Command about = app.add_command("version", "Show the version");
   about.add_flag("--json", json, "As one JSON object");
+  show_examples(about, "  flyt version --json\n");
   const flyt::Command complete =
       app.add_command("completion", "Print a script for a shell to source");
   complete.add_option("shell", shell).required().one_of({"bash", "zsh", "fish"});
-  if (const auto done = app.parse(argc, argv)) return *done;
+  show_examples(complete,
+                "  source <(flyt completion bash)\n"
+                "  flyt completion fish >~/.config/fish/completions/flyt.fish\n");
+  if (const auto done = app.parse(argc, argv, kExitUsage)) {
+    // Who started a program shall not take it for that program's status.
+    return *done != 0 && (run.given() || trace.given()) ? flyt::cli::kExitNotStarted : *done;
+  }
 
   if (run.given()) return fail(flyt::cli::run(options), flyt::cli::kExitNotStarted);
   if (trace.given()) return trace_program(traced);

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   app.add_flag("--check-config", check, "Say whether the configuration is right, and end");
   app.add_option("--socket", socket, "Instead of programs.socket").type_name("PATH");
   app.add_option("--state", state, "Instead of client.state").type_name("DIR");
-  if (const auto done = app.parse(argc, argv)) return *done;
+  if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
 
   auto config = flyt::vm::read_config(file);
   if (!config) return fail(config.error());

@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
       .type_name("DIR");
   app.add_option("--run", options.run, "The folder of the socket; instead of cluster.run")
       .type_name("DIR");
-  if (const auto done = app.parse(argc, argv)) return *done;
+  if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
 
   const auto config = configure(options);
   if (!config) return fail(config.error());

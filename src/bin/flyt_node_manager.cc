@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   app.add_option("--run", options.run, "The folder of sockets; instead of node.run")
       .type_name("DIR");
   app.add_flag("--end-leases", options.end_leases, "End the leases' servers when stopped");
-  if (const auto done = app.parse(argc, argv)) return *done;
+  if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
 
   const auto config = configure(options);
   if (!config) return fail(config.error());

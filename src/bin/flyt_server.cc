@@ -65,6 +65,25 @@ void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions
       .type_name("URL");
 }
 
+flyt::Status check(const flyt::server::SupervisorOptions& options) {
+  const auto invalid = [](const char* message) {
+    return flyt::Error{flyt::ErrorCode::kInvalid, message};
+  };
+  const std::string& lease = options.session.lease.id;
+  if (!lease.empty() && !flyt::server::valid_lease_id(lease)) {
+    return invalid("--lease takes at most 64 letters, digits, '.', '_' and '-'");
+  }
+  if (!options.keeper.empty() && options.recover_seconds == 0) {
+    return invalid("--keeper needs --recover: it keeps what sessions go on with");
+  }
+  return {};
+}
+
+int fail(const flyt::Error& error) {
+  std::cerr << "flyt-server: " << error.message << "\n";
+  return EXIT_FAILURE;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -119,19 +138,13 @@ int main(int argc, char** argv) {
                  "A descriptor that gets \"ready\" once clients can connect")
       .type_name("FD");
   add_lease_options(app, options);
-  if (const auto done = app.parse(argc, argv)) return *done;
-  if (!options.session.lease.id.empty() &&
-      !flyt::server::valid_lease_id(options.session.lease.id)) {
-    std::cerr << "flyt-server: --lease takes at most 64 letters, digits, '.', '_' and '-'\n";
-    return EXIT_FAILURE;
-  }
+  if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
+  if (const flyt::Status wrong = check(options); !wrong) return fail(wrong.error());
   if (store == "auto") store = flyt::server::default_store_folder();
   if (store != "off") options.session.code_store.folder = store;
   options.session.log_level = flyt::log_level_of(level, flyt::LogLevel::kInfo);
 
   flyt::server::Supervisor supervisor(std::move(options));
   const flyt::Status status = supervisor.run();
-  if (status) return EXIT_SUCCESS;
-  std::cerr << "flyt-server: " << status.error().message << "\n";
-  return EXIT_FAILURE;
+  return status ? EXIT_SUCCESS : fail(status.error());
 }

@@ -96,6 +96,14 @@ Error refused(const std::string& message) { return {ErrorCode::kUnsupported, mes
 
 Status run_node(const std::string& command, const Options& options) {
   const cli::CtlOptions& node = options.node;
+  if (options.cluster.watch || !options.cluster.on.empty()) {
+    return Error{ErrorCode::kInvalid, "--watch and --on ask a cluster: name it with --cluster"};
+  }
+  if (command == "leases" && !node.lease.empty()) {
+    return Error{ErrorCode::kInvalid,
+                 "leases VM asks a cluster: name it with --cluster; describe LEASE shows one of a"
+                 " node"};
+  }
   if (command == "drain" && !node.lease.empty()) {
     return Error{ErrorCode::kInvalid,
                  "drain NODE asks a cluster: name it with --cluster; a node drains itself"};

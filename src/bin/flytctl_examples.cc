@@ -49,7 +49,7 @@ constexpr std::array kExamples = {
              "flytctl enrol-token create train --role vm --lasts 1h\n"
              "flytctl enrol-token create gpu-2 --role node --host gpu-2.example.org"},
     Examples{"enrol-token list", "flytctl enrol-token list"},
-    Examples{"enrol-token revoke", "flytctl enrol-token revoke 5f1c0a"},
+    Examples{"enrol-token revoke", "flytctl enrol-token revoke 5f1c0a3be2d94b77"},
     Examples{"enrol",
              "flytctl enrol gpu-2 --role node --at cluster.example.org:7702 --token-file -"},
     Examples{"renew",

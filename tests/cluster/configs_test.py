@@ -103,6 +103,9 @@ class Configs(unittest.TestCase):
         self.assertIn('enrol', completed(''))
         self.assertIn('--sms-max', completed('vm', ''))
         self.assertIn('issue', completed('ca', ''))
+        self.assertIn('node', completed('ca', 'issue', 'x', '--role', ''))
+        self.assertIn('enrol', completed('--cluster', 'cluster-host:7700', ''))
+        self.assertIn('--sms-max', completed('--cluster', 'cluster-host:7700', 'vm', ''))
         self.assertEqual(completed('completion', ''), ['bash', 'zsh', 'fish'])
 
     @unittest.skipUnless(shutil.which('fish'), 'fish is not installed')

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Machines that get their certificates for tokens, and all who should not. enrol_test.py BUILD."""
 
+import json
 import os
 import shutil
 import socket
@@ -143,13 +144,17 @@ class Enrolment(unittest.TestCase):
     def test_a_machine_renews_its_certificate_with_the_one_that_it_has(self):
         token = self.token('n9', 'node', '--host', 'n9.example.org', '--host', 'fd00::9',
                            '--host', '10.0.0.9')
-        self.enrol('n9', token, 'node')
+        told = json.loads(self.enrol('n9', token, 'node', '--json'))
+        self.assertEqual(told['key'], f'{self.folder}/n9.key')
         os.chmod(f'{self.folder}/n9.key', 0o640)
         old = self.read('n9.crt'), self.read('n9.key')
         self.assertIn('is good until', self.renew('n9', '--then', 'false'))
+        told = json.loads(self.renew('n9', '--json'))
+        self.assertEqual(told['certificate'], f'{self.folder}/n9.crt')
+        self.assertGreater(told['expires'], told['renewed_from'])
         self.assertEqual((self.read('n9.crt'), self.read('n9.key')), old)
         done = f'{self.folder}/done'
-        said = self.renew('n9', '--within', '366d', '--then', f'touch {done}')
+        said = json.loads(self.renew('n9', '--json', '--within', '366d', '--then', f'touch {done}'))
         self.assertTrue(os.path.exists(done))
         self.assertNotEqual(self.read('n9.crt'), old[0])
         self.assertNotEqual(self.read('n9.key'), old[1])
@@ -160,7 +165,7 @@ class Enrolment(unittest.TestCase):
         self.assertIn('DNS:n9.example.org, IP Address:FD00:0:0:0:0:0:0:9, IP Address:10.0.0.9',
                       text)
         self.assertRegex(text, r'OU ?= ?node, CN ?= ?n9')
-        serial = said.split('serial')[1].split()[0]
+        serial = said['serial']
         self.assertRegex(self.cluster.ctl('audit'), rf'n9 .*renew .*node n9 .*{serial} .*ok')
         # The new one is as good as the old one was.
         failed = self.renew('n9', '--within', '366d', '--then', 'exit 7', status=1)

@@ -241,6 +241,21 @@ class Leases(NodeTest):
             watch.communicate()
         self.node.check_nothing_left()
 
+    def test_what_a_node_does_not_have_is_refused_and_not_left_out(self):
+        self.node.create('a')
+        for words in (['leases', 'a'], ['leases', '--watch'], ['sessions', '--on', 'test-node']):
+            self.assertIn('--cluster', self.node.ctl(*words, status=2))
+        told = self.node.ctl('token', 'a', '--export', '--tcp', status=6)
+        self.assertIn('leases.tcp_host', told)
+
+    def test_who_is_not_let_in_is_not_told_that_nobody_is_there(self):
+        environment = dict(self.node.settings(self.node.create('a')['name']), FLYT_TOKEN='none')
+        done = subprocess.run([self.node.program('flyt'), 'server-info'], env=environment,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('the GPU server at unix://', done.stderr)
+        self.assertIn('is no token', done.stderr)
+
     def test_top_shows_pages(self):
         self.node.create('a')
         pages = self.node.ctl('top', '--interval', '1', '--pages', '2')

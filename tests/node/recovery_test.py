@@ -28,10 +28,10 @@ class Recovery(NodeTest):
     def kill_manager(self):
         self.node.stop(signal.SIGKILL)
 
-    def refuse_to_start(self):
+    def refuse_to_start(self, *arguments):
         """What a manager says that does not start."""
         before = len(self.node.log())
-        self.assertEqual(self.node.launch().wait(60), 1)
+        self.assertEqual(self.node.launch(*arguments).wait(60), 1)
         return self.node.log()[before:]
 
     def test_a_killed_manager_finds_its_leases_again(self):
@@ -292,6 +292,14 @@ class Recovery(NodeTest):
 
     def test_a_second_manager_is_refused(self):
         self.assertIn('another node manager', self.refuse_to_start())
+
+    def test_a_second_manager_with_another_state_ends_no_server_of_the_first(self):
+        lease = self.node.create('a')
+        said = self.refuse_to_start('--state', f'{self.node.folder}/another')
+        self.assertIn('another node manager', said)
+        self.assertIn('set node.run', said)
+        self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
+        self.assertIn(lease['server_pid'], self.node.servers())
 
     def test_a_server_that_hangs_holds_nobody_else_up(self):
         stuck = self.node.create('stuck')['server_pid']

@@ -54,7 +54,10 @@ Status prepare(const RunOptions& options) {
   const std::string server = options.server.empty() ? environment("FLYT_SERVER") : options.server;
   const bool from_cluster = server.empty() && control::has_client_manager();
   if (server.empty() && !from_cluster) {
-    return Error{ErrorCode::kInvalid, "no server: give --server URL or set FLYT_SERVER"};
+    return Error{
+        ErrorCode::kInvalid,
+        "no server: give --server URL or set FLYT_SERVER; or run flyt-client-manager, which has"
+        " a virtual GPU for this machine's programs"};
   }
   auto folder = client_library_folder();
   if (!folder) return std::move(folder).error();

@@ -9,8 +9,13 @@
 namespace flyt::control {
 namespace {
 
-Error at(std::string_view url, const Error& error) {
-  return {error.code, "no GPU server at " + std::string(url) + ": " + error.message};
+// Nobody listens there, or cannot be reached.
+Error nobody_at(std::string_view url, const Error& error) {
+  std::string_view why = error.message;
+  const std::string front = std::string(url) + ": ";
+  if (why.starts_with(front)) why.remove_prefix(front.size());
+  return {error.code,
+          "no GPU server at " + front + std::string(why) + "; does flyt-server listen there?"};
 }
 
 std::string version_text(std::uint32_t version) {
@@ -33,11 +38,9 @@ Result<ServerInfo> greet(std::string_view text) {
   if (!url) return url.error();
   const Instant deadline = system_clock().now() + kGreetTime;
   auto connection = transport::connect(*url, deadline);
-  if (!connection) return at(text, connection.error());
+  if (!connection) return nobody_at(text, connection.error());
   wire::ClientHello hello;
   hello.name = "flyt";
-  // It asks nothing of a GPU, and should not cost the server the start of a driver.
-  hello.role = wire::ConnectionRole::kMonitor;
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.user_id = static_cast<std::uint32_t>(::getuid());
   // Who only asks takes no session of a token, and needs no driver.
@@ -47,7 +50,10 @@ Result<ServerInfo> greet(std::string_view text) {
   hello.credential = std::move(credential).value();
   rpc::NoPushes pushes;
   auto channel = rpc::Channel::open(std::move(connection).value(), hello, deadline, pushes);
-  if (!channel) return at(text, channel.error());
+  if (!channel) {
+    const Error& why = channel.error();
+    return Error{why.code, "the GPU server at " + std::string(text) + ": " + why.message};
+  }
   const wire::Welcome& welcome = (*channel)->welcome();
   ServerInfo info{.url = std::string(text),
                   .server = welcome.name,

@@ -165,12 +165,21 @@ TEST(ClusterManager, WhoFindsNoRoomWaitsInTurn) {
   const auto last = cluster.want("c");
   EXPECT_EQ(last.phase(), v1::PHASE_WAITING);
   EXPECT_EQ(last.ahead(), 1u);
+  EXPECT_EQ(last.reason(), "no GPU has room for it");
   EXPECT_THAT(cluster.manager().explain("c")->lines(0), HasSubstr("1 ahead"));
   ASSERT_TRUE(cluster.manager().release("a", "done").ok());
   cluster.work();
   EXPECT_EQ(cluster.gpu("b").phase(), v1::PHASE_READY);
   EXPECT_EQ(cluster.gpu("c").ahead(), 0u);
   EXPECT_EQ(cluster.audit(), "");
+}
+
+TEST(ClusterManager, WhoCanNeverHaveRoomIsToldSo) {
+  FakeCluster cluster(quick());
+  cluster.add_node("n1");
+  cluster.add_vm("a", 64);
+  EXPECT_EQ(cluster.want("a").phase(), v1::PHASE_WAITING);
+  EXPECT_EQ(cluster.gpu("a").reason(), "no GPU of the cluster could ever take it");
 }
 
 TEST(ClusterManager, AWishThatNobodyRenewsIsDropped) {

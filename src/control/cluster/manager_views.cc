@@ -19,6 +19,12 @@ v1::VirtualGpu Manager::view(const Vm& vm) const {
     gpu.set_since_ms(vm.wish->since_ms());
     const auto ahead = scheduler_.ahead(vm.wish_id);
     gpu.set_ahead(ahead ? static_cast<std::uint32_t>(*ahead) : 0);
+    const placement::Waiting* waits = scheduler_.waiting(vm.wish_id);
+    if (vm.reason.empty() && waits != nullptr) {
+      gpu.set_reason(scheduler_.map().possible(waits->request)
+                         ? "no GPU has room for it"
+                         : "no GPU of the cluster could ever take it");
+    }
   }
   if (!vm.grant || vm.absent) return gpu;
   const state::Grant& grant = *vm.grant;

@@ -231,7 +231,8 @@ class Manager {
   void count(const LeaseView& view, const std::shared_ptr<ControlLink>& link) REQUIRES(mutex_);
 
   Status open_state();
-  Status lock_folder();
+  Status lock_folders();
+  Status lock_folder(const std::string& folder, const std::string& setting);
   Status start_mps();
   Status start_mps_of(std::uint32_t gpu, const std::string& uuid);
   Status find_all_gpus();
@@ -269,7 +270,7 @@ class Manager {
   ControlWatchdog watchdog_;
   transport::Wakeup wakeup_;
   EventLog events_;
-  Fd state_lock_;
+  std::vector<Fd> folder_locks_;
   std::optional<Planner> planner_;       // Set by start(), not changed afterwards.
   std::unique_ptr<GpuWatch> gpu_watch_;  // The same.
   // By GPU; the same. None where sessions are not counted.

@@ -31,7 +31,7 @@ Status Manager::start() {
   for (const std::string& folder : {config_.run_folder, run_folder_of_leases(config_)}) {
     if (Status status = make_reachable_folder(folder); !status) return status;
   }
-  if (Status status = lock_folder(); !status) return status;
+  if (Status status = lock_folders(); !status) return status;
   if (Status status = open_state(); !status) return status;
   {
     const Lock lock(mutex_);
@@ -52,13 +52,22 @@ Status Manager::start() {
   return {};
 }
 
-Status Manager::lock_folder() {
-  const std::string path = config_.state_folder + "/node.lock";
-  state_lock_ = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!state_lock_.valid()) return system_error("cannot open " + path, errno);
-  if (::flock(state_lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
-  return Error{ErrorCode::kDenied, "another node manager runs with the state of " +
-                                       config_.state_folder + "; stop it, or set node.state"};
+// Another manager's servers, which are not in this one's state, would be taken for left over ones.
+Status Manager::lock_folders() {
+  Status status = lock_folder(config_.state_folder, "node.state");
+  return status ? lock_folder(config_.run_folder, "node.run") : status;
+}
+
+Status Manager::lock_folder(const std::string& folder, const std::string& setting) {
+  const std::string path = folder + "/node.lock";
+  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return system_error("cannot open " + path, errno);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error{ErrorCode::kDenied, "another node manager runs with the folder " + folder +
+                                         "; stop it, or set " + setting};
+  }
+  folder_locks_.push_back(std::move(lock));
+  return {};
 }
 
 Status Manager::open_state() {

@@ -4,9 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "control/cli/cluster/facts.h"
 #include "control/cli/cluster/new_file.h"
 #include "control/pki/certificate.h"
 #include "control/settings/settings.h"
@@ -25,17 +24,6 @@ Result<pki::KeyPair> authority_in(const std::string& folder) {
   const auto key = control::read_file(folder + "/ca.key");
   if (!key) return key.error();
   return pki::KeyPair{*certificate, *key};
-}
-
-void tell(bool json, const nlohmann::ordered_json& facts) {
-  if (json) {
-    std::cout << facts.dump() << "\n";
-    return;
-  }
-  for (const auto& [key, value] : facts.items()) {
-    std::cout << key << std::string(key.size() < 12 ? 12 - key.size() : 1, ' ')
-              << value.get<std::string>() << "\n";
-  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "control/cli/cluster/facts.h"
 #include "control/cli/cluster/new_file.h"
 #include "control/cli/table.h"
 #include "control/cluster_client/enrol_client.h"
@@ -193,8 +194,10 @@ Status enrol(const EnrolOptions& options) {
   // It comes last: where it is, the others are.
   Status status = write_file(files->certificate, enrolled->certificate, 0644, false);
   if (!status) return status;
-  std::cout << "certificate " << files->certificate << "\nkey         " << files->key
-            << "\nauthority   " << files->authority << "\nserial      " << facts->serial << "\n";
+  tell(options.json, {{"certificate", files->certificate},
+                      {"key", files->key},
+                      {"authority", files->authority},
+                      {"serial", facts->serial}});
   return {};
 }
 

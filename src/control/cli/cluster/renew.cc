@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "control/cli/cluster/enrol.h"
+#include "control/cli/cluster/facts.h"
 #include "control/cli/cluster/new_file.h"
 #include "control/cli/table.h"
 #include "control/cluster_client/enrol_client.h"
@@ -132,6 +133,12 @@ Status renew(const EnrolOptions& options) {
   if (now >= facts.expires_at) {
     return Error{ErrorCode::kDenied, path + " has ended: enrol again, with a token"};
   }
+  if (now < *from && options.json) {
+    tell(true, {{"certificate", path},
+                {"expires", time_text(facts.expires_at * 1000)},
+                {"renewed_from", time_text(*from * 1000)}});
+    return {};
+  }
   if (now < *from) {
     std::cout << path << " is good until " << time_text(facts.expires_at * 1000)
               << "; it is renewed from " << time_text(*from * 1000) << " on\n";
@@ -151,9 +158,10 @@ Status renew(const EnrolOptions& options) {
   // The key first: what is left to do then, the next time finds.
   if (Status status = put_in_place(machine->files.key); !status) return status;
   if (Status status = put_in_place(path); !status) return status;
-  std::cout << "certificate " << path << "\nkey         " << machine->files.key << "\nserial      "
-            << fresh->serial << "\nexpires     " << time_text(fresh->expires_at * 1000) << "\n"
-            << std::flush;
+  tell(options.json, {{"certificate", path},
+                      {"key", machine->files.key},
+                      {"serial", fresh->serial},
+                      {"expires", time_text(fresh->expires_at * 1000)}});
   return options.then.empty() ? Status() : run(options.then);
 }
 

@@ -152,14 +152,16 @@ Status ctl_token(const CtlOptions& options) {
     if (*wished == 0 || *wished > UINT32_MAX) return invalid("--lasts takes 1 second or more");
     seconds = *wished;
   }
-  return print(
-      options,
-      [&](NodeClient& node) {
-        return node.token(options.lease, static_cast<std::uint32_t>(seconds));
-      },
-      [&](const v1::Token& token) {
-        return options.exports ? exports_of(token, options.tcp) : details_of(token, unix_seconds());
-      });
+  const auto client = NodeClient::connect(options.address);
+  if (!client) return client.error();
+  const auto token = (*client)->token(options.lease, static_cast<std::uint32_t>(seconds));
+  if (!token) return token.error();
+  Result<std::string> text = details_of(*token, unix_seconds());
+  if (options.exports) text = exports_of(*token, options.tcp);
+  if (options.json) text = json_of(*token);
+  if (!text) return text.error();
+  std::cout << *text << std::flush;
+  return {};
 }
 
 Status ctl_forget_leaders(const CtlOptions& options) {

@@ -51,7 +51,8 @@ constexpr std::array kCommands = {
     Command{"list-vms", "VMs, as an earlier Flyt listed them", ""},
     Command{"list-servernodes", "GPUs, as an earlier Flyt listed them", ""},
     Command{"list-virt-servers", "virtual GPUs, as an earlier Flyt listed them", ""},
-    Command{"change-config", "resize, as an earlier Flyt spelled it", "-i -s -m"},
+    Command{"change-config", "resize, as an earlier Flyt spelled it",
+            "-i -s -m --ip --sm-cores --memory"},
     Command{"migrate", "not possible yet", ""},
     Command{"migrate-auto", "not possible yet", ""},
     Command{"completion", "a script for a shell", ""},
@@ -82,15 +83,16 @@ _flytctl() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
   local command="" words="" lists="" where=() i
   case $previous in
-    --cert|--key|--ca|--config|--out|--dir|--token-file|check|import)
+    --cert|--key|--ca|--config|--out|--dir|--token-file)
       COMPREPLY=($(compgen -f -- "$word")); return ;;
+    check|import) [[ $word == -* ]] || { COMPREPLY=($(compgen -f -- "$word")); return; } ;;
     --of) COMPREPLY=($(compgen -W "cluster node client" -- "$word")); return ;;
     --mode) COMPREPLY=($(compgen -W "isolated shared" -- "$word")); return ;;
     --policy)
       COMPREPLY=($(compgen -W "host-first pack spread default" -- "$word")); return ;;
     --role)
       COMPREPLY=($(compgen -W "viewer operator admin node vm" -- "$word")); return ;;
-    completion) COMPREPLY=($(compgen -W "bash zsh fish" -- "$word")); return ;;
+    completion) COMPREPLY=($(compgen -W "bash zsh fish --help" -- "$word")); return ;;
   esac
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
@@ -128,14 +130,34 @@ std::string zsh() {
     if (command.name == "completion") continue;
     cases += "    " + name + ") choices=(" + std::string(command.options) + ")" +
              (command.names.empty() ? ""
-                                    : "; choices+=($(flytctl " + std::string(command.names) +
+                                    : "; choices+=($(flytctl $where " + std::string(command.names) +
                                           " 2>/dev/null | awk 'NR>1{print $1}'))") +
              " ;;\n";
   }
-  return "#compdef flytctl\n_flytctl() {\n  local -a commands choices\n  commands=(\n" + list +
-         "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n" +
-         "  case $words[2] in\n    completion) _values shell bash zsh fish; return ;;\n  esac\n" +
-         "  local command=$words[2]\n  case $command in\n" + cases +
+  return "#compdef flytctl\n_flytctl() {\n  local -a commands choices where\n  commands=(\n" +
+         list +
+         R"sh(  )
+  case $words[CURRENT-1] in
+    --cert|--key|--ca|--config|--out|--dir|--token-file) _files; return ;;
+    check|import) [[ $words[CURRENT] == -* ]] || { _files; return; } ;;
+    --of) compadd -- cluster node client; return ;;
+    --mode) compadd -- isolated shared; return ;;
+    --policy) compadd -- host-first pack spread default; return ;;
+    --role) compadd -- viewer operator admin node vm; return ;;
+  esac
+  local command="" i
+  for (( i = 2; i < CURRENT; i++ )); do
+    case $words[i] in
+      --cluster|--node|--cert|--key|--ca|--config)
+        where+=("$words[i]" "$words[i+1]"); (( i++ )) ;;
+      -*) ;;
+      *) command=$words[i]; break ;;
+    esac
+  done
+  case $command in
+    "") _describe command commands ;;
+    completion) _values shell bash zsh fish; return ;;
+)sh" + cases +
          "  esac\n  compadd -- $choices " + std::string(kGlobal) +
          "\n}\ncompdef _flytctl flytctl\n";
 }

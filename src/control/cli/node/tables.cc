@@ -213,10 +213,15 @@ std::string top_of(const v1::NodeDescription& node, const v1::ListLeasesResponse
          table_of(leases, now);
 }
 
-std::string exports_of(const v1::Token& token, bool tcp) {
+Result<std::string> exports_of(const v1::Token& token, bool tcp) {
   std::string url;
   for (const std::string& candidate : token.urls()) {
-    if (url.empty() || (tcp && candidate.starts_with("tcp:"))) url = candidate;
+    if (url.empty() && (!tcp || candidate.starts_with("tcp:"))) url = candidate;
+  }
+  if (url.empty()) {
+    return Error{ErrorCode::kUnsupported,
+                 "the node's leases have no address for other machines: leases.tcp_host and"
+                 " leases.tcp_ports of its configuration give them one"};
   }
   // Neither has a quote: the one is a URL of ours, the other letters and digits.
   return "export FLYT_SERVER='" + clean(url) + "'\nexport FLYT_TOKEN='" + clean(token.token()) +

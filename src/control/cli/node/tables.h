@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.h"
 #include "control/node.pb.h"
 
 namespace flyt::cli {
@@ -24,8 +25,9 @@ std::string line_of(const node::v1::Event& event);
 // One page of `flytctl top`.
 std::string top_of(const node::v1::NodeDescription& node,
                    const node::v1::ListLeasesResponse& leases, std::int64_t now);
-// Settings for a shell: FLYT_SERVER and FLYT_TOKEN. `tcp`: the address for other machines.
-std::string exports_of(const node::v1::Token& token, bool tcp);
+// Settings for a shell: FLYT_SERVER and FLYT_TOKEN. `tcp`: the address for other machines,
+// and an error if there is none.
+Result<std::string> exports_of(const node::v1::Token& token, bool tcp);
 std::string details_of(const node::v1::Token& token, std::int64_t now);
 
 }  // namespace flyt::cli

@@ -130,9 +130,18 @@ TEST(Exports, AreForAShell) {
   token.set_token("flyt1.abc");
   token.add_urls("unix:///run/a.sock");
   token.add_urls("tcp://host:7710");
-  EXPECT_EQ(exports_of(token, false),
+  EXPECT_EQ(*exports_of(token, false),
             "export FLYT_SERVER='unix:///run/a.sock'\nexport FLYT_TOKEN='flyt1.abc'\n");
-  EXPECT_NE(exports_of(token, true).find("'tcp://host:7710'"), std::string::npos);
+  EXPECT_NE(exports_of(token, true)->find("'tcp://host:7710'"), std::string::npos);
+}
+
+TEST(Exports, AreRefusedForOtherMachinesWhereTheLeaseHasNoAddressForThem) {
+  v1::Token token;
+  token.set_token("flyt1.abc");
+  token.add_urls("unix:///run/a.sock");
+  const auto exports = exports_of(token, true);
+  ASSERT_FALSE(exports);
+  EXPECT_NE(exports.error().message.find("leases.tcp_host"), std::string::npos);
 }
 
 TEST(ExitStatus, TellsKindsOfFailureApart) {

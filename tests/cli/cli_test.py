@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Command lines: help and completion agree, mistakes have their status. cli_test.py BUILD."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = ''
+DAEMONS = ('flyt-server', 'flyt-node-manager', 'flyt-cluster-manager', 'flyt-client-manager')
+COMPLETE = {'flyt': '_flyt', 'flytctl': '_flytctl'}
+
+
+def program(name):
+    return os.path.join(BUILD, 'bin', name)
+
+
+def there(*names):
+    return [name for name in names if os.path.exists(program(name))]
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix='flyt-cli-')
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        # Nobody of this machine is asked.
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith('FLYT')}
+        self.environment.update(FLYT_CLIENT_SOCKET=f'{self.folder}/nobody.sock',
+                                FLYT_CLUSTER=f'unix://{self.folder}/nobody.sock')
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run_program(self, *words, status=0, **more):
+        done = subprocess.run([program(words[0]), *words[1:]], capture_output=True, text=True,
+                              check=False, timeout=120, env=dict(self.environment, **more))
+        self.assertEqual(done.returncode, status, f'{words}: {done.stdout}{done.stderr}')
+        return done
+
+    def helps(self, *front):
+        """The help of a program and of each command behind it, by its words."""
+        text = self.run_program(*front, '--help').stdout
+        yield front, text
+        _, _, rest = text.partition('\nSubcommands:\n')
+        for line in rest.partition('\n\n')[0].splitlines():
+            yield from self.helps(*front, line.split()[0])
+
+
+class Help(Cli):
+    def test_each_program_has_examples_and_a_version(self):
+        for name in there('flyt', 'flytctl', *DAEMONS):
+            self.assertIn('Examples', self.run_program(name, '--help').stdout)
+            self.assertRegex(self.run_program(name, '--version').stdout, r'^\d+\.\d+\.\d+\n$')
+
+    def completed(self, name, script, *words):
+        line = (f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); {COMPLETE[name]}; '
+                'printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(['bash', '-c', line, 'bash', name, *words], capture_output=True,
+                              text=True, check=True, timeout=60, env=self.environment)
+        self.assertEqual(done.stderr, '')
+        return done.stdout.split()
+
+    def test_bash_completes_each_option_that_the_help_of_a_command_shows(self):
+        for name in there(*COMPLETE):
+            script = self.path(name)
+            with open(script, 'w', encoding='utf-8') as file:
+                file.write(self.run_program(name, 'completion', 'bash').stdout)
+            for words, text in self.helps(name):
+                # Those of the program itself stand before a command.
+                options = text.partition('\nOptions:\n')[2].partition('\n\n')[0]
+                shown = set(re.findall(r'(?<![\w-])--[a-z][a-z-]+', options)) - {'--version'}
+                if len(words) == 1:
+                    continue
+                found = set(self.completed(name, script, *words[1:], '--'))
+                with self.subTest(' '.join(words)):
+                    self.assertEqual(shown - found, set())
+
+    def test_bash_completes_commands_files_and_programs(self):
+        script = self.path('flyt')
+        with open(script, 'w', encoding='utf-8') as file:
+            file.write(self.run_program('flyt', 'completion', 'bash').stdout)
+        os.mkdir(self.path('tokens'))
+        for words, expected in (
+                (['ru'], ['run']), (['run'], ['run']), (['client', 'st'], ['status']),
+                (['completion', 'f'], ['fish']), (['run', '--tok'], ['--token-file']),
+                (['run', '--token-file', self.path('tok')], [self.path('tokens')]),
+                (['client', 'install', '--root', self.path('tok')], [self.path('tokens')]),
+                (['run', '--wait', ''], []),
+                (['run', '--', self.path('tok')], [self.path('tokens')])):
+            self.assertEqual(sorted(set(self.completed('flyt', script, *words))), expected, words)
+
+    @unittest.skipUnless(shutil.which('zsh'), 'zsh is not installed')
+    def test_what_zsh_completes(self):
+        with open(self.path('_flyt'), 'w', encoding='utf-8') as file:
+            file.write(self.run_program('flyt', 'completion', 'zsh').stdout)
+
+        def completed(*words):
+            # The name of each spec, or the command line behind --, for which zsh has to know the
+            # commands there are.
+            done = subprocess.run(
+                ['zsh', '-f', '-c', 'compdef() {}; _arguments() { print -l -- "${(@)@%%\\[*}" }; '
+                 '_normal() { print -l -- $words $CURRENT $+commands[ls] }; '
+                 '_describe() { print -l -- ${${(P)2}%%:*} }; '
+                 f'source {self.path("_flyt")}; words=("$@"); CURRENT=$#; _flyt', 'zsh', 'flyt',
+                 *words], capture_output=True, text=True, check=True, timeout=60,
+                env=self.environment)
+            self.assertEqual(done.stderr, '')
+            return done.stdout.splitlines()
+        self.assertIn('server-info', completed(''))
+        self.assertIn('--token-file', completed('run', '--t'))
+        self.assertIn('*--read', completed('trace', '--read', 'a', '--'))
+        self.assertIn('1:what:(install restore status)', completed('client', ''))
+        self.assertEqual(completed('run', '--server', 'x', '--', 'ls', 'a'), ['ls', 'a', '2', '1'])
+
+    @unittest.skipUnless(shutil.which('fish'), 'fish is not installed')
+    def test_what_fish_completes(self):
+        with open(self.path('flyt.fish'), 'w', encoding='utf-8') as file:
+            file.write(self.run_program('flyt', 'completion', 'fish').stdout)
+
+        def completed(line):
+            done = subprocess.run(
+                ['fish', '--no-config', '-c',
+                 f'source {self.path("flyt.fish")}; complete -C "{line}"'],
+                capture_output=True, text=True, check=True, timeout=60,
+                env=dict(self.environment, HOME=self.folder))
+            self.assertEqual(done.stderr, '')
+            return [one.split('\t')[0] for one in done.stdout.splitlines()]
+        self.assertEqual(completed('flyt server'), ['server-info'])
+        self.assertIn('--token-file', completed('flyt run --t'))
+        self.assertEqual(completed('flyt client res'), ['restore'])
+
+
+class Mistakes(Cli):
+    def test_wrong_options_have_a_status_that_no_program_has(self):
+        for words, status in ((['run', '--sever', 'x', '--', 'true'], 127),
+                              (['run'], 127), (['trace', '--events', 'x', '--', 'true'], 127),
+                              (['smi', '--jason'], 2), (['smi'], 2), (['client'], 2),
+                              (['completion', 'csh'], 2), (['nothing'], 2), ([], 2)):
+            done = self.run_program('flyt', *words, status=status)
+            self.assertIn('--help', done.stderr, words)
+
+    def test_daemons_say_how_they_are_used(self):
+        for name in there(*DAEMONS):
+            done = self.run_program(name, '--no-such-option', status=1)
+            self.assertIn('--help', done.stderr)
+
+    def test_who_has_no_server_is_told_what_to_do(self):
+        done = self.run_program('flyt', 'run', '--', 'true', status=127)
+        self.assertIn('--server URL', done.stderr)
+        self.assertIn('flyt-client-manager', done.stderr)
+        self.assertEqual(done.stderr.count('\n'), 1)
+
+    def test_an_address_that_is_none_is_told_with_those_that_are(self):
+        for url in ('gpu-host:7700', 'tpc://gpu-host:7700', 'tcp://gpu-host', 'unix://x.sock'):
+            done = self.run_program('flyt', 'run', '--server', url, '--', 'true', status=127)
+            self.assertIn('tcp://host:port', done.stderr)
+            self.assertIn(url, done.stderr)
+
+    def test_where_nobody_listens_the_address_and_the_reason_are_told(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            tcp = f'tcp://127.0.0.1:{taken.getsockname()[1]}'
+            for url in (tcp, f'unix://{self.path("none.sock")}'):
+                for words in (['run', '--server', url, '--', 'true'], ['smi', '--server', url],
+                              ['server-info', '--server', url, '--json']):
+                    done = self.run_program('flyt', *words, status=127 if words[0] == 'run' else 1)
+                    self.assertEqual(done.stderr.count(url), 1)
+                    self.assertRegex(done.stderr, 'refused|No such file')
+                    self.assertIn('does flyt-server listen there?', done.stderr)
+                    self.assertEqual(done.stdout, '')
+
+    def test_a_place_to_listen_that_is_taken_is_told(self):
+        with socket.socket() as taken:
+            taken.bind(('127.0.0.1', 0))
+            taken.listen()
+            url = f'tcp://127.0.0.1:{taken.getsockname()[1]}'
+            done = self.run_program('flyt-server', '--listen', url, '--driver', 'soft',
+                                    '--log-level', 'off', status=1)
+            self.assertIn(url, done.stderr)
+            self.assertIn('in use', done.stderr)
+
+    def test_a_keeper_without_recovery_is_refused(self):
+        done = self.run_program('flyt-server', '--listen', f'unix://{self.path("a.sock")}',
+                                '--driver', 'soft', '--keeper', self.path('keeper'), status=1)
+        self.assertIn('--keeper needs --recover', done.stderr)
+
+    def test_json_of_flyt_is_json(self):
+        self.assertIn('version', json.loads(self.run_program('flyt', 'version', '--json').stdout))
+
+
+if __name__ == '__main__':
+    BUILD = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
