@@ -210,6 +210,25 @@ Flow frame_address(Warp& warp, const Step& step, Mask lanes) {
   return Flow::kNext;
 }
 
+// Where the array lies that a variadic function was given: its caller's frame.
+Flow passed_address(Warp& warp, const Step& step, Mask lanes) {
+  const OwnMemory& own = warp.own_memory();
+  const std::uint64_t place = warp.frame().local + std::uint64_t{step.extra};
+  if (!own.holds(place, 8)) return warp.fault(FaultKind::kStackOverflow, lanes);
+  std::byte* d = warp.row(step.d);
+  for_lanes(lanes, [&](unsigned lane) {
+    std::uint64_t address = 0;
+    std::memcpy(&address, own.at(lane, place), sizeof(address));
+    address += static_cast<std::uint64_t>(step.value);
+    if (step.p == 4) {
+      put<std::uint32_t>(d, lane, static_cast<std::uint32_t>(address));
+    } else {
+      put<std::uint64_t>(d, lane, address);
+    }
+  });
+  return Flow::kNext;
+}
+
 bool select_address(Selector& s) {
   switch (s.opcode()) {
     case "cvta"_n:

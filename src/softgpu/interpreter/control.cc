@@ -156,6 +156,16 @@ Flow copy_arguments(Warp& warp, const CallSite& site, Mask lanes, bool back) {
     }
     const std::uint64_t here = own + argument.local;
     const std::uint64_t there = other + argument.remote;
+    if (argument.is_address) {
+      if (!memory.holds(there, sizeof(here))) {
+        return warp.fault(FaultKind::kStackOverflow, lanes);
+      }
+      const std::uint64_t address = kLocalWindow + here;
+      for_lanes(lanes, [&](unsigned lane) {
+        std::memcpy(memory.at(lane, there), &address, sizeof(address));
+      });
+      continue;
+    }
     if (!memory.holds(here, argument.size) || !memory.holds(there, argument.size)) {
       return warp.fault(FaultKind::kStackOverflow, lanes);
     }
@@ -218,6 +228,7 @@ bool bind(Selector& s, const Operand& operand, const Prototype::Slot& slot, bool
       return s.refuse("has a malformed argument");
     }
     std::uint64_t size = 0;
+    argument.is_address = slot.unsized;
     if (operand.kind == Operand::Kind::kFrame) {
       size = s.code().frame[operand.index].size;
       argument.local = s.code().frame[operand.index].offset;
@@ -226,10 +237,14 @@ bool bind(Selector& s, const Operand& operand, const Prototype::Slot& slot, bool
       const auto& own = (returns ? s.function().returns : s.function().parameters)[operand.index];
       size = own.size;
       argument.local = own.offset;
+      // What a variadic function was given it may pass on: the same array.
+      if (own.unsized) argument.is_address = false;
+      if (own.unsized && !slot.unsized) return s.refuse("has an argument of another size");
     }
-    if (size < slot.size) return s.refuse("has an argument of another size");
+    if (size < slot.size && !slot.unsized) return s.refuse("has an argument of another size");
     return true;
   }
+  if (slot.unsized) return s.refuse("has an argument of another size");
   argument.in_register = true;
   if (slot.size != 1 && slot.size != 2 && slot.size != 4 && slot.size != 8) {
     return s.refuse("has an argument of another size");
@@ -245,20 +260,15 @@ bool bind(Selector& s, const Operand& operand, const Prototype::Slot& slot, bool
 bool bind_all(Selector& s, const Operand* list, const std::vector<Prototype::Slot>& slots,
               bool result, std::vector<Argument>& into) {
   const std::size_t count = list == nullptr ? 0 : list->count;
-  if (count != slots.size()) return s.refuse("has a wrong number of arguments");
+  // Who passes nothing to the variable part of a function may leave it out.
+  const bool left_out = count + 1 == slots.size() && slots.back().unsized;
+  if (count != slots.size() && !left_out) return s.refuse("has a wrong number of arguments");
   for (std::size_t i = 0; i < count; ++i) {
     Argument argument;
     if (!bind(s, s.element(*list, i), slots[i], result, argument)) return false;
     into.push_back(argument);
   }
   return true;
-}
-
-Prototype prototype_of(const Function& function) {
-  Prototype made;
-  for (const auto& p : function.returns) made.returns.push_back({p.size, p.align, p.offset});
-  for (const auto& p : function.parameters) made.parameters.push_back({p.size, p.align, p.offset});
-  return made;
 }
 
 std::uint32_t block_bytes(const Prototype& prototype) {
@@ -321,7 +331,7 @@ bool select_call(Selector& s) {
     site.callee = parts.target->index;
     const Function& callee = s.module().functions()[site.callee];
     if (callee.kernel) return s.refuse("calls a kernel");
-    prototype = prototype_of(callee);
+    prototype = prototype_of(callee.returns, callee.parameters);
     s.references().callees.push_back(site.callee);
     s.references().prints |= s.program().functions[site.callee].system == SystemCall::kPrint;
     step.handler = &call_direct;

@@ -345,6 +345,51 @@ TEST(Grid, PassesArgumentsInRegistersToo) {
   EXPECT_EQ(run.out[7], 37u);
 }
 
+constexpr const char* kVariadic = R"(
+.func (.param .b32 r) last_of(.param .b32 n, .param .align 8 .b8 %rest[]) {
+  .reg .b32 %n, %v; .reg .b64 %p, %o;
+  ld.param.b32 %n, [n]; mov.u64 %p, %rest; mul.wide.u32 %o, %n, 8; add.u64 %p, %p, %o;
+  ld.local.b32 %v, [%p+-8]; st.param.b32 [r], %v; ret;
+}
+.func (.param .b32 r) second_of(.param .b32 n, .param .align 8 .b8 rest[]) {
+  .reg .b32 %v; ld.param.b32 %v, [rest+8]; st.param.b32 [r], %v; ret;
+}
+.func (.param .b32 r) passes_on(.param .b32 n, .param .align 8 .b8 rest[]) {
+  .local .b8 own[64]; .reg .b32 %v, %w, %n; ld.param.b32 %n, [n]; st.local.b32 [own], %n;
+  { .param .b32 r0; .param .b32 p0; st.param.b32 [p0], %n;
+    call (r0), last_of, (p0, rest); ld.param.b32 %v, [r0]; }
+  { .param .b32 r0; .param .b32 p0; .param .align 8 .b8 p1[16];
+    st.param.b32 [p0], 2; st.param.b64 [p1], 1; st.param.b64 [p1+8], 4000;
+    call (r0), last_of, (p0, p1); ld.param.b32 %w, [r0]; }
+  add.u32 %v, %v, %w; st.param.b32 [r], %v; ret;
+}
+.func (.param .b32 r) counts(.param .b32 n, .param .align 8 .b8 rest[]) {
+  .reg .b32 %n; ld.param.b32 %n, [n]; st.param.b32 [r], %n; ret;
+}
+.global .align 8 .u64 variadic[2] = {last_of, second_of};
+)";
+
+TEST(Grid, CallsVariadicFunctions) {
+  const Ran run = run_threads(kernel(R"(
+    mov.u64 %t1, variadic; and.b32 %x3, %x2, 1; mul.wide.u32 %t2, %x3, 8; add.u64 %t1, %t1, %t2;
+    ld.global.u64 %t3, [%t1]; cvt.u64.u32 %t2, %x2;
+    shape: .callprototype (.param .b32 _) _ (.param .b32 _, .param .align 8 .b8 _[]);
+    { .param .b32 p0; .param .align 8 .b8 p1[24]; .param .b32 r0;
+      st.param.b32 [p0], 3; st.param.b64 [p1], 7; st.param.b64 [p1+8], 20;
+      st.param.b64 [p1+16], %t2;
+      call (r0), %t3, (p0, p1), shape; ld.param.b32 %r, [r0];
+      call (r0), passes_on, (p0, p1); ld.param.b32 %x3, [r0]; add.u32 %r, %r, %x3; }
+    { .param .b32 p0; .param .b32 r0; st.param.b32 [p0], 100000;
+      call (r0), counts, (p0); ld.param.b32 %x3, [r0]; add.u32 %r, %r, %x3; }
+  )",
+                                     kVariadic),
+                              1, 40);
+  ASSERT_FALSE(run.fault.has_value()) << to_string(*run.fault);
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(run.out[i], (i % 2 == 0 ? i : 20) + i + 4000 + 100000);
+  }
+}
+
 TEST(Grid, EndlessRecursionIsAStackOverflow) {
   const Ran run = run_threads(kernel("call endless;", kFactorial), 1, 2);
   ASSERT_TRUE(run.fault.has_value());
@@ -525,6 +570,15 @@ TEST(Grid, APredicateTellsWhetherBlocksAreInAClusterThatWasAskedFor) {
   EXPECT_EQ(run_threads(text, 2, 32).out[0], 2u);
   launch.in_clusters = true;  // Of one block each, too.
   EXPECT_EQ(run_threads(text, 2, 32, {0}, launch).out[0], 1u);
+}
+
+TEST(Grid, EnvironmentRegistersThatNobodyWritesAreZero) {
+  const Ran run = run_threads(
+      kernel("mov.u32 %r, %envreg0; mov.u32 %x3, %envreg9; or.b32 %r, %r, %x3; mov.u32 %x3, "
+             "%envreg31; or.b32 %r, %r, %x3; add.u32 %r, %r, 5;"),
+      1, 1);
+  ASSERT_FALSE(run.fault.has_value());
+  EXPECT_EQ(run.out[0], 5u);
 }
 
 TEST(Grid, TellsWhatAKernelNeeds) {

@@ -71,7 +71,7 @@ inline constexpr std::uint32_t kAlwaysTrue = 0xfffffffeu;
 
 struct Argument {
   bool in_register = false;
-  bool is_address = false;   // Register arguments only: not used for now by compilers.
+  bool is_address = false;   // Of an array of any size: not its bytes are passed.
   std::uint32_t local = 0;   // Offset in the caller's frame.
   std::uint32_t remote = 0;  // Offset in the callee's frame.
   std::uint32_t size = 0;

@@ -375,6 +375,12 @@ bool Selector::address_of(const Operand& operand, Type type, Row& row) {
     const bool returns = operand.kind == Operand::Kind::kReturn;
     const auto& list = returns ? function_.returns : function_.parameters;
     const std::uint64_t offset = list[operand.index].offset + addend;
+    if (list[operand.index].unsized) {
+      step.handler = &passed_address;
+      step.extra = list[operand.index].offset;
+      step.value = operand.value;
+      return emit_unguarded(step);
+    }
     if (function_.kernel) return constant(offset, bytes, row);
     step.value = static_cast<std::int64_t>(offset);
   }

@@ -183,6 +183,7 @@ Space take_space(Selector& s);  // kGeneric where none is named.
 Flow read_special(Warp& warp, const Step& step, Mask lanes);
 bool special_known(std::uint32_t name, unsigned& bytes);
 Flow frame_address(Warp& warp, const Step& step, Mask lanes);
+Flow passed_address(Warp& warp, const Step& step, Mask lanes);
 Flow widen_address(Warp& warp, const Step& step, Mask lanes);
 Flow branch(Warp& warp, const Step& step, Mask lanes);
 Flow end_of_kernel(Warp& warp, const Step& step, Mask lanes);

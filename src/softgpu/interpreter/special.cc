@@ -1,4 +1,7 @@
 // Special registers: PTX ISA, "Special Registers".
+#include <algorithm>
+#include <array>
+
 #include "base/clock.h"
 #include "base/wall_clock.h"
 #include "softgpu/interpreter/block.h"
@@ -213,19 +216,26 @@ constexpr std::uint32_t kNames32[] = {
     "%reserved_smem_offset_cap"_n,
     "%reserved_smem_offset_0"_n,
     "%reserved_smem_offset_1"_n,
-    "%envreg0"_n,
-    "%envreg1"_n,
-    "%envreg2"_n,
     "%globaltimer_lo"_n,
     "%globaltimer_hi"_n,
     "%clock"_n,
     "%clock_hi"_n,
-    "%envreg0"_n,
-    "%envreg1"_n,
-    "%envreg2"_n,
 };
 constexpr std::uint32_t kNames64[] = {"%gridid"_n, "%globaltimer"_n, "%clock64"_n,
                                       "%current_graph_exec"_n};
+
+// A driver may put anything there: all but two are zero.
+constexpr auto kEnvironmentNames = [] {
+  std::array<std::uint32_t, 32> names{};
+  char text[] = "%envreg00";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool two_digits = i >= 10;
+    if (two_digits) text[7] = static_cast<char>('0' + i / 10);
+    text[two_digits ? 8 : 7] = static_cast<char>('0' + i % 10);
+    names[i] = hash_of({text, std::size_t{two_digits ? 9u : 8u}});
+  }
+  return names;
+}();
 
 template <std::size_t N>
 bool contains(const std::uint32_t (&names)[N], std::uint32_t name) {
@@ -240,7 +250,9 @@ bool contains(const std::uint32_t (&names)[N], std::uint32_t name) {
 bool special_known(std::uint32_t name, unsigned& bytes) {
   bytes = contains(kNames64, name) ? 8 : 4;
   return bytes == 8 || contains(kNames32, name) || contains(kLaneNames, name) ||
-         contains(kThreadNames, name);
+         contains(kThreadNames, name) ||
+         std::find(kEnvironmentNames.begin(), kEnvironmentNames.end(), name) !=
+             kEnvironmentNames.end();
 }
 
 Flow read_special(Warp& warp, const Step& step, Mask lanes) {

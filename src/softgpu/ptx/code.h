@@ -92,6 +92,7 @@ struct Prototype {
     std::uint32_t size = 0;
     std::uint32_t align = 1;
     std::uint32_t offset = 0;
+    bool unsized = false;
   };
   std::vector<Slot> returns;
   std::vector<Slot> parameters;

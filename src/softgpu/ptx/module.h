@@ -43,6 +43,7 @@ struct Parameter {
   std::uint32_t size = 0;
   std::uint32_t align = 1;
   std::int32_t in_register = -1;  // Of device functions that declare it as .reg.
+  bool unsized = false;           // The last one of a variadic function: the array's address.
 };
 
 // An address that the loader writes into a variable's initial bytes.
@@ -89,6 +90,9 @@ struct Function {
   bool explicitcluster = false;
   Code code;  // The body, symbolic; see code.h.
 };
+
+Prototype prototype_of(const std::vector<Parameter>& returns,
+                       const std::vector<Parameter>& parameters);
 
 // Immutable once made; safe from any thread.
 class Module {

@@ -122,6 +122,7 @@ class Parser {
   bool function_bounds(Function& function);
   bool dimensions(std::array<std::uint32_t, 3>& into);
   bool parameter_list(std::vector<Parameter>& into, std::uint64_t& offset, bool declare);
+  bool return_list(std::vector<Parameter>& into, std::uint64_t& offset, bool declare);
   bool parameter(Parameter& into, std::uint64_t& offset, bool declare);
   bool enter_function(Function& function);
   bool declare_parameters(Function& function);

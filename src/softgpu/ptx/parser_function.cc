@@ -5,6 +5,18 @@
 
 namespace flyt::ptx {
 
+Prototype prototype_of(const std::vector<Parameter>& returns,
+                       const std::vector<Parameter>& parameters) {
+  const auto slots = [](const std::vector<Parameter>& list) {
+    std::vector<Prototype::Slot> made;
+    for (const Parameter& each : list) {
+      made.push_back({each.size, each.align, each.offset, each.unsized});
+    }
+    return made;
+  };
+  return {slots(returns), slots(parameters)};
+}
+
 bool Parser::dimensions(std::array<std::uint32_t, 3>& into) {
   into = {1, 1, 1};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -56,10 +68,11 @@ bool Parser::parameter(Parameter& into, std::uint64_t& offset, bool declare) {
   if (!shape_words(shape) || !expect_identifier(shape.name)) return false;
   if (!in_register && !array_bounds(shape)) return false;
   const std::uint64_t bytes = shape.type.bytes == 0 ? 4 : shape.type.bytes;
-  if (shape.unsized) shape.element_count = 0;
-  shape.size = bytes * shape.element_count;
+  into.unsized = shape.unsized;
+  shape.size = shape.unsized ? 8 : bytes * shape.element_count;
   const std::uint32_t natural = std::min<std::uint32_t>(static_cast<std::uint32_t>(bytes), 16);
   into.align = std::max(shape.align, shape.align == 0 ? natural : 1u);
+  if (shape.unsized) into.align = 8;
   offset = align_up(offset, into.align);
   if (shape.size > kParameterBytesMax || offset + shape.size > kParameterBytesMax) {
     return fail("parameters are larger than " + std::to_string(kParameterBytesMax) + " bytes");
@@ -83,11 +96,20 @@ bool Parser::parameter_list(std::vector<Parameter>& into, std::uint64_t& offset,
   if (accept(")")) return true;
   do {
     if (into.size() >= kParametersMax) return fail("too many parameters");
+    if (!into.empty() && into.back().unsized) {
+      return fail("only the last parameter may be an array without a size");
+    }
     Parameter made;
     if (!parameter(made, offset, declare)) return false;
     into.push_back(std::move(made));
   } while (accept(","));
   return expect(")");
+}
+
+bool Parser::return_list(std::vector<Parameter>& into, std::uint64_t& offset, bool declare) {
+  if (!parameter_list(into, offset, declare)) return false;
+  if (into.empty() || !into.back().unsized) return true;
+  return fail("a function returns an array without a size");
 }
 
 bool Parser::function(bool kernel, Linkage linkage) {
@@ -98,11 +120,14 @@ bool Parser::function(bool kernel, Linkage linkage) {
   std::uint64_t offset = 0;
   bool managed = false;
   if (accept_word("attribute") && !attribute(managed)) return false;
-  if (!kernel && token_.is("(") && !parameter_list(made.returns, offset, true)) return false;
+  if (!kernel && token_.is("(") && !return_list(made.returns, offset, true)) return false;
   std::string_view name;
   if (!expect_identifier(name)) return false;
   made.name = std::string(name);
   if (token_.is("(") && !parameter_list(made.parameters, offset, true)) return false;
+  if (kernel && !made.parameters.empty() && made.parameters.back().unsized) {
+    return fail("a kernel has a parameter without a size");
+  }
   made.parameter_bytes = static_cast<std::uint32_t>(offset);
   if (!function_bounds(made)) return false;
 
@@ -383,13 +408,8 @@ bool Parser::call_targets(std::string_view name) {
     if (found == function_names_.end()) {
       return fail("Unknown symbol '" + std::string(function) + "'");
     }
-    if (first) {
-      const Function& shape = builder_.functions()[found->second];
-      for (const auto& p : shape.returns) made.returns.push_back({p.size, p.align, p.offset});
-      for (const auto& p : shape.parameters) {
-        made.parameters.push_back({p.size, p.align, p.offset});
-      }
-    }
+    const Function& shape = builder_.functions()[found->second];
+    if (first) made = prototype_of(shape.returns, shape.parameters);
     first = false;
   } while (accept(","));
   code().prototypes.push_back(std::move(made));
@@ -401,16 +421,13 @@ bool Parser::call_prototype(std::string_view name) {
   std::vector<Parameter> returns;
   std::vector<Parameter> parameters;
   std::uint64_t offset = 0;
-  if (token_.is("(") && !parameter_list(returns, offset, false)) return false;
+  if (token_.is("(") && !return_list(returns, offset, false)) return false;
   std::string_view ignored;
   if (!expect_identifier(ignored)) return false;
   if (token_.is("(") && !parameter_list(parameters, offset, false)) return false;
   Function bounds;
   if (!function_bounds(bounds)) return false;
-  Prototype made;
-  for (const auto& p : returns) made.returns.push_back({p.size, p.align, p.offset});
-  for (const auto& p : parameters) made.parameters.push_back({p.size, p.align, p.offset});
-  code().prototypes.push_back(std::move(made));
+  code().prototypes.push_back(prototype_of(returns, parameters));
   const auto index = static_cast<std::uint32_t>(code().prototypes.size() - 1);
   return declare(name, {Entity::Kind::kPrototype, index, 0}) && expect(";");
 }
