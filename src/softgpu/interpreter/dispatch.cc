@@ -146,6 +146,8 @@ bool select_rest(Selector& s) {
     case "stmatrix"_n:
     case "movmatrix"_n:
       return select_matrix(s);
+    case "wgmma"_n:
+      return select_warpgroup(s);
     case "tex"_n:
     case "tld4"_n:
     case "txq"_n:

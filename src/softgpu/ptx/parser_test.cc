@@ -75,7 +75,8 @@ TEST(Parser, NamesTheInstructionAndLineItCannotExecute) {
   EXPECT_EQ(log, "ptxas error   : line 8: Instruction 'suld.b.1d.b32.trap' is not supported\n");
   EXPECT_NE(refusal(in_kernel("add.f32x2 %d1, %d2, %d3;")).find("'add.f32x2'"), std::string::npos);
   EXPECT_NE(refusal(in_kernel("add.bogus.u32 %r1, %r2, %r3;")).find("modifier"), std::string::npos);
-  EXPECT_NE(refusal(in_kernel("wgmma.fence.sync.aligned;")).find("'wgmma.fence.sync.aligned'"),
+  EXPECT_NE(refusal(in_kernel("tcgen05.fence::before_thread_sync;"))
+                .find("'tcgen05.fence::before_thread_sync'"),
             std::string::npos);
 }
 
