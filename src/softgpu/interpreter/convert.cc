@@ -342,12 +342,36 @@ const Format& small_format(Type type) {
       return kBfloatFormat;
     case Type::kE4M3x2:
       return kE4m3Format;
+    case Type::kE2M1x2:
+      return kE2m1Format;
+    case Type::kE2M3x2:
+      return kE2m3Format;
+    case Type::kE3M2x2:
+      return kE3m2Format;
     default:
       return kE5m2Format;
   }
 }
 
 unsigned half_bits(Type type) { return type_bytes(type) * 4; }
+
+// ue8m0 is an exponent alone, of a power of two: 255 is a NaN.
+std::uint32_t to_exponent(double value, const How& how) {
+  constexpr std::uint32_t kLargest = 254;
+  if (value != value) return kLargest + 1;
+  const std::uint32_t beyond = how.finite ? kLargest : kLargest + 1;
+  const double magnitude = std::fabs(value);
+  if (std::isinf(magnitude)) return beyond;
+  if (magnitude <= 0x1p-127) return 0;
+  int power = std::ilogb(magnitude);
+  if (how.rounding == Rounding::kUp && magnitude > std::ldexp(1.0, power)) ++power;
+  return power < -127 ? 0 : power > 127 ? beyond : static_cast<std::uint32_t>(power + 127);
+}
+
+double from_exponent(std::uint32_t bits) {
+  if (bits == 255) return std::numeric_limits<double>::quiet_NaN();
+  return std::ldexp(1.0, static_cast<int>(bits) - 127);
+}
 
 // Two floats (a: the upper, b: the lower half) or a pair into a pair.
 template <bool FromPair>
@@ -359,6 +383,7 @@ Flow convert_pair(Warp& warp, const Step& step, Mask lanes) {
   std::byte* d = warp.row(step.d);
   const auto one = [&](double value) {
     if (how.relu && value < 0) value = 0;
+    if (how.to == Type::kUE8M0x2) return to_exponent(value, how);
     return narrow(value, to, how.rounding, how.finite);
   };
   for_lanes(lanes, [&](unsigned lane) {
@@ -368,8 +393,12 @@ Flow convert_pair(Warp& warp, const Step& step, Mask lanes) {
       const Format& from = small_format(how.from);
       const unsigned bits = half_bits(how.from);
       const auto both = get<std::uint32_t>(a, lane);
-      low = widen(both & ((1u << bits) - 1), from);
-      high = widen(both >> bits & ((1u << bits) - 1), from);
+      const auto half = [&](unsigned place) {
+        const std::uint32_t pattern = both >> place & ((1u << bits) - 1);
+        return how.from == Type::kUE8M0x2 ? from_exponent(pattern) : widen(pattern, from);
+      };
+      low = half(0);
+      high = half(bits);
     } else {
       high = get<float>(a, lane);
       low = get<float>(b, lane);
@@ -381,7 +410,8 @@ Flow convert_pair(Warp& warp, const Step& step, Mask lanes) {
 
 bool is_pair(Type type) {
   return type == Type::kF16x2 || type == Type::kBF16x2 || type == Type::kE4M3x2 ||
-         type == Type::kE5M2x2;
+         type == Type::kE5M2x2 || type == Type::kE2M1x2 || type == Type::kE2M3x2 ||
+         type == Type::kE3M2x2 || type == Type::kUE8M0x2;
 }
 
 bool convert_pairs(Selector& s, const How& how) {

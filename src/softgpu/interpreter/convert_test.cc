@@ -152,6 +152,41 @@ TEST(Convert, PacksTwoFloatsTheFirstOneHigh) {
             (std::vector<std::uint16_t>{0x3c40, 0xfb38}));
 }
 
+TEST(Convert, PacksTwoFloatsOfFourAndSixBits) {
+  const std::vector<float> a = {1.5f, -7, 0.25f, NAN};
+  const std::vector<float> b = {-0.5f, 100, 0.75f, INFINITY};
+  EXPECT_EQ(operate<std::uint32_t>(".reg .b8 %s; cvt.rn.satfinite.e2m1x2.f32 %s, %a, %b;"
+                                   "cvt.u32.u8 %d, %s;",
+                                   a, b),
+            (std::vector<std::uint32_t>{0x39, 0xf7, 0x02, 0x77}));
+  EXPECT_EQ(operate<std::uint16_t>("cvt.rn.satfinite.e2m3x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint16_t>{0x0c24, 0x3e1f, 0x0206, 0x1f1f}));
+  EXPECT_EQ(operate<std::uint16_t>("cvt.rn.satfinite.e3m2x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint16_t>{0x0e28, 0x371f, 0x040a, 0x1f1f}));
+}
+
+TEST(Convert, WidensFloatsOfFourAndSixBits) {
+  const std::vector<std::uint32_t> a = {0x39, 0xf7};
+  EXPECT_EQ(
+      operate<std::uint32_t>(".reg .b8 %s; cvt.u8.u32 %s, %a; cvt.rn.f16x2.e2m1x2 %d, %s;", a),
+      (std::vector<std::uint32_t>{0x3e00b800, 0xc6004600}));
+  const std::vector<std::uint16_t> b = {0x0c24, 0x3e1f};
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rn.f16x2.e2m3x2 %d, %a;", b),
+            (std::vector<std::uint32_t>{0x3e00b800, 0xc7004780}));
+}
+
+TEST(Convert, PowersOfTwoAreExponentsAlone) {
+  const std::vector<float> a = {1, 3, -3, INFINITY};
+  const std::vector<float> b = {0, 0x1p-126f, NAN, 0x1.8p127f};
+  EXPECT_EQ(operate<std::uint16_t>("cvt.rz.satfinite.ue8m0x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint16_t>{0x7f00, 0x8001, 0x80ff, 0xfefe}));
+  EXPECT_EQ(operate<std::uint16_t>("cvt.rp.ue8m0x2.f32 %d, %a, %b;", a, b),
+            (std::vector<std::uint16_t>{0x7f00, 0x8101, 0x81ff, 0xffff}));
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rn.bf16x2.ue8m0x2 %d, %a;",
+                                   std::vector<std::uint16_t>{0x7f00, 0xff80}),
+            (std::vector<std::uint32_t>{0x3f800040, 0x7fff4000}));
+}
+
 TEST(Convert, KnowsEveryByteFloat) {
   std::vector<std::uint16_t> a;
   for (unsigned bits = 0; bits < 256; ++bits) a.push_back(static_cast<std::uint16_t>(bits));

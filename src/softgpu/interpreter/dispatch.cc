@@ -15,6 +15,7 @@ std::optional<Type> last_type(const Selector& s) {
 }
 
 bool arithmetic(Selector& s) {
+  if (s.has("f32x2"_n)) return select_float_pairs(s);
   const auto type = last_type(s);
   if (!type.has_value()) return s.has("cc"_n) ? select_carry(s) : select_integer(s);
   if (*type == Type::kF32 || *type == Type::kF64) return select_float(s);

@@ -102,12 +102,17 @@ T without_sign(T value) {
   return std::copysign(value, T{1});
 }
 
-// options: bit 0: a NaN operand wins, bit 1: the product of the signs on the lesser magnitude.
+// options: bit 0: a NaN operand wins, bit 1: the product of the signs on the lesser magnitude,
+// bit 2: of the magnitudes.
 template <bool Max, class T, bool Ftz>
 struct Extreme {
   static T apply(std::int64_t options, T a, T b) {
     a = flushed<Ftz>(a);
     b = flushed<Ftz>(b);
+    if ((options & 4) != 0) {
+      a = without_sign(a);
+      b = without_sign(b);
+    }
     if ((options & 1) != 0 && (a != a || b != b)) {
       return sizeof(T) == 4 ? static_cast<T>(float_of(kNan32)) : (a != a ? a : b);
     }
@@ -210,15 +215,60 @@ bool operate(Selector& s, const Shape& shape, Handler handler, std::size_t sourc
 }
 
 template <class Op, std::size_t N>
-bool rounded_operation(Selector& s, const Shape& shape, Directed directed) {
+Handler rounded_handler(const Shape& shape, Directed directed) {
   if (shape.rounding == Rounding::kNearest) {
     Handler fast = nullptr;
     if (directed == Directed::kFused) fast = fast_fused(shape.type, shape.ftz, shape.sat);
-    return operate(s, shape,
-                   fast != nullptr ? fast : nearest<Op, N>(shape.type, shape.ftz, shape.sat), N);
+    return fast != nullptr ? fast : nearest<Op, N>(shape.type, shape.ftz, shape.sat);
   }
-  if (shape.type == Type::kF64 && (shape.ftz || shape.sat)) return s.refuse_form();
-  return operate(s, shape, directed_handler(directed, shape.type), N);
+  if (shape.type == Type::kF64 && (shape.ftz || shape.sat)) return nullptr;
+  return directed_handler(directed, shape.type);
+}
+
+template <class Op, std::size_t N>
+bool rounded_operation(Selector& s, const Shape& shape, Directed directed) {
+  return operate(s, shape, rounded_handler<Op, N>(shape, directed), N);
+}
+
+// value: the place of the half's lowest bit.
+Flow take_half(Warp& warp, const Step& step, Mask lanes) {
+  const std::byte* a = warp.row(step.a);
+  each_lane<std::uint32_t>(warp.row(step.d), lanes, [&](unsigned lane) {
+    return static_cast<std::uint32_t>(get<std::uint64_t>(a, lane) >> step.value);
+  });
+  return Flow::kNext;
+}
+
+Flow join_halves(Warp& warp, const Step& step, Mask lanes) {
+  const std::byte* a = warp.row(step.a);
+  const std::byte* b = warp.row(step.b);
+  each_lane<std::uint64_t>(warp.row(step.d), lanes, [&](unsigned lane) {
+    return get<std::uint32_t>(a, lane) | std::uint64_t{get<std::uint32_t>(b, lane)} << 32;
+  });
+  return Flow::kNext;
+}
+
+// Both floats of 64-bit registers, each as an instruction of its own does.
+bool operate_on_pairs(Selector& s, const Shape& shape, Handler handler, std::size_t sources) {
+  Step each;
+  if (!s.need(sources + 1, sources + 1) || !s.handler(handler, each)) return false;
+  each.value = directed_options(shape.rounding, shape.ftz, false);
+  Step join;
+  join.handler = &join_halves;
+  Row* const into[] = {&each.a, &each.b, &each.c};
+  for (const bool upper : {false, true}) {
+    for (std::size_t i = 0; i < sources; ++i) {
+      Step half;
+      half.handler = &take_half;
+      half.value = upper ? 32 : 0;
+      if (!s.source(i + 1, Type::kB64, half.a)) return false;
+      half.d = *into[i] = s.temporary(4);
+      if (!s.emit_unguarded(half)) return false;
+    }
+    each.d = (upper ? join.b : join.a) = s.temporary(4);
+    if (!s.emit_unguarded(each)) return false;
+  }
+  return s.destination(0, Type::kB64, join.d) && s.emit(join);
 }
 
 template <class Op>
@@ -243,12 +293,17 @@ bool extreme(Selector& s, Shape shape) {
   if (s.take("xorsign"_n)) {
     if (!s.take("abs"_n)) return s.refuse_form();
     step.value |= 2;
+  } else if (s.take("abs"_n)) {
+    step.value |= 4;
   }
   if (shape.sat || shape.approximate || shape.rounded ||
       (shape.type == Type::kF64 && step.value != 0)) {
     return s.refuse_form();
   }
-  if (!s.need(3, 3)) return false;
+  // Of three operands, which only single ones may be: those of the first two, then of the third.
+  const bool of_three = s.operand_count() == 4 && shape.type == Type::kF32;
+  if (!s.need(3, of_three ? 4 : 3)) return false;
+  if (of_three ? (step.value & 2) != 0 : (step.value & 4) != 0) return s.refuse_form();
   if (shape.type == Type::kF64) {
     step.handler = &lanewise_with<Extreme<Max, double, false>, double, double, double>;
   } else if (shape.ftz) {
@@ -256,8 +311,13 @@ bool extreme(Selector& s, Shape shape) {
   } else {
     step.handler = &lanewise_with<Extreme<Max, float, false>, float, float, float>;
   }
-  return s.destination(0, shape.type, step.d) && s.source(1, shape.type, step.a) &&
-         s.source(2, shape.type, step.b) && s.emit(step);
+  if (!s.source(1, shape.type, step.a) || !s.source(2, shape.type, step.b)) return false;
+  if (of_three) {
+    Step first = step;
+    first.d = step.a = s.temporary(4);
+    if (!s.emit_unguarded(first) || !s.source(3, shape.type, step.b)) return false;
+  }
+  return s.destination(0, shape.type, step.d) && s.emit(step);
 }
 
 template <template <class, bool> class Op>
@@ -291,6 +351,27 @@ bool copy_sign(Selector& s) {
 }
 
 }  // namespace
+
+bool select_float_pairs(Selector& s) {
+  Shape shape;
+  shape.ftz = s.take("ftz"_n);
+  const int direction = s.take_one({"rn"_n, "rz"_n, "rm"_n, "rp"_n});
+  if (direction > 0) shape.rounding = static_cast<Rounding>(direction);
+  s.take("f32x2"_n);
+  switch (s.opcode()) {
+    case "add"_n:
+      return operate_on_pairs(s, shape, rounded_handler<Add, 2>(shape, Directed::kAdd), 2);
+    case "sub"_n:
+      return operate_on_pairs(s, shape, rounded_handler<Subtract, 2>(shape, Directed::kSubtract),
+                              2);
+    case "mul"_n:
+      return operate_on_pairs(s, shape, rounded_handler<Multiply, 2>(shape, Directed::kMultiply),
+                              2);
+    case "fma"_n:
+      return operate_on_pairs(s, shape, rounded_handler<Fused, 3>(shape, Directed::kFused), 3);
+  }
+  return s.refuse_form();
+}
 
 bool select_float(Selector& s) {
   const std::uint32_t opcode = s.opcode();

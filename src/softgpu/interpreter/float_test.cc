@@ -135,6 +135,33 @@ TEST(Float, ExtremesIgnoreNansUnlessAskedFor) {
             (std::vector<std::uint32_t>{0x7fffffff, 0x7fffffff, 0, 0x7fffffff}));
 }
 
+TEST(Float, ExtremesMayBeOfThree) {
+  const std::vector<std::uint32_t> a = {0x3f800000, 0x7fc00000};
+  const std::vector<std::uint32_t> b = {0xc0000000, 0x40000000};
+  const std::vector<std::uint32_t> c = {0x40400000, 0x40400000};
+  EXPECT_EQ(operate<std::uint32_t>("max.f32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x40400000, 0x40400000}));
+  EXPECT_EQ(operate<std::uint32_t>("min.NaN.f32 %d, %a, %b, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0xc0000000, 0x7fffffff}));
+  EXPECT_EQ(operate<std::uint32_t>("min.abs.f32 %d, %b, %c, %c;", a, b, c),
+            (std::vector<std::uint32_t>{0x40000000, 0x40000000}));
+}
+
+TEST(Float, PairsAreTwoNumbersInOneRegister) {
+  // {1.5, -2}, {2^-149, 3}
+  const std::vector<std::uint64_t> a = {0xc00000003fc00000, 0x4040000000000001};
+  const std::vector<std::uint64_t> b = {0x4080000040000000, 0x3f80000000000001};
+  EXPECT_EQ(operate<std::uint64_t>("add.rn.f32x2 %d, %a, %b;", a, b),
+            (std::vector<std::uint64_t>{0x4000000040600000, 0x4080000000000002}));
+  EXPECT_EQ(operate<std::uint64_t>("add.ftz.f32x2 %d, %a, %b;", a, b)[1], 0x4080000000000000u);
+  EXPECT_EQ(operate<std::uint64_t>("sub.f32x2 %d, %a, %b;", a, b)[0], 0xc0c00000bf000000u);
+  EXPECT_EQ(operate<std::uint64_t>("mul.rp.f32x2 %d, %a, %b;", a, b),
+            (std::vector<std::uint64_t>{0xc100000040400000, 0x4040000000000001}));
+  EXPECT_EQ(operate<std::uint64_t>("fma.rn.f32x2 %d, %a, %b, %a;", a, b)[0], 0xc120000040900000u);
+  EXPECT_EQ(operate<std::uint64_t>("mov.b64 %d, %a; fma.rz.f32x2 %d, %d, %b, %d;", a, b)[0],
+            0xc120000040900000u);
+}
+
 TEST(Float, ApproximationsAreCloseAndRightAtTheEdges) {
   const std::vector<float> x = {0.5f, 1, 2, 10.25f, 100};
   const auto sine = operate<float>("sin.approx.f32 %d, %a;", x);

@@ -33,7 +33,9 @@ std::uint32_t narrow(double value, const Format& format, Rounding rounding, bool
   const std::uint32_t sign = negative ? 1u << width : 0;
   if (value != value) return format.nan;
   const std::uint32_t top = ((1u << format.exponent_bits) - 1) << format.fraction_bits;
-  const std::uint32_t largest = format.infinities ? top - 1 : (1u << width) - 2;
+  const std::uint32_t largest = format.infinities     ? top - 1
+                                : format.numbers_only ? (1u << width) - 1
+                                                      : (1u << width) - 2;
   if (std::isinf(value)) {
     if (finite) return sign | largest;
     return format.infinities ? sign | top : format.nan;
@@ -85,7 +87,7 @@ double widen(std::uint32_t bits, const Format& format) {
   const std::uint32_t fraction = magnitude & ((1u << format.fraction_bits) - 1);
   const int top = (1 << format.exponent_bits) - 1;
   double result = 0;
-  if (!format.infinities && magnitude == (1u << width) - 1) {
+  if (!format.infinities && !format.numbers_only && magnitude == (1u << width) - 1) {
     result = std::numeric_limits<double>::quiet_NaN();
   } else if (format.infinities && exponent == top) {
     result = fraction == 0 ? std::numeric_limits<double>::infinity()

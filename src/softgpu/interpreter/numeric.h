@@ -82,18 +82,23 @@ inline Bfloat to_bfloat(float value) {
 }
 
 // A small binary format: exponent and fraction bits, and whether its top exponent has infinities
-// (otherwise only the all-ones pattern is special, a NaN: e4m3).
+// (otherwise only the all-ones pattern is special, a NaN: e4m3; or nothing is, where there is no
+// NaN, which then becomes the largest number).
 struct Format {
   int exponent_bits = 5;
   int fraction_bits = 10;
   bool infinities = true;
   std::uint32_t nan = 0x7fff;
+  bool numbers_only = false;
 };
 inline constexpr Format kHalfFormat{5, 10, true, 0x7fff};
 inline constexpr Format kBfloatFormat{8, 7, true, 0x7fff};
 inline constexpr Format kTf32Format{8, 10, true, 0x3ffff};
 inline constexpr Format kE4m3Format{4, 3, false, 0x7f};
 inline constexpr Format kE5m2Format{5, 2, true, 0x7f};
+inline constexpr Format kE2m1Format{2, 1, false, 0x7, true};
+inline constexpr Format kE2m3Format{2, 3, false, 0x1f, true};
+inline constexpr Format kE3m2Format{3, 2, false, 0x1f, true};
 inline constexpr Format kSingleFormat{8, 23, true, 0x7fffffff};
 
 // The value in the format, rounded once. `finite`: too large values become the largest one, NaN

@@ -156,6 +156,7 @@ bool select_integer(Selector& s);
 bool select_bits(Selector& s);
 bool select_carry(Selector& s);
 bool select_float(Selector& s);
+bool select_float_pairs(Selector& s);  // .f32x2
 bool select_half(Selector& s, Type type);
 bool select_compare(Selector& s);
 bool select_convert(Selector& s);

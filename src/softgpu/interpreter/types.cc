@@ -54,6 +54,14 @@ std::optional<Type> type_named(std::uint32_t hash) {
       return Type::kE4M3x2;
     case "e5m2x2"_n:
       return Type::kE5M2x2;
+    case "e2m1x2"_n:
+      return Type::kE2M1x2;
+    case "e2m3x2"_n:
+      return Type::kE2M3x2;
+    case "e3m2x2"_n:
+      return Type::kE3M2x2;
+    case "ue8m0x2"_n:
+      return Type::kUE8M0x2;
     case "pred"_n:
       return Type::kPred;
   }
@@ -67,6 +75,7 @@ unsigned type_bytes(Type type) {
     case Type::kU8:
     case Type::kS8:
     case Type::kB8:
+    case Type::kE2M1x2:
       return 1;
     case Type::kU16:
     case Type::kS16:
@@ -75,6 +84,9 @@ unsigned type_bytes(Type type) {
     case Type::kBF16:
     case Type::kE4M3x2:
     case Type::kE5M2x2:
+    case Type::kE2M3x2:
+    case Type::kE3M2x2:
+    case Type::kUE8M0x2:
       return 2;
     case Type::kU32:
     case Type::kS32:

@@ -33,6 +33,10 @@ enum class Type : std::uint8_t {
   kTF32,
   kE4M3x2,
   kE5M2x2,
+  kE2M1x2,
+  kE2M3x2,
+  kE3M2x2,
+  kUE8M0x2,
   kPred,
 };
 

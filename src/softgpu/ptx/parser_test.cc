@@ -73,7 +73,7 @@ TEST(Parser, NamesTheInstructionAndLineItCannotExecute) {
       refusal(in_kernel("\nmov.u32 %r1, 1;\nsuld.b.1d.b32.trap %r1, %r2;"), &log);
   EXPECT_EQ(error, "PTX line 8: Instruction 'suld.b.1d.b32.trap' is not supported");
   EXPECT_EQ(log, "ptxas error   : line 8: Instruction 'suld.b.1d.b32.trap' is not supported\n");
-  EXPECT_NE(refusal(in_kernel("add.f32x2 %d1, %d2, %d3;")).find("'add.f32x2'"), std::string::npos);
+  EXPECT_NE(refusal(in_kernel("add.f64x2 %d1, %d2, %d3;")).find("'add.f64x2'"), std::string::npos);
   EXPECT_NE(refusal(in_kernel("add.bogus.u32 %r1, %r2, %r3;")).find("modifier"), std::string::npos);
   EXPECT_NE(refusal(in_kernel("tcgen05.fence::before_thread_sync;"))
                 .find("'tcgen05.fence::before_thread_sync'"),
