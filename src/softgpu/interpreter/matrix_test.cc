@@ -242,6 +242,69 @@ TEST(Fragments, OfSingleBitsCannotBeSums) {
   EXPECT_NE(device.error(), "");
 }
 
+TEST(Fragments, LieAsThoseOfMmaDo) {
+  TestDevice device(R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pd) {
+.reg .b32 %a<2>, %b<2>, %c<8>; .reg .b64 %pa, %pb, %pd;
+ld.param.u64 %pa, [pa]; ld.param.u64 %pb, [pb]; ld.param.u64 %pd, [pd];
+wmma.load.a.sync.aligned.row.m16n16k16.global.s8 {%a0, %a1}, [%pa];
+wmma.load.b.sync.aligned.col.m16n16k16.global.s8 {%b0, %b1}, [%pb];
+mov.b32 %c0, 1; mov.b32 %c1, 1; mov.b32 %c2, 1; mov.b32 %c3, 1;
+mov.b32 %c4, 1; mov.b32 %c5, 1; mov.b32 %c6, 1; mov.b32 %c7, 1;
+mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%c0, %c1, %c2, %c3}, {%a0, %a1}, {%b0},
+  {%c0, %c1, %c2, %c3};
+mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%c4, %c5, %c6, %c7}, {%a0, %a1}, {%b1},
+  {%c4, %c5, %c6, %c7};
+wmma.store.d.sync.aligned.row.m16n16k16.global.s32 [%pd],
+  {%c0, %c1, %c2, %c3, %c4, %c5, %c6, %c7};
+ret; })");
+  ASSERT_EQ(device.error(), "");
+  std::vector<std::int8_t> a(256);
+  std::vector<std::int8_t> b(256);
+  for (int i = 0; i < 256; ++i) {
+    a[static_cast<unsigned>(i)] = static_cast<std::int8_t>(i * 7 % 23 - 11);
+    b[static_cast<unsigned>(i)] = static_cast<std::int8_t>(i * 5 % 19 - 9);
+  }
+  const std::uint64_t d = device.allocate(1024);
+  device.launch.block = {kLanesPerWarp, 1, 1};
+  ASSERT_FALSE(device.run("k", device.put(a), device.put(b), d).has_value());
+  const auto sums = device.get<std::int32_t>(d, 256);
+  for (unsigned i = 0; i < 16; ++i) {
+    for (unsigned j = 0; j < 16; ++j) {
+      int sum = 1;
+      for (unsigned k = 0; k < 16; ++k) sum += a[i * 16 + k] * b[j * 16 + k];
+      EXPECT_EQ(sums[i * 16 + j], sum) << i << ", " << j;
+    }
+  }
+}
+
+TEST(Fragments, OfHalvesHoldEachFactorTwice) {
+  TestDevice device(R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 pa, .param .u64 pd) {
+.reg .b32 %a<8>, %t; .reg .b64 %pa, %pd, %o;
+ld.param.u64 %pa, [pa]; ld.param.u64 %pd, [pd];
+mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 32; add.u64 %pd, %pd, %o;
+wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7}, [%pa];
+st.global.v4.b32 [%pd], {%a0, %a1, %a2, %a3}; st.global.v4.b32 [%pd+16], {%a4, %a5, %a6, %a7};
+ret; })");
+  ASSERT_EQ(device.error(), "");
+  const auto words = some_words(128, 3);
+  const std::uint64_t d = device.allocate(1024);
+  device.launch.block = {kLanesPerWarp, 1, 1};
+  ASSERT_FALSE(device.run("k", device.put(words), d).has_value());
+  const auto seen = device.get<std::uint32_t>(d, 256);
+  for (unsigned lane = 0; lane < kLanesPerWarp; ++lane) {
+    for (unsigned r = 0; r < 8; ++r) {
+      const unsigned row = lane / 4 + r % 2 * 8;
+      EXPECT_EQ(seen[lane * 8 + r], words[row * 8 + lane % 4 + r % 4 / 2 * 4]) << lane << ", " << r;
+    }
+  }
+}
+
 // Each lane's row of 16 bytes goes to shared memory and comes back by fragments, through the
 // address in `space`; `how` makes that address of %row, which is one of shared memory.
 std::string tile_kernel(const std::string& space, const std::string& how) {

@@ -1,5 +1,5 @@
-// wmma.load, wmma.store, wmma.mma. Fragments are opaque to programs: here element i of a matrix
-// (by rows) lies in lane i % 32, at place i / 32; what is left of the registers stays unused.
+// wmma.load, wmma.store, wmma.mma. PTX leaves open how fragments lie, but programs know: as those
+// of mma do, tile by tile. Where registers are left over their elements are there again.
 #include "softgpu/interpreter/access.h"
 #include "softgpu/interpreter/matrix.h"
 
@@ -18,6 +18,8 @@ struct Fragment {
   unsigned per_register() const {
     return element == Element::kF64 ? 1 : std::max(1u, 32 / element_bits(element));
   }
+  // Registers that hold every element once.
+  unsigned distinct() const { return std::max(1u, rows * columns / kLanes / per_register()); }
 };
 
 // How many registers PTX gives a fragment.
@@ -28,31 +30,69 @@ std::optional<Fragment> fragment_of(Part part, Element element, const Shape& sha
   if (made.rows * made.columns > kMatrixCells) return std::nullopt;
   const bool factor = element == Element::kS4 || element == Element::kU4 || element == Element::kB1;
   if (factor && part == Part::kC) return std::nullopt;
-  const unsigned needed = made.rows * made.columns / kLanes / made.per_register();
-  made.registers = std::max(needed, 1u);
+  made.registers = made.distinct();
   // Fragments of .f16 factors hold every element twice.
   if (part != Part::kC && element == Element::kF16) made.registers = 8;
-  if (made.registers < needed || made.registers > 16) return std::nullopt;
+  if (made.registers < made.distinct() || made.registers > 16) return std::nullopt;
   return made;
 }
 
 std::int64_t pack(const Fragment& f, bool by_column) {
   return static_cast<std::int64_t>(f.element) | static_cast<std::int64_t>(f.rows) << 8 |
          static_cast<std::int64_t>(f.columns) << 16 | static_cast<std::int64_t>(f.registers) << 24 |
-         std::int64_t{by_column} << 32;
+         std::int64_t{by_column} << 32 | static_cast<std::int64_t>(f.part) << 40;
 }
 Fragment unpack(std::int64_t value) {
   const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
-  return {Part::kA, static_cast<Element>(byte(0)), byte(1), byte(2), byte(3)};
+  return {static_cast<Part>(byte(5)), static_cast<Element>(byte(0)), byte(1), byte(2), byte(3)};
+}
+
+struct Cell {
+  unsigned row = 0;
+  unsigned column = 0;
+};
+
+// Element `e` of register `r` of a lane. Tiles have sixteen rows, or eight, and eight columns of
+// the product.
+Cell cell_of(const Fragment& f, unsigned lane, unsigned r, unsigned e) {
+  constexpr unsigned kSide = 8;
+  const unsigned group = lane / 4;
+  const unsigned member = lane % 4;
+  const unsigned per = f.per_register();
+  const unsigned halves = std::min(f.rows, 2 * kSide) / kSide;
+  const unsigned stretch = 4 * per;  // So many factors are in one register of a group's lanes.
+  switch (f.part) {
+    case Part::kA: {
+      const unsigned in_tile = halves * (f.columns / stretch);
+      const unsigned q = r % in_tile;
+      return {r / in_tile * 2 * kSide + group + q % halves * kSide,
+              member * per + e + q / halves * stretch};
+    }
+    case Part::kB: {
+      const unsigned in_tile = f.rows / stretch;
+      return {member * per + e + r % in_tile * stretch, r / in_tile * kSide + group};
+    }
+    case Part::kC:
+      break;
+  }
+  const unsigned place = r * per + e;
+  const unsigned in_tile = 2 * halves;
+  const unsigned tile = place / in_tile;
+  const unsigned side_by_side = f.columns / kSide;
+  return {tile / side_by_side * 2 * kSide + group + place % in_tile / 2 * kSide,
+          tile % side_by_side * kSide + member * 2 + place % 2};
 }
 
 // f(row, column, lane, register, element of it)
 template <class F>
-void each_element(const Fragment& fragment, F&& f) {
-  const unsigned per = fragment.per_register();
-  for (unsigned i = 0; i < fragment.rows * fragment.columns; ++i) {
-    const unsigned place = i / kLanes;
-    f(i / fragment.columns, i % fragment.columns, i % kLanes, place / per, place % per);
+void each_element(const Fragment& fragment, unsigned registers, F&& f) {
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    for (unsigned r = 0; r < registers; ++r) {
+      for (unsigned e = 0; e < fragment.per_register(); ++e) {
+        const Cell cell = cell_of(fragment, lane, r % fragment.distinct(), e);
+        f(cell.row, cell.column, lane, r, e);
+      }
+    }
   }
 }
 
@@ -81,7 +121,8 @@ Flow move_fragment(Warp& warp, const Step& step, Mask lanes) {
   const unsigned bytes = std::max(1u, width / 8);
   Access<Space::kGeneric> access(warp, bytes, Stores);
   bool ok = true;
-  each_element(fragment, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+  const unsigned registers = Stores ? fragment.distinct() : fragment.registers;
+  const auto move = [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
     if (!ok) return;
     const std::uint64_t index = by_column ? j * stride + i : i * stride + j;
     std::byte* place = access.at(leader, base + index * width / 8);
@@ -97,16 +138,18 @@ Flow move_fragment(Warp& warp, const Step& step, Mask lanes) {
       bits >>= index * width % 8;
       put_register(warp, Row{rows[r]}, lane, with_element(before, bits, width, e));
     }
-  });
+  };
+  each_element(fragment, registers, move);
   return ok ? flow : Flow::kFault;
 }
 
 void read_fragment(Warp& warp, const std::uint32_t* rows, const Fragment& fragment, Matrix& into) {
   const unsigned width = element_bits(fragment.element);
-  each_element(fragment, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+  const auto read = [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
     into.at(i, j) =
         decode_element(fragment.element, get_register(warp, Row{rows[r]}, lane) >> e * width % 64);
-  });
+  };
+  each_element(fragment, fragment.distinct(), read);
 }
 
 struct Operation {
@@ -143,11 +186,12 @@ Flow multiply_fragments(Warp& warp, const Step& step, Mask lanes) {
   read_fragment(warp, c_rows, o.c, c);
   multiply(o.product, a, b, c, d);
   const unsigned width = element_bits(o.d.element);
-  each_element(o.d, [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
+  const auto write = [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
     const std::uint64_t before = get_register(warp, Row{d_rows[r]}, lane);
     const std::uint64_t bits = encode_element(o.d.element, d.at(i, j));
     put_register(warp, Row{d_rows[r]}, lane, with_element(before, bits, width, e));
-  });
+  };
+  each_element(o.d, o.d.distinct(), write);
   return flow;
 }
 
