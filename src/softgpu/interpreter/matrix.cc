@@ -235,9 +235,12 @@ struct Fragments {
   Element d = Element::kF32;
   bool saturate = false;
   Factors factors = Factors::kNumbers;
+  bool sparse = false;  // Of the left matrix only half of each row is there.
+  unsigned selector = 0;
 
   unsigned per_register() const { return std::max(1u, 32 / element_bits(a)); }
-  unsigned a_registers() const { return shape.m / 8 * (shape.k / (4 * per_register())); }
+  unsigned stored_columns() const { return sparse ? shape.k / 2 : shape.k; }
+  unsigned a_registers() const { return shape.m / 8 * (stored_columns() / (4 * per_register())); }
   unsigned b_registers() const { return shape.k / (4 * per_register()); }
   unsigned accumulators() const { return shape.m / 8 * 2; }
   unsigned registers(Element element) const {
@@ -251,14 +254,21 @@ struct Fragments {
     return byte(shape.m, 0) | byte(shape.n, 1) | byte(shape.k, 2) |
            byte(static_cast<unsigned>(a), 3) | byte(static_cast<unsigned>(b), 4) |
            byte(static_cast<unsigned>(c) << 4 | static_cast<unsigned>(d), 5) |
-           byte(static_cast<unsigned>(factors) << 1 | (saturate ? 1 : 0), 6);
+           byte(selector << 4 | (sparse ? 8 : 0) | static_cast<unsigned>(factors) << 1 |
+                    (saturate ? 1 : 0),
+                6);
   }
   static Fragments unpacked(std::int64_t value) {
     const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
-    return {{byte(0), byte(1), byte(2)},        static_cast<Element>(byte(3)),
-            static_cast<Element>(byte(4)),      static_cast<Element>(byte(5) >> 4),
-            static_cast<Element>(byte(5) & 15), (byte(6) & 1) != 0,
-            static_cast<Factors>(byte(6) >> 1)};
+    return {{byte(0), byte(1), byte(2)},
+            static_cast<Element>(byte(3)),
+            static_cast<Element>(byte(4)),
+            static_cast<Element>(byte(5) >> 4),
+            static_cast<Element>(byte(5) & 15),
+            (byte(6) & 1) != 0,
+            static_cast<Factors>(byte(6) >> 1 & 3),
+            (byte(6) & 8) != 0,
+            byte(6) >> 4};
   }
 };
 
@@ -305,6 +315,59 @@ double read_element(Warp& warp, const std::uint32_t* rows, Element element, unsi
   return decode_element(element, bits >> index * element_bits(element) % 64);
 }
 
+// Which column of the whole matrix each stored factor of the left one belongs to, by rows.
+using Columns = std::array<std::uint8_t, kMatrixCells>;
+
+// PTX ISA, "Sparse matrix storage". A lane's metadata are of a block of columns, as many as a row
+// has in one register of its group: of words of 16 bits one for each of two rows, or of one of 32
+// for one row. The selector says which lanes' count where not all are needed.
+Columns columns_of(Warp& warp, const Fragments& fragments, Row metadata) {
+  const unsigned bits = element_bits(fragments.a);
+  const bool halves = bits >= 16;
+  const unsigned stored = fragments.stored_columns();
+  const unsigned in_block = 4 * fragments.per_register();
+  const bool one_block = stored == in_block;
+  Columns columns{};
+  for (unsigned row = 0; row < fragments.shape.m; ++row) {
+    for (unsigned i = 0; i < stored; ++i) {
+      const unsigned block = i / in_block;
+      const unsigned upper = row / 8;
+      const unsigned member =
+          halves ? (one_block ? fragments.selector : fragments.selector * 2 + block)
+                 : (one_block ? fragments.selector * 2 + upper : block * 2 + upper);
+      std::uint32_t word = get<std::uint32_t>(warp.row(metadata), row % 8 * 4 + member % 4);
+      if (halves) word = word >> 16 * upper & 0xffff;
+      const unsigned place = i % in_block;
+      const auto index = [&](unsigned number) { return word >> 2 * number & 3; };
+      unsigned column = 0;
+      if (bits == 32) {
+        column = i * 2 + index(place * 2) / 2;  // One of two.
+      } else if (bits == 4) {
+        column = i / 4 * 8 + index(place / 2) * 2 + i % 2;  // Two pairs of four.
+      } else {
+        column = i / 2 * 4 + index(place);  // Two of four.
+      }
+      columns[row * stored + i] = static_cast<std::uint8_t>(column);
+    }
+  }
+  return columns;
+}
+
+void multiply_sparse(const Product& product, const Matrix& a, const Columns& columns,
+                     const Matrix& b, const Matrix& c, Matrix& d) {
+  const unsigned stored = product.shape.k / 2;
+  for (unsigned i = 0; i < product.shape.m; ++i) {
+    for (unsigned j = 0; j < product.shape.n; ++j) {
+      double sum = c.at(i, j);
+      for (unsigned k = 0; k < stored; ++k) {
+        sum += a.at(i, k) * b.at(columns[i * stored + k], j);
+      }
+      if (product.saturate) sum = std::clamp(sum, -0x1p31, 0x1p31 - 1);
+      d.at(i, j) = sum;
+    }
+  }
+}
+
 Flow multiply_matrices(Warp& warp, const Step& step, Mask lanes) {
   Flow flow;
   if (!whole_warp(warp, lanes, flow)) return flow;
@@ -314,7 +377,7 @@ Flow multiply_matrices(Warp& warp, const Step& step, Mask lanes) {
   const std::uint32_t* b_rows = a_rows + fragments.a_registers();
   const std::uint32_t* c_rows = b_rows + fragments.b_registers();
   const Shape& shape = fragments.shape;
-  Matrix a(shape.k);
+  Matrix a(fragments.stored_columns());
   Matrix b(shape.n);
   Matrix c(shape.n);
   Matrix d(shape.n);
@@ -328,7 +391,13 @@ Flow multiply_matrices(Warp& warp, const Step& step, Mask lanes) {
             [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
               c.at(i, j) = read_element(warp, c_rows, fragments.c, lane, r, e);
             });
-  multiply({shape, fragments.d, fragments.factors, fragments.saturate}, a, b, c, d);
+  const Product product{shape, fragments.d, fragments.factors, fragments.saturate};
+  if (fragments.sparse) {
+    const std::uint32_t* metadata = c_rows + fragments.registers(fragments.c);
+    multiply_sparse(product, a, columns_of(warp, fragments, Row{*metadata}), b, c, d);
+  } else {
+    multiply(product, a, b, c, d);
+  }
   each_of_c(fragments, fragments.d,
             [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
               std::uint64_t bits = encode_element(fragments.d, d.at(i, j));
@@ -384,11 +453,58 @@ bool known_form(const Fragments& f) {
   return false;
 }
 
+// Of a sparse left matrix one or two blocks, or at least two of small floats.
+bool known_sparse_form(const Fragments& f) {
+  const unsigned block = 8 * f.per_register();
+  const bool one = f.shape.k == block;
+  const bool two = f.shape.k == 2 * block;
+  if (f.shape.m != 16 || f.shape.n != 8) return false;
+  const bool accumulates16 = f.c == Element::kF16 && f.d == Element::kF16;
+  const bool accumulates32 = f.c == Element::kF32 && f.d == Element::kF32;
+  const bool integers = f.c == Element::kS32 && f.d == Element::kS32;
+  const unsigned selectors = element_bits(f.a) >= 16 ? (one ? 4 : 2) : (one ? 2 : 1);
+  if (f.selector >= selectors) return false;
+  switch (f.a) {
+    case Element::kF16:
+      return f.b == f.a && (one || two) && (accumulates32 || accumulates16);
+    case Element::kBF16:
+    case Element::kTF32:
+      return f.b == f.a && (one || two) && accumulates32;
+    case Element::kS8:
+    case Element::kU8:
+      return is_one_of(f.b, {Element::kS8, Element::kU8}) && (one || two) && integers;
+    case Element::kS4:
+    case Element::kU4:
+      return is_one_of(f.b, {Element::kS4, Element::kU4}) && (one || two) && integers;
+    case Element::kE4M3:
+    case Element::kE5M2:
+      return is_one_of(f.b, {Element::kE4M3, Element::kE5M2}) && two &&
+             (accumulates32 || accumulates16);
+    case Element::kF32:
+    case Element::kF64:
+    case Element::kS32:
+    case Element::kB1:
+      break;
+  }
+  return false;
+}
+
+// What a sparse product has beside: metadata and the selector.
+bool take_sparsity(Selector& s, Fragments& fragments) {
+  fragments.sparse = s.take("sp"_n) || s.take("sp::ordered_metadata"_n);
+  if (!fragments.sparse) return s.need(4, 4);
+  std::uint64_t selector = 0;
+  if (!s.need(6, 6) || !s.integer(s.operand(5), selector)) return false;
+  if (selector > 3) return s.refuse("has a selector that is not supported");
+  fragments.selector = static_cast<unsigned>(selector);
+  return true;
+}
+
 bool select_multiply(Selector& s) {
   s.take("sync"_n);
   s.take("aligned"_n);
-  if (s.has("sp"_n) || s.has("sp::ordered_metadata"_n)) return s.refuse_form();
   Fragments fragments;
+  if (!take_sparsity(s, fragments)) return false;
   const auto shape = take_shape(s);
   if (!shape.has_value() || !s.take("row"_n) || !s.take("col"_n)) return s.refuse_form();
   fragments.shape = *shape;
@@ -405,7 +521,9 @@ bool select_multiply(Selector& s) {
   if (!factors.has_value()) return s.refuse_form();
   fragments.factors = *factors;
   if (fragments.a == Element::kB1) fragments.shape.k /= element_bits(Element::kB1);
-  if (!known_form(fragments) || !s.need(4, 4)) return s.refuse_form();
+  if (fragments.sparse ? !known_sparse_form(fragments) : !known_form(fragments)) {
+    return s.refuse_form();
+  }
   const unsigned bytes = fragments.a == Element::kF64 ? 8 : 4;
   std::vector<Row> rows;
   if (!vector_rows(s, s.operand(0), fragments.registers(fragments.d), bytes, true, rows) ||
@@ -413,6 +531,11 @@ bool select_multiply(Selector& s) {
       !vector_rows(s, s.operand(2), fragments.b_registers(), bytes, false, rows) ||
       !vector_rows(s, s.operand(3), fragments.registers(fragments.c), bytes, false, rows)) {
     return false;
+  }
+  if (fragments.sparse) {
+    Row metadata;
+    if (!s.source(4, Type::kB32, metadata)) return false;
+    rows.push_back(metadata);
   }
   Step step;
   step.handler = &multiply_matrices;
