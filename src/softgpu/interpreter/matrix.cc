@@ -639,7 +639,7 @@ bool select_transpose(Selector& s) {
 bool select_matrix(Selector& s) {
   switch (s.opcode()) {
     case "mma"_n:
-      return select_multiply(s);
+      return s.has("m8n8k4"_n) && s.has("f16"_n) ? select_quad_pairs(s) : select_multiply(s);
     case "ldmatrix"_n:
       return select_move_matrices(s, false);
     case "stmatrix"_n:

@@ -77,5 +77,6 @@ bool vector_rows(Selector& s, const Operand& operand, unsigned count, unsigned b
                  std::vector<Row>& rows);
 
 bool select_wmma(Selector& s);
+bool select_quad_pairs(Selector& s);  // mma.m8n8k4 of halves
 
 }  // namespace flyt::ptx

@@ -305,6 +305,75 @@ ret; })");
   }
 }
 
+// mma.m8n8k4 of halves: which lanes make a product, and what each has of it.
+struct Pairs {
+  const char* layouts;
+  bool a_by_columns;
+  bool b_by_columns;
+};
+
+int left_of(unsigned pair, unsigned row, unsigned k) {
+  return static_cast<int>((pair + row * 3 + k) % 4) - 1;
+}
+int right_of(unsigned pair, unsigned k, unsigned column) {
+  return static_cast<int>((pair * 2 + column + k * 3) % 4) - 2;
+}
+std::uint32_t half_bits(int value) {
+  constexpr std::uint32_t kHalves[] = {0xc000, 0xbc00, 0, 0x3c00, 0x4000};
+  return kHalves[value + 2];
+}
+
+TEST(QuadPairs, MakeFourProductsAtOnce) {
+  for (const Pairs& form : {Pairs{"row.col", false, true}, Pairs{"col.row", true, false},
+                            Pairs{"row.row", false, false}, Pairs{"col.col", true, true}}) {
+    TestDevice device(std::string(R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 pa, .param .u64 pd) {
+.reg .b32 %t, %a<2>, %b<2>, %c<8>; .reg .b64 %pa, %pd, %o;
+ld.param.u64 %pa, [pa]; ld.param.u64 %pd, [pd];
+mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 16; add.u64 %pa, %pa, %o;
+ld.global.v4.b32 {%a0, %a1, %b0, %b1}, [%pa];
+mul.wide.u32 %o, %t, 32; add.u64 %pd, %pd, %o;
+mov.b32 %c0, 0x40003c00; mov.b32 %c1, %c0; mov.b32 %c2, %c0; mov.b32 %c3, %c0;
+mma.sync.aligned.m8n8k4.)") +
+                      form.layouts +
+                      R"(.f32.f16.f16.f16 {%c0, %c1, %c2, %c3, %c4, %c5, %c6, %c7},
+  {%a0, %a1}, {%b0, %b1}, {%c0, %c1, %c2, %c3};
+st.global.v4.b32 [%pd], {%c0, %c1, %c2, %c3}; st.global.v4.b32 [%pd+16], {%c4, %c5, %c6, %c7};
+ret; })");
+    ASSERT_EQ(device.error(), "");
+    std::vector<std::uint32_t> words(128);
+    for (unsigned lane = 0; lane < kLanesPerWarp; ++lane) {
+      const unsigned pair = lane / 4 % 4;
+      const unsigned upper = lane / 16 * 4;
+      for (unsigned i = 0; i < 4; ++i) {
+        const int left = form.a_by_columns ? left_of(pair, i + upper, lane % 4)
+                                           : left_of(pair, lane % 4 + upper, i);
+        const int right = form.b_by_columns ? right_of(pair, i, lane % 4 + upper)
+                                            : right_of(pair, lane % 4, i + upper);
+        words[lane * 4 + i / 2] |= half_bits(left) << i % 2 * 16;
+        words[lane * 4 + 2 + i / 2] |= half_bits(right) << i % 2 * 16;
+      }
+    }
+    const std::uint64_t d = device.allocate(1024);
+    device.launch.block = {kLanesPerWarp, 1, 1};
+    ASSERT_FALSE(device.run("k", device.put(words), d).has_value());
+    const auto sums = device.get<float>(d, 256);
+    for (unsigned lane = 0; lane < kLanesPerWarp; ++lane) {
+      for (unsigned i = 0; i < 8; ++i) {
+        const unsigned row = (lane & 1) + (i & 2) + lane / 16 * 4;
+        const unsigned column = (i & 4) + (lane & 2) + (i & 1);
+        int sum = column % 2 == 0 ? 1 : 2;  // The halves that were there.
+        for (unsigned k = 0; k < 4; ++k) {
+          sum += left_of(lane / 4 % 4, row, k) * right_of(lane / 4 % 4, k, column);
+        }
+        EXPECT_EQ(static_cast<int>(sums[lane * 8 + i]), sum) << form.layouts << lane << " " << i;
+      }
+    }
+  }
+}
+
 // Each lane's row of 16 bytes goes to shared memory and comes back by fragments, through the
 // address in `space`; `how` makes that address of %row, which is one of shared memory.
 std::string tile_kernel(const std::string& space, const std::string& how) {
