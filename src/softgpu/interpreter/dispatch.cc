@@ -146,9 +146,10 @@ bool select_rest(Selector& s) {
     case "ldmatrix"_n:
     case "stmatrix"_n:
     case "movmatrix"_n:
-      return select_matrix(s);
     case "wgmma"_n:
-      return select_warpgroup(s);
+      return select_matrix(s);
+    case "tensormap"_n:
+      return select_tensor_map(s);
     case "tex"_n:
     case "tld4"_n:
     case "txq"_n:

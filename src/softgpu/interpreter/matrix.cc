@@ -648,6 +648,8 @@ bool select_matrix(Selector& s) {
       return select_transpose(s);
     case "wmma"_n:
       return select_wmma(s);
+    case "wgmma"_n:
+      return select_warpgroup(s);
   }
   return s.refuse_form();
 }

@@ -78,5 +78,6 @@ bool vector_rows(Selector& s, const Operand& operand, unsigned count, unsigned b
 
 bool select_wmma(Selector& s);
 bool select_quad_pairs(Selector& s);  // mma.m8n8k4 of halves
+bool select_warpgroup(Selector& s);   // wgmma
 
 }  // namespace flyt::ptx

@@ -173,7 +173,7 @@ bool select_bulk(Selector& s);
 bool select_store_async(Selector& s);   // st.async
 bool select_reduce_async(Selector& s);  // red.async
 bool select_matrix(Selector& s);
-bool select_warpgroup(Selector& s);  // wgmma
+bool select_tensor_map(Selector& s);  // tensormap
 bool select_video(Selector& s);
 bool select_scalar_video(Selector& s);
 bool select_texture(Selector& s);

@@ -1,6 +1,7 @@
 // Boxes of tensors: what lies outside, swizzles, stores and reductions, and maps that are none.
 #include "softgpu/interpreter/tensor_map.h"
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,53 @@ wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [bar], 0;
                          1, 1);
   for (unsigned i = 0; i < kBoxWords; ++i) {
     EXPECT_EQ(found[i], (1 + i / kBoxWidth) * kRowWords + 1 + i % kBoxWidth);
+  }
+}
+
+TEST_F(Tensors, AMapIsReplacedPieceByPiece) {
+  // The map that the kernel gets says nothing right but where the tensor is, in an unused place.
+  const std::string address = std::to_string(offsetof(TensorMap, strides) + 24);
+  const auto found = run(kernel(R"(
+.shared .align 128 .b8 own_map[128];
+.reg .b64 %address, %stride; .reg .b32 %copy, %word, %width, %rank;
+shl.b32 %copy, %i, 2; cvt.u64.u32 %o, %copy; add.u64 %o, %o, %map; ld.global.u32 %word, [%o];
+mov.u32 %r, own_map; add.u32 %copy, %copy, %r; st.shared.u32 [%copy], %word;
+ld.global.u64 %address, [%map+)" +
+                                address + R"(];
+mov.u64 %stride, 64; mov.u32 %width, 12; mov.u32 %rank, 1;
+bar.sync 0;
+@%first tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r], %address;
+@%first tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r], %rank;
+@%first tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r], 0, 8;
+@%first tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r], 1, 4;
+@%first tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r], 0, %width;
+@%first tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%r], 0, %stride;
+@%first tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r], 0, 1;
+@%first tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%r], 2;
+@%first tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%r], 0;
+@%first tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%r], 0;
+@%first tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%r], 0;
+bar.sync 0;
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned
+  [%map], [own_map], 128;
+fence.proxy.tensormap::generic.acquire.gpu [%map], 128;
+@%first tensormap.replace.tile.global_dim.global.b1024.b32 [%map], 1, 6;
+@%first tensormap.replace.tile.element_stride.b1024.b32 [%map], 1, 1;
+bar.sync 0;
+)" + std::string(kLoad)),
+                         8, 3, [](TensorMap& map) {
+                           TensorMap wrong;
+                           wrong.swizzle = 2;
+                           wrong.fill = 1;
+                           wrong.interleave = 1;
+                           wrong.strides[3] = map.address;
+                           map = wrong;
+                         });
+  ASSERT_FALSE(fault_.has_value()) << to_string(*fault_);
+  for (unsigned i = 0; i < kBoxWords; ++i) {
+    const unsigned x = 8 + i % kBoxWidth;
+    const unsigned y = 3 + i / kBoxWidth;
+    EXPECT_EQ(found[i], x < kWidth && y < kHeight ? y * kRowWords + x : 0) << i;
   }
 }
 
