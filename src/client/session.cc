@@ -10,6 +10,7 @@
 #include "client/memory_state.h"
 #include "client/recovery.h"
 #include "client/recovery_thread.h"
+#include "client/settings.h"
 #include "commands/graph.h"
 #include "commands/module.h"
 #include "commands/ops.h"
@@ -200,8 +201,10 @@ Status Session::start(std::unique_ptr<transport::Connection> connection, const T
       rpc::Channel::open(std::move(connection), own, terms.deadline, *pushes_, options.channel);
   if (!channel) return std::move(channel).error();
   channel_ = std::move(channel).value();
+  channel_->answer_by(options.channel.clock->now() + kDescriptionPatience);
   auto devices = DeviceCache::fetch(*channel_);
   if (!devices) return std::move(devices).error();
+  channel_->answer_by({});
   devices_ = std::move(devices).value();
   contexts_ = std::make_unique<Contexts>(static_cast<std::size_t>(devices_.count()));
   code_ = std::make_unique<CodeState>();

@@ -14,6 +14,10 @@ std::string_view environment(const char* name);
 // FLYT_CONNECT_TIMEOUT_MS: for connecting and the hello together.
 Duration connect_timeout();
 
+// How long a server may take to say which devices it has: a driver that starts first has tens of
+// seconds to do on some machines.
+inline constexpr Duration kDescriptionPatience = std::chrono::minutes(2);
+
 // FLYT_WAIT_MS: for a GPU of this machine's client manager.
 Duration wait_patience();
 

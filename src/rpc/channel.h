@@ -298,6 +298,10 @@ class Channel {
   Status call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
                    std::span<const Bytes> data, Reply& reply);
 
+  // Whoever still waits for the server at `deadline` finds the session lost, with kTimeout; with
+  // Instant{} it may take as long as it likes, as from the beginning. While nobody waits.
+  void answer_by(Instant deadline);
+
   // Makes the session's lanes, if it may have some and nobody has tried yet; waits until they are
   // there or cannot be had. False: there are none.
   bool open_lanes();

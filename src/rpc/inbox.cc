@@ -199,6 +199,19 @@ bool Inbox::broken(std::string_view rule) {
   return false;
 }
 
+// Something can be read, or may be waited for without an end. False: the session is lost.
+bool Inbox::arrives_in_time() {
+  const Instant deadline = answer_by_.load(std::memory_order_relaxed);
+  if (deadline == Instant{}) return true;
+  while (clock_.now() < deadline) {
+    if (connection_.wait(transport::kReadable, deadline, nullptr) != transport::kNothing) {
+      return true;
+    }
+  }
+  loss_.declare(Error{ErrorCode::kTimeout, "the server does not answer"});
+  return false;
+}
+
 // Adds to the buffer what has arrived. False: the session is lost.
 bool Inbox::read_more(Patience patience) {
   if (begin_ == end_) begin_ = end_ = 0;
@@ -207,6 +220,7 @@ bool Inbox::read_more(Patience patience) {
     end_ -= begin_;
     begin_ = 0;
   }
+  if (patience == Patience::kWait && !arrives_in_time()) return false;
   const MutableBytes room = MutableBytes(buffer_).subspan(end_);
   Result<std::size_t> got = connection_.read({&room, 1}, patience);
   if (!got) {
@@ -393,6 +407,7 @@ bool Inbox::take_pieces(std::vector<MutableBytes>& pieces) {
   begin_ = end_ = 0;
   pieces.emplace_back(buffer_);
   while (first + 1 < pieces.size()) {
+    if (!arrives_in_time()) return false;
     Result<std::size_t> got = connection_.read(std::span(pieces).subspan(first), Patience::kWait);
     if (!got) {
       loss_.declare_end(std::move(got).error());

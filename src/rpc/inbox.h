@@ -65,6 +65,9 @@ class Inbox {
   // From the next wait on no waiter looks for longer than that before it sleeps.
   void limit_spin(Duration most);
 
+  // As Channel::answer_by().
+  void answer_by(Instant deadline) { answer_by_.store(deadline, std::memory_order_relaxed); }
+
   // The session is lost: waits until nobody waits or reads any more, and tells the calls that got
   // no answer.
   std::vector<Unanswered> unanswered();
@@ -87,6 +90,7 @@ class Inbox {
 
   // The reader only.
   bool read_more(transport::Patience patience);
+  bool arrives_in_time();
   enum class Frames : std::uint8_t { kBegun, kWhole };
   bool run_frames(Frames which, const Waiter* until);
   bool run_frame(const wire::FrameHeader& header);
@@ -109,6 +113,7 @@ class Inbox {
   Loss& loss_;
   const Clock& clock_;
   std::atomic<Duration> spin_;
+  std::atomic<Instant> answer_by_{};
 
   Mutex mutex_;
   std::atomic<bool> reader_present_{false};  // Changed under mutex_.

@@ -102,6 +102,39 @@ TEST_P(ChannelAgainst, RefusesAFrameThatIsTooLong) {
   expect_loss("exceeds the limit");
 }
 
+TEST_P(ChannelAgainst, WaitsForAnswersUntilItIsToldNotTo) {
+  for (const bool begins : {false, true}) {
+    serve([begins](RawPeer& peer) {
+      peer.receive_command();
+      if (begins) peer.send(wire::FrameHeader{.payload_bytes = 16, .kind = 1, .sequence = 1});
+      peer.at_end();
+    });
+    channel->answer_by(system_clock().now() + std::chrono::milliseconds(50));
+    const Result<std::string> answer = echo(*channel, "question");
+    ASSERT_FALSE(answer.ok());
+    EXPECT_EQ(answer.error().code, ErrorCode::kTimeout);
+    EXPECT_TRUE(channel->lost());
+    TearDown();
+  }
+}
+
+TEST_P(ChannelAgainst, WhatCameInTimeIsNoReasonToBeInAHurry) {
+  serve([](RawPeer& peer) {
+    for (std::uint64_t sequence = 1; sequence <= 2; ++sequence) {
+      peer.receive_command();
+      // lint: allow(sleep): the second answer comes after the first one's deadline.
+      if (sequence == 2) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      peer.send(wire::FrameHeader{.payload_bytes = 16, .kind = 1, .sequence = sequence},
+                reply_payload(0));
+    }
+    peer.at_end();
+  });
+  channel->answer_by(system_clock().now() + std::chrono::milliseconds(100));
+  EXPECT_TRUE(echo(*channel, "question").ok());
+  channel->answer_by({});
+  EXPECT_TRUE(echo(*channel, "question").ok());
+}
+
 TEST_P(ChannelAgainst, RefusesAFrameOfAnUnknownKind) {
   serve([](RawPeer& peer) {
     peer.send(wire::FrameHeader{.kind = 77});

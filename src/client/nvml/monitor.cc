@@ -59,7 +59,10 @@ Status Monitor::start(Provision& provision) {
   if (!channel) return std::move(channel).error();
   desk_ = std::move(provision.desk);
   channel_ = std::move(channel).value();
-  return describe();
+  channel_->answer_by(system_clock().now() + kDescriptionPatience);
+  Status described = describe();
+  channel_->answer_by({});
+  return described;
 }
 
 Status Monitor::describe() {
