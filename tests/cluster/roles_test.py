@@ -2,6 +2,7 @@
 """Who may do what, over TCP with certificates. roles_test.py BUILD."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -238,18 +239,18 @@ class Roles(unittest.TestCase):
     def test_users_of_the_machine_have_their_roles(self):
         folder = tempfile.mkdtemp(prefix='flyt-open-')
         os.chmod(folder, 0o755)
+        # The build may be where nobody else can look.
+        flytctl = shutil.copy(self.authority.flytctl, folder)
         cluster = Cluster(Base.build, (), 1, f'[api]\nunix = "{folder}/cluster.sock"\n'
                           '[access]\noperators = ["65533"]\nviewers = ["65534"]\n')
 
         def status(user, *words):
             return subprocess.run(
-                [self.authority.flytctl, '--cluster', f'unix://{folder}/cluster.sock', *words],
+                [flytctl, '--cluster', f'unix://{folder}/cluster.sock', *words],
                 capture_output=True, check=False, user=user, group=user, timeout=60,
                 env={'HOME': folder}).returncode
         try:
             cluster.start()
-            if status(65534, '--version') != 0:
-                self.skipTest('another user cannot run the build')
             words = ('vm', 'set', 'x', '--sms', '8', '--memory', '256M')
             self.assertEqual([status(user, 'vms') for user in (0, 65533, 65534, 65532)],
                              [0, 0, 0, 3])
@@ -258,9 +259,7 @@ class Roles(unittest.TestCase):
             self.assertIn('a user without a role', cluster.log())
         finally:
             cluster.remove()
-            if os.path.exists(f'{folder}/cluster.sock'):
-                os.unlink(f'{folder}/cluster.sock')
-            os.rmdir(folder)
+            shutil.rmtree(folder)
 
     def test_a_revoked_certificate_is_nobodys(self):
         self.assertIn('revoked', self.ctl('left', 'nodes', status=6))

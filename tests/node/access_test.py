@@ -4,6 +4,7 @@
 import glob
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -105,23 +106,21 @@ class Access(NodeTest):
         folder = tempfile.mkdtemp(prefix='flyt-open-')
         os.chmod(folder, 0o755)
         node = Node(self.build, 1, f'[api]\nunix = "{folder}/node.sock"\n')
+        # The build may be where nobody else can look.
+        flytctl = shutil.copy(node.program('flytctl'), folder)
         try:
             node.address = f'unix://{folder}/node.sock'
             node.start()
             os.chmod(f'{folder}/node.sock', 0o777)
             node.ctl('leases')
-            done = subprocess.run([node.program('flytctl'), '--node', node.address, 'leases'],
+            done = subprocess.run([flytctl, '--node', node.address, 'leases'],
                                   capture_output=True, text=True, check=False, user=65534,
                                   group=65534)
-            if done.returncode == 126 or 'Permission denied' in done.stderr:
-                self.skipTest('another user cannot run the build')
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn('another user', node.log())
         finally:
             node.remove()
-            if os.path.exists(f'{folder}/node.sock'):
-                os.unlink(f'{folder}/node.sock')
-            os.rmdir(folder)
+            shutil.rmtree(folder)
 
     @unittest.skipIf(os.geteuid() != 0, 'only root can become somebody else')
     def test_programs_of_other_users_need_a_token_and_nothing_else(self):
