@@ -231,9 +231,12 @@ void note_known(const Regions& regions, CopyRequest& request) {
 
 void run_copy(Regions& regions, Fate& fate, const CopyRequest& request) {
   if (request.extent.empty()) return;
-  CopyRequest now = request;
-  note_known(regions, now);
-  const bool gone = (request.to_known && !now.to_known) || (request.from_known && !now.from_known);
+  bool gone = false;
+  if (request.to_known || request.from_known) {
+    CopyRequest now = request;
+    note_known(regions, now);
+    gone = (request.to_known && !now.to_known) || (request.from_known && !now.from_known);
+  }
   if (gone || check_copy(regions, request) != CUDA_SUCCESS) {
     fate.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
     return;
