@@ -36,6 +36,9 @@ if(FLYT_SANITIZE)
     # They are an eighth of the compiler's work. A bad pointer is caught without them, by ASan or by
     # the processor; the fuzz build, which is clang's, has them.
     add_compile_options(-fno-sanitize=null,alignment,object-size)
+    # A trap, for which ASan prints the stack (ASAN_OPTIONS=handle_sigill=1), in place of a text for
+    # each check: these were half of our libraries, and every session's process relocates them.
+    add_compile_options(-fsanitize-undefined-trap-on-error)
   endif()
   add_link_options(-fsanitize=${FLYT_SANITIZE})
 else()

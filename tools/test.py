@@ -27,8 +27,8 @@ ENTRY = re.compile(r'^\d+/\d+ Testing: (\S+)$', re.M)
 LINES_OF_A_CASE = 120
 LINES_OF_THE_END = 100
 # For thousands of short processes: each would keep 256 MiB of what it freed, and note 30 frames
-# for each piece of memory.
-ASAN_OPTIONS = 'quarantine_size_mb=16:malloc_context_size=12'
+# for each piece of memory. Undefined behaviour traps: ASan tells where.
+ASAN_OPTIONS = 'quarantine_size_mb=16:malloc_context_size=12:handle_sigill=1'
 # With ThreadSanitizer: where threads of the client library, the server and the software GPU meet.
 PARTS = {'tsan': (
     ['flyt_rpc_test', 'flyt_transport_test', 'client_test', 'server_test', 'flyt_conformance',

@@ -101,6 +101,8 @@ struct PoolState {
   bool is_default = false;
   bool shareable = false;  // Made such that other processes may import it.
   bool imported = false;   // Another process's: the server has none of that name.
+  // A file that stands for it has been made. Before that its pointers are nobody else's either.
+  std::atomic<bool> exported{false};
   PoolTag tag{};           // Of those that processes share.
   // As commands name it.
   std::uint64_t name = 0;
@@ -115,6 +117,7 @@ struct PoolState {
       0, 1, 1, 1, 0};
   void reset() {
     is_default = shareable = imported = false;
+    exported = false;
     tag = {};
     bytes_max = 0;
     accessors = 0;

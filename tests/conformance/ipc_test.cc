@@ -358,7 +358,8 @@ class ShareablePoolTest : public ContextTest {
     const Unrecorded quiet;
     if (pool != nullptr) cu().cuMemPoolDestroy(pool);
   }
-  Fd file() const {
+  Fd file() const { return file_of(pool); }
+  static Fd file_of(CUmemoryPool pool) {
     int number = -1;
     EXPECT_EQ(CUDA_SUCCESS, cu().cuMemPoolExportToShareableHandle(
                                 &number, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -432,6 +433,10 @@ TEST_F(ShareablePoolTest, APointerIsOfOnePoolAlone) {
   CUdeviceptr memory = 0;
   CU_OK(cu().cuMemAllocFromPoolAsync(&memory, 4096, other, stream));
   CU_OK(cu().cuStreamSynchronize(stream));
+  // Its pointers are exported once it is.
+  CUmemPoolPtrExportData early{};
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolExportPointer(&early, memory));
+  const Fd other_file = file_of(other);
   PeerProcess peer;
   CU_OK(peer.import_pool(file().get()));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, peer.import_pointer(data_of(memory)));

@@ -146,34 +146,70 @@ TEST_F(ThreadsTest, LaunchesProceedWhileAnotherThreadCopiesFromABusyStream) {
   waiter.join();
 }
 
-TEST_F(ThreadsTest, ManyThreadsMayBlockAtOnce) {
-  constexpr int kThreads = 300;
-  const Stream held;
-  const Stream busy;
-  Gate gate;
-  gate.close(held);
-  std::atomic<int> started{0};
-  std::atomic<int> done{0};
-  std::vector<std::thread> waiters;
-  for (int i = 0; i < kThreads; ++i) {
-    waiters.emplace_back([&] {
-      adopt_context();
-      ++started;
-      CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(held));
-      ++done;
-    });
+// Threads that wait for a stream until its gate opens.
+class ManyWaiters {
+ public:
+  explicit ManyWaiters(CUcontext context) {
+    gate_.close(held);
+    for (int i = 0; i < kThreads; ++i) {
+      threads_.emplace_back([this, context] {
+        ASSERT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+        ++started_;
+        CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(held));
+        ++done_;
+      });
+    }
+    EXPECT_TRUE(eventually([&] { return started_ == kThreads; }));
   }
-  ASSERT_TRUE(eventually([&] { return started == kThreads; }));
-  for (int i = 0; i < 300; ++i) CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(held));
+  ~ManyWaiters() { let_go(); }
+  ManyWaiters(const ManyWaiters&) = delete;
+  ManyWaiters& operator=(const ManyWaiters&) = delete;
+
+  void let_go() {
+    gate_.open();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  int done() const { return done_; }
+
+  static constexpr int kThreads = 300;
+  const Stream held;
+
+ private:
+  Gate gate_;
+  std::atomic<int> started_{0};
+  std::atomic<int> done_{0};
+  std::vector<std::thread> threads_;
+};
+
+TEST_F(ThreadsTest, ManyThreadsMayBlockAtOnce) {
+  const Stream busy;
+  ManyWaiters waiters(context);
+  for (int i = 0; i < 300; ++i) CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(waiters.held));
   CU_OK(add_one(busy));
   CU_OK(cu().cuStreamSynchronize(busy));
-  // Nor does what takes a while stand behind them.
-  const Module another(kBasicPtx);
   EXPECT_EQ(1u, memory->read<std::uint32_t>()[0]);
-  EXPECT_EQ(0, done);
-  gate.open();
-  for (std::thread& waiter : waiters) waiter.join();
-  EXPECT_EQ(kThreads, done);
+  EXPECT_EQ(0, waiters.done());
+  waiters.let_go();
+  EXPECT_EQ(ManyWaiters::kThreads, waiters.done());
+}
+
+// Nor does what takes a while stand behind them.
+TEST_F(ThreadsTest, CodeIsLoadedWhileManyThreadsBlock) {
+  constexpr std::chrono::seconds kPatience(15);
+  ManyWaiters waiters(context);
+  std::atomic<bool> loaded{false};
+  std::thread loader([&] {
+    adopt_context();
+    const Module another(kBasicPtx);
+    loaded = true;
+  });
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  EXPECT_TRUE(eventually([&] { return loaded || std::chrono::steady_clock::now() > until; }));
+  EXPECT_TRUE(loaded);
+  EXPECT_EQ(0, waiters.done());
+  waiters.let_go();
+  loader.join();
 }
 
 TEST_F(ThreadsTest, LaunchesProceedWhileOthersLoadModulesAndAllocate) {

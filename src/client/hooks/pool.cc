@@ -289,7 +289,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
 CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
                                           CUmemAllocationHandleType handleType,
                                           unsigned long long flags) {
-  const PoolState* state = find_own(pool);
+  PoolState* state = find_own(pool);
   if (handle_out == nullptr || flags != 0 || state == nullptr || !state->shareable ||
       handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -297,6 +297,7 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
   Fd file;
   const CUresult result = session().memory().shared().export_pool(state->name, state->tag, file);
   if (result != CUDA_SUCCESS) return result;
+  state->exported = true;
   const int number = file.release();
   std::memcpy(handle_out, &number, sizeof(number));
   return CUDA_SUCCESS;
@@ -332,7 +333,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
     return CUDA_ERROR_INVALID_VALUE;
   }
   const PoolState* state = memory.pools.find(found->pool);
-  if (state == nullptr || !state->shareable) return CUDA_ERROR_INVALID_VALUE;
+  if (state == nullptr || !state->exported) return CUDA_ERROR_INVALID_VALUE;
   SharedHandle handle{};
   const CUresult result = memory.shared().share(*found, handle);
   set_pool_tag(handle, state->tag);
