@@ -85,7 +85,7 @@ CUresult make_array_side(const ArrayTable& arrays, const RawSide& raw, const Ext
 }
 
 CUresult make_side(const CopyTables& tables, const RawSide& raw, const Extent& extent,
-                   BoxSide& side) {
+                   BoxSide::Use use, BoxSide& side) {
   const bool host = raw.type == CU_MEMORYTYPE_HOST;
   const bool device = raw.type == CU_MEMORYTYPE_DEVICE;
   if (raw.type == CU_MEMORYTYPE_ARRAY) return make_array_side(tables.arrays, raw, extent, side);
@@ -100,7 +100,8 @@ CUresult make_side(const CopyTables& tables, const RawSide& raw, const Extent& e
   if (!bytes || __builtin_add_overflow(side.address, *bytes, &end)) return CUDA_ERROR_INVALID_VALUE;
   const MemoryMap::Placed placed = tables.map.place(side.address, *bytes);
   // A device address where host memory was announced works natively, by unified addressing.
-  if (!side.place_in(placed)) return CUDA_ERROR_INVALID_VALUE;
+  const BoxSide::Said said = host ? BoxSide::Said::kHost : BoxSide::Said::kUnified;
+  if (!side.place_in(placed, said, use)) return CUDA_ERROR_INVALID_VALUE;
   const bool too_wide =
       placed.place == MemoryMap::Place::kDevice && side.pitch > kDevicePitchMax && extent.rows > 1;
   // Nor is a box beside the device memory that it names one of the program's own memory.
@@ -116,8 +117,9 @@ CUresult make(const CopyTables& tables, const RawSide& from, const RawSide& to,
   out.rows = extent.rows;
   out.slices = extent.slices;
   if (out.empty()) return CUDA_SUCCESS;
-  const CUresult result = make_side(tables, from, extent, out.from);
-  return result == CUDA_SUCCESS ? make_side(tables, to, extent, out.to) : result;
+  const CUresult result = make_side(tables, from, extent, BoxSide::Use::kRead, out.from);
+  return result == CUDA_SUCCESS ? make_side(tables, to, extent, BoxSide::Use::kWrite, out.to)
+                                : result;
 }
 
 // The two 3D structures have the same fields, but for contexts.
@@ -144,10 +146,12 @@ const std::byte* row_of(const BoxSide& side, std::uint64_t slice, std::uint64_t 
 
 }  // namespace
 
-bool BoxSide::place_in(const MemoryMap::Placed& placed) {
-  if (placed.place == MemoryMap::Place::kBad) return false;
+bool BoxSide::place_in(const MemoryMap::Placed& placed, Said said, Use use) {
+  const bool beyond = placed.place == MemoryMap::Place::kBeyond;
+  if (placed.place == MemoryMap::Place::kBad || (beyond && said != Said::kHost)) return false;
   of_host = placed.place != MemoryMap::Place::kDevice;
-  if (placed.place == MemoryMap::Place::kPageable) return true;
+  if (placed.place == MemoryMap::Place::kPageable || beyond) return true;
+  if (use == Use::kWrite && placed.memory.read_only()) return false;
   mirrored = placed.memory.mirrored;
   if (placed.place == MemoryMap::Place::kDevice || mirrored) {
     memory = Memory::kDevice;

@@ -23,8 +23,12 @@ struct BoxSide {
   bool of_host = false;        // The program has it as host memory, mirrored or not.
   std::uint64_t distance = 0;  // From the program's address to the GPU's.
 
-  // Takes over what memory it is, once `address` is known. False: it may not be used.
-  bool place_in(const MemoryMap::Placed& placed);
+  // What the program says of its memory. What begins in page-locked memory and leaves it may be
+  // host memory only where it was said to be.
+  enum class Said : std::uint8_t { kHost, kUnified };
+  enum class Use : std::uint8_t { kRead, kWrite };
+  // Takes over what memory it is, once `address` is known. False: it may not be used so.
+  bool place_in(const MemoryMap::Placed& placed, Said said, Use use);
   // kArray: the first byte of a row, the first row and the first slice in it.
   CUarray array = nullptr;
   std::uint64_t x = 0;

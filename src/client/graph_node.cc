@@ -34,9 +34,7 @@ bool find_for_gpu(std::uint64_t& address, std::uint64_t bytes) {
     if (memory.mirror().begin(address) != CUDA_SUCCESS) return false;
     placed = memory.map().place(address, bytes);
   }
-  if (placed.place == MemoryMap::Place::kPageable || placed.place == MemoryMap::Place::kBad) {
-    return false;
-  }
+  if (!placed.on_gpu_or_pinned()) return false;
   address = placed.memory.device_address(address);
   return true;
 }

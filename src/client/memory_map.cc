@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "base/pages.h"
+
 namespace flyt::client {
 
 bool MemoryMap::add(Memory memory) {
@@ -54,8 +56,10 @@ MemoryMap::Placed MemoryMap::place(std::uint64_t address, std::uint64_t bytes) c
   const Memory* memory = locate(address);
   if (memory == nullptr) return {};
   if (!memory->on_device()) {
-    const bool inside = bytes <= memory->end() - address;
-    return {inside ? Place::kPinned : Place::kPageable, *memory};
+    if (bytes <= memory->end() - address) return {Place::kPinned, *memory};
+    // Whole pages are locked.
+    const bool in_pages = bytes <= Pages::whole(memory->end()) - address;
+    return {in_pages ? Place::kPageable : Place::kBeyond, *memory};
   }
   const Memory* last = memory;
   std::uint64_t covered = memory->end() - address;

@@ -72,6 +72,10 @@ struct Memory {
   bool is_managed() const {
     return kind == MemoryKind::kManaged || kind == MemoryKind::kManagedVariable;
   }
+  // Host memory that the GPU may not write.
+  bool read_only() const {
+    return kind == MemoryKind::kRegistered && (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  }
   std::uint64_t end() const { return base + bytes; }
   // By any device: a copy is done by one that may.
   bool accessible() const { return access != 0 || readers != 0 || writers != 0; }
@@ -130,11 +134,14 @@ class MemoryMap {
     kDevice,    // Device memory, all of it ours and accessible.
     kPinned,    // Page-locked host memory.
     kPageable,  // Nothing CUDA knows: ordinary host memory, or nonsense.
+    kBeyond,    // Begins in page-locked host memory and leaves its pages.
     kBad,       // Begins in device memory and leaves it, or may not be accessed.
   };
   struct Placed {
     Place place = Place::kPageable;
-    Memory memory;  // The range at the first byte, for kDevice, kPinned and kBad.
+    Memory memory;  // The range at the first byte; none for kPageable.
+
+    bool on_gpu_or_pinned() const { return place == Place::kDevice || place == Place::kPinned; }
   };
   // bytes > 0. Adjacent mappings of virtual memory count as one.
   Placed place(std::uint64_t address, std::uint64_t bytes) const;

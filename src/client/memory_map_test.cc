@@ -64,11 +64,14 @@ TEST(MemoryMap, PlacesDeviceRangesToTheByte) {
   EXPECT_EQ(map.place(0x100, 8).place, Place::kPageable);
 }
 
-TEST(MemoryMap, HostMemoryThatIsPinnedOnlyInPartIsPageable) {
+TEST(MemoryMap, HostMemoryThatIsPinnedOnlyInPartIsPageableWithinItsPages) {
   MemoryMap map;
   ASSERT_TRUE(map.add(memory(MemoryKind::kRegistered, 0x1000, 100)));
   EXPECT_EQ(map.place(0x1000, 100).place, Place::kPinned);
   EXPECT_EQ(map.place(0x1000, 101).place, Place::kPageable);
+  EXPECT_EQ(map.place(0x1001, 0xfff).place, Place::kPageable);
+  EXPECT_EQ(map.place(0x1001, 0x1000).place, Place::kBeyond);
+  EXPECT_EQ(map.place(0x1001, ~0ULL).place, Place::kBeyond);
 }
 
 TEST(MemoryMap, AdjacentMappingsCountAsOneAndInaccessibleOnesAreBad) {

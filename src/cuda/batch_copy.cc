@@ -3,6 +3,8 @@
 namespace flyt::cuda {
 namespace {
 
+constexpr unsigned int kFlagsMax = 1;  // To prefer that kernels run beside it.
+
 struct BatchSide {
   CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
   CUdeviceptr address = 0;
@@ -26,7 +28,20 @@ bool take(const CUmemcpy3DOperand& given, BatchSide& out) {
   return true;
 }
 
+bool is_null(const CUmemcpy3DOperand& operand) {
+  return operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER && operand.op.ptr.ptr == 0;
+}
+
+// Other 3D copies look at the height of a layer only where another one follows.
+bool holds(const BatchSide& side, std::size_t rows) {
+  return side.height == 0 || side.height >= rows;
+}
+
 }  // namespace
+
+bool names_nothing(const CUDA_MEMCPY3D_BATCH_OP& operation) {
+  return is_null(operation.src) || is_null(operation.dst);
+}
 
 CUarray array_of(const CUmemcpy3DOperand& operand) {
   return operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? operand.op.array.array : nullptr;
@@ -36,7 +51,13 @@ CUresult describe_batch_copy(const CUDA_MEMCPY3D_BATCH_OP& operation, std::size_
                              CUDA_MEMCPY3D& out) {
   BatchSide from;
   BatchSide to;
-  if (!take(operation.src, from) || !take(operation.dst, to)) return CUDA_ERROR_INVALID_VALUE;
+  const CUextent3D& extent = operation.extent;
+  if (!take(operation.src, from) || !take(operation.dst, to) || extent.width == 0 ||
+      extent.height == 0 || extent.depth == 0 || !holds(from, extent.height) ||
+      !holds(to, extent.height) || operation.srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+      operation.srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY || operation.flags > kFlagsMax) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   out = {};
   out.srcMemoryType = from.type;
   out.dstMemoryType = to.type;

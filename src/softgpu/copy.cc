@@ -1,9 +1,11 @@
 #include "softgpu/copy.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
 
+#include "base/pages.h"
 #include "cuda/array_facts.h"
 #include "softgpu/capture.h"
 
@@ -29,13 +31,17 @@ std::optional<Resolved> resolve(const Regions& regions, const Box& box, const Ex
   if (!size || box.address == 0) return std::nullopt;
   const auto region = regions.find(box.address);
   if (!region) {
-    if (side == Side::kDevice || regions.overlaps(box.address, *size)) return std::nullopt;
+    // A pageable host range may reach into page-locked memory.
+    if (side == Side::kDevice || regions.reaches_device(box.address, *size)) return std::nullopt;
     return Resolved{};
   }
-  // A pageable host range may begin in registered memory and go on behind it.
+  // It may also begin there and go on behind it: in the pages, which are locked as a whole, or
+  // where it is said to be of the host.
   if (!regions.covers(box.address, *size, write)) {
-    if (side == Side::kHost && region->is_host()) return Resolved{};
-    return std::nullopt;
+    const bool beyond = !regions.covers(box.address, *size, false);
+    const bool in_pages = *size <= Pages::whole(region->end()) - box.address;
+    const bool host = side == Side::kHost || (side == Side::kUnified && in_pages);
+    return region->is_host() && beyond && host ? std::optional(Resolved{}) : std::nullopt;
   }
   return Resolved{region->is_host() || region->managed ? Kind::kPinned : Kind::kDevice,
                   region->sync_memops};
@@ -92,6 +98,12 @@ bool still_there(const Regions& regions, Kind kind, const Box& box, const Extent
                  bool write) {
   if (kind == Kind::kPageable || kind == Kind::kArray) return true;
   return regions.covers(box.address, *span_bytes(box, extent), write);
+}
+
+// A width that has wrapped to nothing is looked at all the same.
+Extent at_least_a_byte(Extent extent) {
+  extent.width = std::max<std::uint64_t>(extent.width, 1);
+  return extent;
 }
 
 CUresult place_one(const Regions& regions, const Corner& corner, const Extent& extent, Box& box,
@@ -246,8 +258,8 @@ void run_copy(Regions& regions, Fate& fate, const CopyRequest& request) {
 
 CUresult check_fill(const Regions& regions, const FillRequest& request) {
   if (request.to.address % request.element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (request.extent.empty()) return CUDA_SUCCESS;
-  return resolve(regions, request.to, request.extent, Side::kDevice, true)
+  if (request.extent.height == 0) return CUDA_SUCCESS;
+  return resolve(regions, request.to, at_least_a_byte(request.extent), Side::kDevice, true)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
@@ -335,10 +347,11 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
 CUresult fill(Driver& driver, const std::shared_ptr<Context>& context,
               const std::shared_ptr<Stream>& stream, const FillRequest& request, bool blocking) {
   if (request.to.address % request.element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (request.extent.empty()) return CUDA_SUCCESS;
   Regions& regions = driver.regions();
-  const auto to = resolve(regions, request.to, request.extent, Side::kDevice, true);
+  const auto to =
+      resolve(regions, request.to, at_least_a_byte(request.extent), Side::kDevice, true);
   if (!to) return CUDA_ERROR_INVALID_VALUE;
+  if (request.extent.empty()) return CUDA_SUCCESS;
   if (stream->capturing()) return capture_fill(driver, *stream, *context, request);
   stream->await_room();
   const Ticket ticket =

@@ -286,5 +286,63 @@ TEST_F(CopyShapedTest, ABatchOfBoxesTakesMemoryAndArrays) {
   CU_OK(cu().cuArrayDestroy(array));
 }
 
+// A box of a batch: 64 bytes in two rows of two slices, with one thing changed.
+template <class Change>
+CUDA_MEMCPY3D_BATCH_OP batched(CUdeviceptr to, CUdeviceptr from, Change change) {
+  CUDA_MEMCPY3D_BATCH_OP step{};
+  step.src.type = step.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  step.src.op.ptr = {from, 0, 0, {}};
+  step.dst.op.ptr = {to, 0, 0, {}};
+  step.extent = {64, 2, 2};
+  step.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  change(step);
+  return step;
+}
+
+TEST_F(CopyShapedTest, BoxesOfABatchAreCheckedMoreStrictlyThanOthers) {
+  using Step = CUDA_MEMCPY3D_BATCH_OP;
+  if (!cu().cuMemcpy3DBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";
+  const Stream stream;
+  const DeviceMemory memory(1024);
+  const auto run = [&](auto change) {
+    Step step = batched(memory, memory + 512, change);
+    return cu().cuMemcpy3DBatchAsync_v2(1, &step, 0, stream);
+  };
+  CU_IS(CUDA_SUCCESS, run([](Step&) {}));
+  CU_IS(CUDA_SUCCESS, run([](Step& step) { step.flags = 1; }));
+  CU_IS(CUDA_SUCCESS, run([](Step& step) { step.src.op.ptr.layerHeight = 2; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, run([](Step& step) { step.flags = 2; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, run([](Step& step) { step.extent.width = 0; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, run([](Step& step) { step.extent.height = 0; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, run([](Step& step) { step.extent.depth = 0; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, run([](Step& step) {
+          step.src.op.ptr.layerHeight = 1;
+          step.extent.depth = 1;
+        }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        run([](Step& step) { step.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        run([](Step& step) { step.srcAccessOrder = static_cast<CUmemcpySrcAccessOrder>(4); }));
+  CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+}
+
+TEST_F(CopyShapedTest, ABatchTellsWhichBoxIsRefusedButOfNullPointers) {
+  using Step = CUDA_MEMCPY3D_BATCH_OP;
+  if (!cu().cuMemcpy3DBatchAsync.present()) GTEST_SKIP() << "another driver";
+  const Stream stream;
+  const DeviceMemory memory(1024);
+  const auto failed = [&](auto change) {
+    Step steps[] = {batched(memory, memory + 512, [](Step&) {}),
+                    batched(memory, memory + 512, change)};
+    std::size_t index = 77;
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpy3DBatchAsync(2, steps, &index, 0, stream));
+    return index;
+  };
+  EXPECT_EQ(1u, failed([](Step& step) { step.extent.width = 0; }));
+  EXPECT_EQ(~std::size_t{0}, failed([](Step& step) { step.src.op.ptr.ptr = 0; }));
+  EXPECT_EQ(~std::size_t{0}, failed([](Step& step) { step.dst.op.ptr.ptr = 0; }));
+  CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

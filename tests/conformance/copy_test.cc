@@ -267,6 +267,20 @@ TEST_F(CopyTest, ABatchOfCopiesTakesAnyStreamButTheLegacyOne) {
   EXPECT_EQ(sent, memory.read<std::uint8_t>());
 }
 
+TEST_F(CopyTest, ABatchHasNoCopyOfNothing) {
+  if (!cu().cuMemcpyBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";
+  const Stream stream;
+  const DeviceMemory memory(64);
+  CUdeviceptr to = memory;
+  CUdeviceptr from = memory + 32;
+  std::size_t size = 0;
+  std::size_t first = 0;
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemcpyBatchAsync_v2(&to, &from, &size, 1, &attributes, &first, 1, stream));
+}
+
 // What the attributes say of a source holds from the copy on that their index tells.
 TEST_F(CopyTest, ABatchMayReadItsSourcesDuringTheCall) {
   if (!cu().cuMemcpyBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";

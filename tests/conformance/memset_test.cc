@@ -94,5 +94,30 @@ TEST_F(MemsetTest, PinnedHostMemoryCanBeSet) {
   EXPECT_EQ(7, pinned.bytes()[15]);
 }
 
+TEST_F(MemsetTest, NoElementsAreSetAnywhere) {
+  const DeviceMemory memory(64);
+  std::uint32_t host = 0;
+  for (const CUdeviceptr at : {memory + 0, memory + 1, CUdeviceptr{0}, CUdeviceptr{0x10001},
+                               reinterpret_cast<CUdeviceptr>(&host)}) {
+    CU_IS(CUDA_SUCCESS, cu().cuMemsetD8_v2(at, 1, 0));
+    CU_IS(CUDA_SUCCESS, cu().cuMemsetD32_v2(at, 1, 0));
+    CU_IS(CUDA_SUCCESS, cu().cuMemsetD16Async(at, 1, 0, nullptr));
+    CU_IS(CUDA_SUCCESS, cu().cuMemsetD2D16_v2(at, 1, 1, 4, 0));
+    CU_IS(CUDA_SUCCESS, cu().cuMemsetD2D32_v2(at, 0, 1, 0, 4));
+  }
+}
+
+// So many elements that their bytes are none again, in 64 bits.
+TEST_F(MemsetTest, ElementsThatWrapToNoneStillNeedTheirMemory) {
+  const DeviceMemory memory(64);
+  constexpr std::size_t kMany = std::size_t{1} << 62;
+  CU_IS(CUDA_SUCCESS, cu().cuMemsetD32_v2(memory, 1, kMany));
+  CU_IS(CUDA_SUCCESS, cu().cuMemsetD16Async(memory, 1, 2 * kMany, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemsetD32_v2(memory + 1, 1, kMany));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemsetD32_v2(0, 1, kMany));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemsetD16_v2(0x10000, 1, 2 * kMany));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemsetD32_v2(memory, 1, kMany / 2));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

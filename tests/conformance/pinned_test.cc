@@ -1,4 +1,6 @@
 // Page-locked host memory: allocated and registered.
+#include <sys/mman.h>
+
 #include <cstring>
 
 #include "tests/conformance/fixture.h"
@@ -75,6 +77,102 @@ TEST_F(PinnedTest, RegistrationArgumentsAreChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemHostUnregister(nullptr));
   const PinnedMemory pinned(16);
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemHostUnregister(pinned.data()));
+}
+
+// Three pages, whose protection a test changes.
+class OwnPages {
+ public:
+  static constexpr std::size_t kPage = 4096;
+  OwnPages()
+      : pages_(::mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0)) {
+    std::memset(pages_, 7, 3 * kPage);
+  }
+  ~OwnPages() { ::munmap(pages_, 3 * kPage); }
+  OwnPages(const OwnPages&) = delete;
+  OwnPages& operator=(const OwnPages&) = delete;
+
+  std::uint8_t* page(std::size_t i) const { return static_cast<std::uint8_t*>(pages_) + i * kPage; }
+  CUdeviceptr address(std::size_t i) const { return reinterpret_cast<CUdeviceptr>(page(i)); }
+  void protect(std::size_t i, int protection) const {
+    ASSERT_EQ(0, ::mprotect(page(i), kPage, protection));
+  }
+
+ private:
+  void* pages_;
+};
+
+TEST_F(PinnedTest, OnlyMemoryThatTheProgramMayWriteIsRegisteredForWriting) {
+  const OwnPages own;
+  own.protect(1, PROT_READ);
+  own.protect(2, PROT_NONE);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemHostRegister_v2(own.page(1), OwnPages::kPage, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemHostRegister_v2(own.page(0), 2 * OwnPages::kPage, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemHostRegister_v2(own.page(2), OwnPages::kPage, CU_MEMHOSTREGISTER_DEVICEMAP));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemHostRegister_v2(own.page(0), ~std::size_t{0}, 0));
+  if (attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) == 0) return;
+  constexpr unsigned kReadOnly = CU_MEMHOSTREGISTER_READ_ONLY;
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemHostRegister_v2(own.page(0), 3 * OwnPages::kPage, kReadOnly));
+  CU_OK(cu().cuMemHostRegister_v2(own.page(0), 2 * OwnPages::kPage, kReadOnly));
+  const DeviceMemory memory(OwnPages::kPage);
+  CU_OK(cu().cuMemcpyHtoD_v2(memory, own.page(1), OwnPages::kPage));
+  EXPECT_EQ(std::vector<std::uint8_t>(OwnPages::kPage, 7), memory.read<std::uint8_t>());
+  CU_OK(cu().cuMemHostUnregister(own.page(0)));
+}
+
+TEST_F(PinnedTest, WhatIsRegisteredForReadingIsNoTarget) {
+  if (attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) == 0) GTEST_SKIP();
+  const OwnPages own;
+  const DeviceMemory memory(64);
+  for (const unsigned more : {0u, 0u + CU_MEMHOSTREGISTER_DEVICEMAP}) {
+    CU_OK(cu().cuMemHostRegister_v2(own.page(0), OwnPages::kPage,
+                                    CU_MEMHOSTREGISTER_READ_ONLY | more));
+    unsigned flags = 0;
+    CU_OK(cu().cuMemHostGetFlags(&flags, own.page(0)));
+    EXPECT_EQ(0u + CU_MEMHOSTREGISTER_DEVICEMAP, flags);
+    unsigned access = 0;
+    CU_OK(cu().cuPointerGetAttribute(&access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, own.address(0)));
+    EXPECT_EQ(0u + CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ, access);
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpyDtoH_v2(own.page(0), memory, 64));
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpyDtoHAsync_v2(own.page(0), memory, 64, nullptr));
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemsetD8_v2(own.address(0), 1, 64));
+    CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
+    EXPECT_EQ(7, own.page(0)[0]);
+    CU_OK(cu().cuMemHostUnregister(own.page(0)));
+  }
+}
+
+TEST_F(PinnedTest, ACopyMayReachIntoPageLockedMemoryButNotOutOfIt) {
+  const OwnPages own;
+  constexpr std::size_t kBytes = OwnPages::kPage + 256;
+  const DeviceMemory memory(kBytes);
+  const Stream stream;
+  const auto rows = [&](CUdeviceptr to, CUdeviceptr from) {
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.srcDevice = from;
+    copy.dstDevice = to;
+    copy.srcPitch = copy.dstPitch = copy.WidthInBytes = 256;
+    copy.Height = kBytes / 256;
+    return cu().cuMemcpy2DAsync_v2(&copy, stream);
+  };
+  const auto expect = [&](CUresult wanted) {
+    CU_IS(wanted, cu().cuMemcpy(memory, own.address(0), kBytes));
+    CU_IS(wanted, cu().cuMemcpyAsync(memory, own.address(0), kBytes, stream));
+    CU_IS(wanted, cu().cuMemcpyAsync(own.address(0), memory, kBytes, stream));
+    CU_IS(wanted, rows(memory, own.address(0)));
+    CU_IS(wanted, rows(own.address(0), memory));
+    CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+  };
+  CU_OK(cu().cuMemHostRegister_v2(own.page(0), OwnPages::kPage, 0));
+  expect(CUDA_ERROR_INVALID_VALUE);
+  CU_OK(cu().cuMemHostRegister_v2(own.page(1), OwnPages::kPage, 0));
+  expect(CUDA_ERROR_INVALID_VALUE);
+  CU_OK(cu().cuMemHostUnregister(own.page(0)));
+  expect(CUDA_SUCCESS);
+  CU_OK(cu().cuMemHostUnregister(own.page(1)));
 }
 
 TEST_F(PinnedTest, RegisteredMemoryKeepsItsContentsAndCopies) {

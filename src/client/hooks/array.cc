@@ -67,7 +67,7 @@ BoxSide at_address(std::uint64_t address, BoxSide::Memory memory) {
   return side;
 }
 
-CUresult check_end(BoxSide& side, std::size_t bytes) {
+CUresult check_end(BoxSide& side, std::size_t bytes, BoxSide::Use use) {
   if (side.memory == BoxSide::Memory::kArray) {
     if (side.array == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const ArrayState* state = images().arrays.find(address_of(side.array));
@@ -83,7 +83,8 @@ CUresult check_end(BoxSide& side, std::size_t bytes) {
   side.pitch = side.slice_pitch = bytes;
   const auto placed = session().memory().map().place(side.address, bytes);
   const bool host = side.memory == BoxSide::Memory::kHost;
-  if (!side.place_in(placed)) return CUDA_ERROR_INVALID_VALUE;
+  const BoxSide::Said said = host ? BoxSide::Said::kHost : BoxSide::Said::kUnified;
+  if (!side.place_in(placed, said, use)) return CUDA_ERROR_INVALID_VALUE;
   if (!host && placed.place == MemoryMap::Place::kPageable) return CUDA_ERROR_INVALID_VALUE;
   if (side.pinned) side.memory = BoxSide::Memory::kHost;
   return CUDA_SUCCESS;
@@ -98,8 +99,8 @@ CUresult flat(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstrea
   copy.to = to;
   copy.width = bytes;
   copy.rows = copy.slices = 1;
-  CUresult result = check_end(copy.to, bytes);
-  if (result == CUDA_SUCCESS) result = check_end(copy.from, bytes);
+  CUresult result = check_end(copy.to, bytes, BoxSide::Use::kWrite);
+  if (result == CUDA_SUCCESS) result = check_end(copy.from, bytes, BoxSide::Use::kRead);
   return result == CUDA_SUCCESS ? session().memory().transfers().run(copy, stream, waiting)
                                 : result;
 }

@@ -13,17 +13,20 @@ namespace {
 enum class End : std::uint8_t {
   kKnown,  // Device memory or page-locked host memory.
   kAny,    // Any host memory too.
+  kHost,   // As well, and said to be host memory.
 };
 
 // False for what native refuses.
-bool make_end(std::uint64_t address, std::uint64_t bytes, End end, BoxSide& side) {
+bool make_end(std::uint64_t address, std::uint64_t bytes, End end, BoxSide::Use use,
+              BoxSide& side) {
   std::uint64_t last = 0;
   if (address == 0 || __builtin_add_overflow(address, bytes - 1, &last)) return false;
   side.address = address;
   side.pitch = side.slice_pitch = bytes;
   const MemoryMap::Placed placed = session().memory().map().place(address, bytes);
-  const bool known = placed.place != MemoryMap::Place::kPageable || end == End::kAny;
-  return known && side.place_in(placed);
+  if (placed.place == MemoryMap::Place::kPageable && end == End::kKnown) return false;
+  const auto said = end == End::kHost ? BoxSide::Said::kHost : BoxSide::Said::kUnified;
+  return side.place_in(placed, said, use);
 }
 
 CUresult flat(std::uint64_t to, End to_end, std::uint64_t from, End from_end, std::uint64_t bytes,
@@ -33,7 +36,8 @@ CUresult flat(std::uint64_t to, End to_end, std::uint64_t from, End from_end, st
   BoxCopy copy;
   copy.width = bytes;
   copy.rows = copy.slices = 1;
-  if (!make_end(to, bytes, to_end, copy.to) || !make_end(from, bytes, from_end, copy.from)) {
+  if (!make_end(to, bytes, to_end, BoxSide::Use::kWrite, copy.to) ||
+      !make_end(from, bytes, from_end, BoxSide::Use::kRead, copy.from)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return session().memory().transfers().run(copy, stream, waiting);
@@ -69,8 +73,9 @@ CUresult batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* s
   std::size_t kind = 0;  // Attributes hold from the copy on that their index tells.
   for (std::size_t i = 0; i < count; ++i) {
     while (kind + 1 < num_attrs && attrs_idxs[kind + 1] <= i) ++kind;
-    const CUresult result = flat(dsts[i], End::kAny, srcs[i], End::kAny, sizes[i], stream,
-                                 waiting_of(attrs[kind].srcAccessOrder));
+    const CUresult result = sizes[i] == 0 ? CUDA_ERROR_INVALID_VALUE
+                                          : flat(dsts[i], End::kAny, srcs[i], End::kAny, sizes[i],
+                                                 stream, waiting_of(attrs[kind].srcAccessOrder));
     if (result == CUDA_SUCCESS) continue;
     if (fail != nullptr) *fail = i;
     return result;
@@ -107,7 +112,7 @@ CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, size_t
   for (std::size_t i = 0; i < count; ++i) {
     const CUresult result = one_of_batch(operations[i], stream);
     if (result == CUDA_SUCCESS) continue;
-    if (fail != nullptr) *fail = i;
+    if (fail != nullptr && !cuda::names_nothing(operations[i])) *fail = i;
     return result;
   }
   return CUDA_SUCCESS;
@@ -120,12 +125,12 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return flat(dstDevice, End::kKnown, address_of(srcHost), End::kAny, ByteCount, nullptr,
+  return flat(dstDevice, End::kKnown, address_of(srcHost), End::kHost, ByteCount, nullptr,
               Waiting::kStaged);
 }
 
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return flat(address_of(dstHost), End::kAny, srcDevice, End::kKnown, ByteCount, nullptr,
+  return flat(address_of(dstHost), End::kHost, srcDevice, End::kKnown, ByteCount, nullptr,
               Waiting::kStaged);
 }
 
@@ -147,13 +152,13 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                               CUstream hStream) {
-  return flat(dstDevice, End::kKnown, address_of(srcHost), End::kAny, ByteCount, hStream,
+  return flat(dstDevice, End::kKnown, address_of(srcHost), End::kHost, ByteCount, hStream,
               Waiting::kStream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
-  return flat(address_of(dstHost), End::kAny, srcDevice, End::kKnown, ByteCount, hStream,
+  return flat(address_of(dstHost), End::kHost, srcDevice, End::kKnown, ByteCount, hStream,
               Waiting::kStream);
 }
 

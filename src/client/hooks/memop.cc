@@ -40,9 +40,7 @@ CUresult prepare(Operation& operation) {
     if (result != CUDA_SUCCESS) return result;
     placed = memory.map().place(operation.address, bytes);
   }
-  if (placed.place == MemoryMap::Place::kPageable || placed.place == MemoryMap::Place::kBad) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!placed.on_gpu_or_pinned()) return CUDA_ERROR_INVALID_VALUE;
   operation.address = placed.memory.device_address(operation.address);
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // Filling device memory.
 #include "client/hooks_memset.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "client/call.h"
@@ -47,9 +48,9 @@ CUresult fill_on_device(const Fill& fill, const Memory& memory, std::uint64_t by
 
 CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
   if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
+  if (fill.width == 0 || fill.rows == 0) return CUDA_SUCCESS;
   // The product may wrap, and does so natively too.
   const std::uint64_t width_bytes = fill.width * fill.element_bytes;
-  if (width_bytes == 0 || fill.rows == 0) return CUDA_SUCCESS;
   const bool aligned = fill.address % fill.element_bytes == 0 &&
                        (fill.rows == 1 || fill.pitch % fill.element_bytes == 0);
   if (!aligned || (fill.rows > 1 && fill.pitch < width_bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -59,7 +60,9 @@ CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   MemoryState& memory = session().memory();
-  MemoryMap::Placed placed = memory.map().place(fill.address, bytes);
+  MemoryMap::Placed placed = memory.map().place(fill.address, std::max<std::uint64_t>(bytes, 1));
+  if (!placed.on_gpu_or_pinned() || placed.memory.read_only()) return CUDA_ERROR_INVALID_VALUE;
+  if (width_bytes == 0) return CUDA_SUCCESS;
   if (session().captures().any()) {
     // A blocking fill would wait; a captured one is done by the GPU, wherever the memory is.
     const CUresult no =
@@ -72,23 +75,13 @@ CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
   }
   Fill whole = fill;
   whole.width = width_bytes / fill.element_bytes;
-  switch (placed.place) {
-    case MemoryMap::Place::kDevice:
-      return fill_on_device(whole, placed.memory, bytes, stream, waiting);
-    case MemoryMap::Place::kPinned: {
-      if (placed.memory.mirrored) {
-        return fill_on_device(whole, placed.memory, bytes, stream, waiting);
-      }
-      // The pages are ours: they are filled here, when the stream has come this far.
-      const CUresult result = synchronize(session(), stream);
-      if (result == CUDA_SUCCESS) fill_host(fill);
-      return result;
-    }
-    case MemoryMap::Place::kPageable:
-    case MemoryMap::Place::kBad:
-      return CUDA_ERROR_INVALID_VALUE;
+  if (placed.place == MemoryMap::Place::kDevice || placed.memory.mirrored) {
+    return fill_on_device(whole, placed.memory, bytes, stream, waiting);
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  // The pages are ours: they are filled here, when the stream has come this far.
+  const CUresult result = synchronize(session(), stream);
+  if (result == CUDA_SUCCESS) fill_host(whole);
+  return result;
 }
 
 }  // namespace

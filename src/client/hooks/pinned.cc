@@ -1,11 +1,7 @@
 // Page-locked host memory.
 #include "client/hooks_pinned.h"
 
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <array>
-
+#include "base/mappings.h"
 #include "client/call.h"
 #include "client/memory_state.h"
 #include "commands/pinned.h"
@@ -17,7 +13,6 @@ constexpr unsigned int kAllocFlags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 constexpr unsigned int kRegisterFlags =
     CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
-constexpr std::uint64_t kPageBytes = 4096;
 
 Memory host_memory(MemoryKind kind, const void* base, std::uint64_t bytes, unsigned int flags) {
   Memory memory;
@@ -28,6 +23,7 @@ Memory host_memory(MemoryKind kind, const void* base, std::uint64_t bytes, unsig
   memory.device = context().device;
   // Native tells every block as mapped, whether that was asked for or not.
   memory.flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  if (memory.read_only()) memory.access = CU_MEM_ACCESS_FLAGS_PROT_READ;
   return memory;
 }
 
@@ -78,21 +74,6 @@ CUresult let_go(const Memory& memory) {
   // A native free waits for the GPU; here only what still writes to these very pages matters.
   state.transfers().await_arrivals(memory.base, memory.bytes);
   return result;
-}
-
-// Whether every page of the range exists in this process.
-bool all_mapped(std::uint64_t base, std::uint64_t bytes) {
-  std::array<unsigned char, 1024> residency;
-  const std::uint64_t first = base / kPageBytes * kPageBytes;
-  std::uint64_t end = 0;
-  if (__builtin_add_overflow(base, bytes - 1, &end)) return false;
-  const std::uint64_t step = residency.size() * kPageBytes;
-  for (std::uint64_t at = first; at <= end; at += step) {
-    const std::uint64_t size = std::min(step, end - at + 1);
-    if (mincore(pointer_at(at), size, residency.data()) != 0) return false;
-    if (at + step < at) break;
-  }
-  return true;
 }
 
 }  // namespace
@@ -149,13 +130,17 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto memory = session().memory().map().find(address_of(p));
   if (!memory || (memory->on_device() && !memory->is_managed())) return CUDA_ERROR_INVALID_VALUE;
-  *pFlags = memory->is_managed() ? CU_MEMHOSTALLOC_DEVICEMAP : memory->flags;
+  // That it is for reading only is told as its access.
+  *pFlags = memory->is_managed() ? CU_MEMHOSTALLOC_DEVICEMAP
+                                 : memory->flags & ~unsigned{CU_MEMHOSTREGISTER_READ_ONLY};
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   const std::uint64_t base = address_of(p);
-  if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0) {
+  std::uint64_t last = 0;
+  if (p == nullptr || bytesize == 0 || (Flags & ~kRegisterFlags) != 0 ||
+      __builtin_add_overflow(base, bytesize - 1, &last)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
@@ -163,7 +148,11 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   const auto there = map.find(base);
   if (there && there->kind != MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
   if (map.overlaps(base, bytesize)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  if (!all_mapped(base, bytesize)) return CUDA_ERROR_INVALID_VALUE;
+  // The GPU may write what it has, and so must the program.
+  const bool read_only = (Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  if (!pages_allow(base, bytesize, read_only ? PageUse::kRead : PageUse::kWrite)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   return add_for_kernels(host_memory(MemoryKind::kRegistered, p, bytesize, Flags), Flags,
                          CU_MEMHOSTREGISTER_DEVICEMAP);
 }

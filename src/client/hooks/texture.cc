@@ -28,7 +28,8 @@ CUresult find_memory(CUdeviceptr address, std::uint64_t bytes, std::uint64_t& ou
   const auto placed = session().memory().map().place(address, bytes);
   BoxSide side;
   side.address = address;
-  if (!side.place_in(placed) || side.memory != BoxSide::Memory::kDevice) {
+  if (!side.place_in(placed, BoxSide::Said::kUnified, BoxSide::Use::kRead) ||
+      side.memory != BoxSide::Memory::kDevice) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   out = side.address;

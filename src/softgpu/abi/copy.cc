@@ -87,8 +87,6 @@ CUresult one_of_batch(const CUDA_MEMCPY3D_BATCH_OP& operation, CUstream handle) 
     CUresult bad = element_bytes(driver, operation, bytes);
     if (bad == CUDA_SUCCESS) bad = cuda::describe_batch_copy(operation, bytes, described);
     if (bad != CUDA_SUCCESS) return bad;
-    const bool empty = Extent{described.WidthInBytes, described.Height, described.Depth}.empty();
-    if (empty) return CUDA_SUCCESS;
     bad = read_copy(driver, described, request);
     if (bad != CUDA_SUCCESS) return bad;
     request.source_now = during_the_call(operation.srcAccessOrder);
@@ -229,6 +227,9 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
   size_t kind = 0;  // Attributes hold from the copy on that their index tells.
   for (size_t i = 0; i < count; ++i) {
     while (kind + 1 < numAttrs && attrsIdxs[kind + 1] <= i) ++kind;
+    if (sizes[i] == 0) {
+      return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
+    }
     CopyRequest request = linear(dsts[i], Side::kUnified, srcs[i], Side::kUnified, sizes[i]);
     request.source_now = during_the_call(attrs[kind].srcAccessOrder);
     const CUresult result = run(request, hStream, false);
@@ -261,7 +262,7 @@ CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, siz
   for (size_t i = 0; i < numOps; ++i) {
     const CUresult result = one_of_batch(opList[i], hStream);
     if (result == CUDA_SUCCESS) continue;
-    if (failIdx != nullptr) *failIdx = i;
+    if (failIdx != nullptr && !cuda::names_nothing(opList[i])) *failIdx = i;
     return result;
   }
   return CUDA_SUCCESS;

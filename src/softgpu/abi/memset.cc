@@ -8,13 +8,14 @@ namespace {
 CUresult run(CUdeviceptr to, std::size_t pitch, std::uint32_t value, std::uint32_t element,
              std::size_t width, std::size_t height, CUstream handle, bool blocking) {
   return with_work(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
+    if (width == 0 || height == 0) return CUDA_SUCCESS;
     FillRequest request;
     request.value = value;
     request.element_bytes = element;
     // As NVIDIA does it, a width that overflows is the one that is left.
     request.extent = {width * element, height, 1};
     if (height > 1 && (pitch % element != 0 || pitch < request.extent.width)) {
-      return request.extent.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return CUDA_ERROR_INVALID_VALUE;
     }
     request.to = {to, pitch, 0};
     return fill(driver, stream.context, stream.stream, request, blocking);

@@ -1,9 +1,7 @@
 // Page-locked host memory.
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <vector>
-
+#include "base/mappings.h"
 #include "softgpu/abi/enter.h"
 
 namespace flyt::softgpu {
@@ -14,23 +12,6 @@ constexpr unsigned kAllocFlags =
 constexpr unsigned kRegisterFlags =
     CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
 constexpr std::uint64_t kHostBytesMax = std::uint64_t{1} << 46;
-
-std::uint64_t page_bytes() { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
-
-// Is every page of the range some memory of this process?
-bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
-  const std::uint64_t page = page_bytes();
-  const std::uint64_t first = address & ~(page - 1);
-  if (bytes > kHostBytesMax || address + bytes < address) return false;
-  const std::uint64_t pages = (address + bytes - first + page - 1) / page;
-  constexpr std::uint64_t kPagesAtATime = 1 << 16;
-  std::vector<unsigned char> resident(std::min(pages, kPagesAtATime));
-  for (std::uint64_t i = 0; i < pages; i += kPagesAtATime) {
-    const std::uint64_t count = std::min(pages - i, kPagesAtATime);
-    if (::mincore(pointer_at(first + i * page), count * page, resident.data()) != 0) return false;
-  }
-  return true;
-}
 
 void add(Driver& driver, Context& context, RegionKind kind, std::uint64_t base, std::uint64_t size,
          unsigned flags, bool writable) {
@@ -117,7 +98,10 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const std::uint64_t base = address_of(p);
-    if (!is_mapped(base, bytesize)) return CUDA_ERROR_INVALID_VALUE;
+    const bool writable = (Flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0;
+    if (!pages_allow(base, bytesize, writable ? PageUse::kWrite : PageUse::kRead)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     if (const auto region = driver.regions().find(base)) {
       return region->kind == RegionKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
                                                      : CUDA_ERROR_INVALID_VALUE;
@@ -126,8 +110,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
       return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
     add(driver, context, RegionKind::kRegistered, base, bytesize,
-        Flags & (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-        (Flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0);
+        Flags & (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP), writable);
     return CUDA_SUCCESS;
   });
 }

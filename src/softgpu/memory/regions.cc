@@ -20,6 +20,16 @@ bool Regions::overlaps(std::uint64_t base, std::uint64_t size) const {
   return locate(base) != nullptr;
 }
 
+bool Regions::reaches_device(std::uint64_t base, std::uint64_t size) const {
+  const std::shared_lock lock(mutex_);
+  if (const Region* first = locate(base); first != nullptr && !first->is_host()) return true;
+  for (auto at = regions_.lower_bound(base); at != regions_.end(); ++at) {
+    if (at->first - base >= size) break;
+    if (!at->second.is_host()) return true;
+  }
+  return false;
+}
+
 // Which devices may touch it: those it names, and for memory of one device its peers.
 DeviceSet Regions::sharing(const Region& region, DeviceSet devices) const {
   if (region.kind != RegionKind::kDevice && region.kind != RegionKind::kModule) return devices;

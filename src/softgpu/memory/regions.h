@@ -64,6 +64,8 @@ class Regions {
   std::optional<Region> find(std::uint64_t address) const;
   // Does any region overlap [base, base + size)?
   bool overlaps(std::uint64_t base, std::uint64_t size) const;
+  // As overlaps(), host memory left out.
+  bool reaches_device(std::uint64_t base, std::uint64_t size) const;
   // Removes the one that begins at `base` and is of that kind.
   std::optional<Region> remove(std::uint64_t base, RegionKind kind);
   // The regions of that kind in [base, base + size), if they begin and end exactly there.
