@@ -11,6 +11,7 @@ namespace {
 // What an H200 answers.
 constexpr std::size_t kStackBytes = 1024;
 constexpr std::size_t kPrintfBytes = 8650752;
+constexpr std::size_t kPrintfBytesMin = 512 * kKiB;
 constexpr std::size_t kHeapBytes = 8388608;
 constexpr std::size_t kPendingLaunches = 2048;
 constexpr std::size_t kFetchBytes = 64;
@@ -148,7 +149,9 @@ CUresult Context::set_limit(CUlimit limit, std::size_t value) {
   }
   const Lock lock(mutex_);
   if (limit == CU_LIMIT_STACK_SIZE && value > limits_[limit]) larger_stacks_.store(true);
-  limits_[limit] = value;
+  // The buffer of printf has a least size, and is never smaller than asked for.
+  const bool printf = limit == CU_LIMIT_PRINTF_FIFO_SIZE;
+  limits_[limit] = printf ? std::max(value, kPrintfBytesMin) : value;
   return CUDA_SUCCESS;
 }
 

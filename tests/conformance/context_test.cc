@@ -231,6 +231,18 @@ TEST_F(ContextStateTest, LimitsCanBeReadAndSet) {
   CU_OK(cu().cuCtxSetLimit(CU_LIMIT_STACK_SIZE, stack));
 }
 
+TEST_F(ContextStateTest, TheBufferOfPrintfIsNeverSmallerThanHalfAMebibyte) {
+  std::size_t before = 0;
+  CU_OK(cu().cuCtxGetLimit(&before, CU_LIMIT_PRINTF_FIFO_SIZE));
+  for (const std::size_t bytes : {0, 1, 65536}) {
+    CU_OK(cu().cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes));
+    std::size_t told = 0;
+    CU_OK(cu().cuCtxGetLimit(&told, CU_LIMIT_PRINTF_FIFO_SIZE));
+    EXPECT_EQ(512u << 10, told);
+  }
+  CU_OK(cu().cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, before));
+}
+
 TEST_F(ContextStateTest, LimitArgumentsAreChecked) {
   std::size_t value = 0;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuCtxGetLimit(nullptr, CU_LIMIT_STACK_SIZE));

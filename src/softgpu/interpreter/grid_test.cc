@@ -496,6 +496,40 @@ TEST(Grid, FormatsWhatItPrints) {
   EXPECT_EQ(run.out[0], 7u);
 }
 
+// Prints by `format`, with the arguments 7, 42 and a null pointer; and what printf returned.
+std::pair<std::string, std::uint32_t> printed(const std::string& format) {
+  std::string bytes;
+  for (const char c : format) bytes += std::to_string(static_cast<int>(c)) + ", ";
+  const Ran run =
+      run_threads(kernel(R"(
+    .local .align 8 .b8 pack[64]; mov.u64 %t1, pack; cvta.local.u64 %t2, %t1;
+    st.local.u32 [%t1], 7; st.local.u32 [%t1+4], 42; mov.u64 %t3, 0; st.local.u64 [%t1+8], %t3;
+    mov.u64 %t5, format;
+    { .param .b64 f; .param .b64 a; .param .b32 r0; st.param.b64 [f], %t5; st.param.b64 [a], %t2;
+      call (r0), vprintf, (f, a); ld.param.b32 %r, [r0]; }
+  )",
+                         ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+                         ".global .align 1 .b8 format[" +
+                             std::to_string(format.size() + 1) + "] = {" + bytes + "0};\n"),
+                  1, 1);
+  EXPECT_FALSE(run.fault.has_value()) << format;
+  return {run.output, run.out[0]};
+}
+
+TEST(Grid, ConversionsThatHardwareDoesNotKnowStandForThemselves) {
+  for (const std::string format : {"%zu", "%zd", "%td", "%jd", "%Ld", "%llld", "%lhd", "%hhhd",
+                                   "%.*d", "%*.*d", "%k", "%n", "%5"}) {
+    EXPECT_EQ(printed(format), (std::pair<std::string, std::uint32_t>{format, 0}));
+  }
+  using Printed = std::pair<std::string, std::uint32_t>;
+  EXPECT_EQ(printed("%k %d"), (Printed{"%k 7", 1}));
+  EXPECT_EQ(printed("%+++++++++++d"), (Printed{"+7", 1}));
+  EXPECT_EQ(printed("%*d"), (Printed{"     42", 2}));
+  EXPECT_EQ(printed("%d %d %s"), (Printed{"7 42 (null)", 3}));
+  EXPECT_EQ(printed("%d %d %.2s."), (Printed{"7 42 .", 3}));
+  EXPECT_EQ(printed("%9000d").first.size(), 9000u);
+}
+
 TEST(Grid, AWildFormatIsAFaultAndNoCrash) {
   const Ran run = run_threads(kernel(R"(
     mov.u64 %t5, 4096;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "softgpu/interpreter/access.h"
 #include "softgpu/interpreter/lanes.h"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::size_t kStringBytesMax = 64u << 10;  // Of a format or %s.
 constexpr std::size_t kPrintBytesMax = 256u << 10;  // Of the text of one call.
-constexpr int kFieldWidthMax = 4096;
+constexpr int kFieldWidthMax = 128 << 10;
 
 // Reads what one lane's pointers lead to. After a fault everything is zero or empty.
 class LaneReader {
@@ -45,12 +46,14 @@ class LaneReader {
   bool ok_ = true;
 };
 
-// One conversion of a format: %[flags][width][.precision][length]letter
+// One conversion of a format: %[flags][width][.precision][length]letter. Lengths are h, hh, l and
+// ll; GPUs know no others, and no precision among the arguments.
 struct Conversion {
   std::string flags;
   int width = -1;
+  bool width_given = false;  // Among the arguments, for a '*'.
   int precision = -1;
-  bool wide = false;  // 8 bytes: l, ll, j, z, t.
+  bool wide = false;  // 8 bytes: l, ll.
   int narrow = 0;     // hh: 1, h: 2.
   char letter = '\0';
 };
@@ -72,6 +75,7 @@ class Formatter {
         out_ += format.substr(begin, i - begin);
         continue;
       }
+      take_width(conversion);
       convert(conversion);
     }
     return out_;
@@ -89,12 +93,8 @@ class Formatter {
     return value;
   }
 
-  bool number(const std::string& format, std::size_t& i, int& into) {
-    if (i < format.size() && format[i] == '*') {
-      ++i;
-      into = take<std::int32_t>();
-      return true;
-    }
+  // False: there are no digits.
+  static bool number(const std::string& format, std::size_t& i, int& into) {
     bool any = false;
     for (; i < format.size() && format[i] >= '0' && format[i] <= '9'; ++i) {
       into = std::min((any ? into : 0) * 10 + (format[i] - '0'), kFieldWidthMax);
@@ -103,41 +103,50 @@ class Formatter {
     return any;
   }
 
-  bool parse(const std::string& format, std::size_t& i, Conversion& into) {
-    while (i < format.size() &&
-           std::string_view("-+ #0").find(format[i]) != std::string_view::npos) {
-      into.flags += format[i++];
+  static std::string_view take_length(const std::string& format, std::size_t& i) {
+    for (const std::string_view length : {"hh", "h", "ll", "l"}) {
+      if (format.compare(i, length.size(), length) != 0) continue;
+      i += length.size();
+      return length;
     }
-    if (into.flags.size() > 8) return false;
-    number(format, i, into.width);
-    if (into.width < -1) {
-      into.flags += '-';
-      into.width = into.width < -kFieldWidthMax ? kFieldWidthMax : -into.width;
+    return {};
+  }
+
+  static bool parse(const std::string& format, std::size_t& i, Conversion& into) {
+    for (; i < format.size() && std::string_view("-+ #0").find(format[i]) != std::string_view::npos;
+         ++i) {
+      if (into.flags.find(format[i]) == std::string::npos) into.flags += format[i];
+    }
+    into.width_given = i < format.size() && format[i] == '*';
+    if (into.width_given) {
+      ++i;
+    } else {
+      number(format, i, into.width);
     }
     if (i < format.size() && format[i] == '.') {
       ++i;
       if (!number(format, i, into.precision)) into.precision = 0;
     }
-    for (; i < format.size(); ++i) {
-      if (format[i] == 'h')
-        into.narrow = into.narrow == 0 ? 2 : 1;
-      else if (std::string_view("lLjzt").find(format[i]) != std::string_view::npos)
-        into.wide = true;
-      else
-        break;
-    }
+    const std::string_view length = take_length(format, i);
     if (i >= format.size()) return false;
+    into.wide = length == "l" || length == "ll";
+    into.narrow = length == "hh" ? 1 : length == "h" ? 2 : 0;
     into.letter = format[i++];
     return std::string_view("diouxXcsaAeEfFgGp%").find(into.letter) != std::string_view::npos;
+  }
+
+  void take_width(Conversion& conversion) {
+    if (!conversion.width_given) return;
+    const auto width = std::int64_t{take<std::int32_t>()};
+    if (width < 0) conversion.flags += '-';
+    conversion.width = static_cast<int>(std::min<std::int64_t>(std::abs(width), kFieldWidthMax));
   }
 
   template <class T>
   void add(const Conversion& conversion, const char* length, T value) {
     std::string spec = "%" + conversion.flags;
-    if (conversion.width >= 0) spec += std::to_string(std::min(conversion.width, kFieldWidthMax));
-    if (conversion.precision >= 0) {
-      spec += "." + std::to_string(std::min(conversion.precision, kFieldWidthMax));
-    }
+    if (conversion.width >= 0) spec += std::to_string(conversion.width);
+    if (conversion.precision >= 0) spec += "." + std::to_string(conversion.precision);
     spec += length;
     spec += conversion.letter;
     // The format is ours: one conversion that fits the type of the one argument.
@@ -166,7 +175,10 @@ class Formatter {
         return add(conversion, "", take<std::int32_t>());
       case 's': {
         const auto address = take<std::uint64_t>();
-        const std::string text = address == 0 ? "(null)" : reader_.text(address);
+        // What a null pointer is called is never cut.
+        const std::string null =
+            conversion.precision >= 0 && conversion.precision < 6 ? "" : "(null)";
+        const std::string text = address == 0 ? null : reader_.text(address);
         return add(conversion, "", text.c_str());
       }
       case 'p':
