@@ -191,6 +191,8 @@ double product_of(const Product& product, double a, double b, double sum) {
 
 void multiply(const Product& product, const Matrix& a, const Matrix& b, const Matrix& c,
               Matrix& d) {
+  std::optional<RoundingScope> rounding;
+  if (product.rounding != Rounding::kNearest) rounding.emplace(product.rounding);
   for (unsigned i = 0; i < product.shape.m; ++i) {
     for (unsigned j = 0; j < product.shape.n; ++j) {
       double sum = c.at(i, j);
@@ -237,6 +239,7 @@ struct Fragments {
   Factors factors = Factors::kNumbers;
   bool sparse = false;  // Of the left matrix only half of each row is there.
   unsigned selector = 0;
+  Rounding rounding = Rounding::kNearest;
 
   unsigned per_register() const { return std::max(1u, 32 / element_bits(a)); }
   unsigned stored_columns() const { return sparse ? shape.k / 2 : shape.k; }
@@ -256,7 +259,8 @@ struct Fragments {
            byte(static_cast<unsigned>(c) << 4 | static_cast<unsigned>(d), 5) |
            byte(selector << 4 | (sparse ? 8 : 0) | static_cast<unsigned>(factors) << 1 |
                     (saturate ? 1 : 0),
-                6);
+                6) |
+           byte(static_cast<unsigned>(rounding), 7);
   }
   static Fragments unpacked(std::int64_t value) {
     const auto byte = [&](int place) { return static_cast<unsigned>(value >> place * 8 & 0xff); };
@@ -268,7 +272,8 @@ struct Fragments {
             (byte(6) & 1) != 0,
             static_cast<Factors>(byte(6) >> 1 & 3),
             (byte(6) & 8) != 0,
-            byte(6) >> 4};
+            byte(6) >> 4,
+            static_cast<Rounding>(byte(7))};
   }
 };
 
@@ -391,7 +396,8 @@ Flow multiply_matrices(Warp& warp, const Step& step, Mask lanes) {
             [&](unsigned i, unsigned j, unsigned lane, unsigned r, unsigned e) {
               c.at(i, j) = read_element(warp, c_rows, fragments.c, lane, r, e);
             });
-  const Product product{shape, fragments.d, fragments.factors, fragments.saturate};
+  const Product product{shape, fragments.d, fragments.factors, fragments.saturate,
+                        fragments.rounding};
   if (fragments.sparse) {
     const std::uint32_t* metadata = c_rows + fragments.registers(fragments.c);
     multiply_sparse(product, a, columns_of(warp, fragments, Row{*metadata}), b, c, d);
@@ -478,8 +484,7 @@ bool known_sparse_form(const Fragments& f) {
       return is_one_of(f.b, {Element::kS4, Element::kU4}) && (one || two) && integers;
     case Element::kE4M3:
     case Element::kE5M2:
-      return is_one_of(f.b, {Element::kE4M3, Element::kE5M2}) && two &&
-             (accumulates32 || accumulates16);
+      return is_one_of(f.b, {Element::kE4M3, Element::kE5M2}) && two && accumulates32;
     case Element::kF32:
     case Element::kF64:
     case Element::kS32:
@@ -509,14 +514,16 @@ bool select_multiply(Selector& s) {
   if (!shape.has_value() || !s.take("row"_n) || !s.take("col"_n)) return s.refuse_form();
   fragments.shape = *shape;
   fragments.saturate = s.take("satfinite"_n);
-  const bool nearest = s.take("rn"_n);
+  // In the order of Rounding.
+  const int rounding = s.take_one({"rn"_n, "rz"_n, "rm"_n, "rp"_n});
+  if (rounding >= 0) fragments.rounding = static_cast<Rounding>(rounding);
   Element* const order[] = {&fragments.d, &fragments.a, &fragments.b, &fragments.c};
   for (Element* each : order) {
     const auto element = take_element(s);
     if (!element.has_value()) return s.refuse_form();
     *each = *element;
   }
-  if (nearest && fragments.a != Element::kF64) return s.refuse_form();
+  if (rounding >= 0 && fragments.a != Element::kF64) return s.refuse_form();
   const auto factors = take_factors(s, fragments.a);
   if (!factors.has_value()) return s.refuse_form();
   fragments.factors = *factors;

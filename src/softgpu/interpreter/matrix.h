@@ -70,6 +70,7 @@ struct Product {
   Element element = Element::kF32;
   Factors factors = Factors::kNumbers;
   bool saturate = false;
+  Rounding rounding = Rounding::kNearest;  // Of kF64.
 };
 void multiply(const Product& product, const Matrix& a, const Matrix& b, const Matrix& c, Matrix& d);
 

@@ -196,7 +196,28 @@ TEST(Fragments, OfDoublesNameTheirRounding) {
                .error() == "";
   };
   EXPECT_TRUE(loaded("rn"));
-  EXPECT_FALSE(loaded("rz"));
+  EXPECT_FALSE(loaded("sat"));
+}
+
+// One and a hair less.
+TEST(Fragments, OfDoublesAreRoundedAsTheyName) {
+  const auto sum = [](const std::string& rounding) {
+    TestDevice device(
+        fragments_kernel("m8n8k4", "f64", "f64", "0d3ff0000000000000",
+                         "mma.sync.aligned.m8n8k4.row.col." + rounding + ".f64.f64.f64.f64", 4));
+    EXPECT_EQ(device.error(), "");
+    std::vector<double> a(32);
+    a[0] = -0x1p-60;
+    const auto d = device.allocate(64 * sizeof(double));
+    device.launch.block = {kLanesPerWarp, 1, 1};
+    EXPECT_FALSE(device.run("multiply", device.put(a), device.put(std::vector<double>(32, 1)), d)
+                     .has_value());
+    return device.get<double>(d, 64)[0];
+  };
+  EXPECT_EQ(sum("rn"), 1);
+  EXPECT_EQ(sum("rp"), 1);
+  EXPECT_EQ(sum("rz"), 1 - 0x1p-53);
+  EXPECT_EQ(sum("rm"), 1 - 0x1p-53);
 }
 
 // Rows of 128 bits, of which 32 factors or 128 are made.
@@ -240,6 +261,63 @@ TEST(Fragments, OfSingleBitsCannotBeSums) {
                                      "wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.b1.b1.b1.b1",
                                      128));
   EXPECT_NE(device.error(), "");
+}
+
+TEST(Fragments, OfLessThanBytesHaveOneLayout) {
+  const auto loaded = [](const char* instruction) {
+    return TestDevice(std::string(".version 8.0\n.target sm_90\n.address_size 64\n"
+                                  ".visible .entry k(.param .u64 pa) {\n"
+                                  ".reg .b32 %a, %b, %c<2>; .reg .b64 %pa;\n"
+                                  "ld.param.u64 %pa, [pa];\n") +
+                      instruction + "\nret; }\n")
+               .error() == "";
+  };
+  EXPECT_TRUE(loaded("wmma.load.a.sync.aligned.row.m8n8k32.global.s4 {%a}, [%pa];"));
+  EXPECT_FALSE(loaded("wmma.load.a.sync.aligned.col.m8n8k32.global.s4 {%a}, [%pa];"));
+  EXPECT_FALSE(loaded("wmma.load.b.sync.aligned.row.m8n8k32.global.u4 {%a}, [%pa];"));
+  EXPECT_FALSE(loaded("wmma.load.b.sync.aligned.row.m8n8k128.global.b1 {%a}, [%pa];"));
+  EXPECT_TRUE(
+      loaded("wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32 {%c0, %c1}, {%a}, {%b}, "
+             "{%c0, %c1};"));
+  EXPECT_FALSE(
+      loaded("wmma.mma.sync.aligned.row.row.m8n8k32.s32.s4.s4.s32 {%c0, %c1}, {%a}, {%b}, "
+             "{%c0, %c1};"));
+}
+
+// Of eight rows and four times the columns: as those of the transposed product.
+TEST(Fragments, OfWideProductsLieAsTransposedOnes) {
+  TestDevice device(R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 pa, .param .u64 pd) {
+.reg .b32 %b<8>, %c<8>, %t; .reg .b64 %pa, %pd, %o;
+ld.param.u64 %pa, [pa]; ld.param.u64 %pd, [pd];
+mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 64; add.u64 %pd, %pd, %o;
+wmma.load.b.sync.aligned.row.m8n32k16.global.f16 {%b0, %b1, %b2, %b3, %b4, %b5, %b6, %b7}, [%pa];
+wmma.load.c.sync.aligned.row.m8n32k16.global.f32 {%c0, %c1, %c2, %c3, %c4, %c5, %c6, %c7}, [%pa];
+st.global.v4.b32 [%pd], {%b0, %b1, %b2, %b3}; st.global.v4.b32 [%pd+16], {%b4, %b5, %b6, %b7};
+st.global.v4.b32 [%pd+32], {%c0, %c1, %c2, %c3}; st.global.v4.b32 [%pd+48], {%c4, %c5, %c6, %c7};
+ret; })");
+  ASSERT_EQ(device.error(), "");
+  const auto words = some_words(256, 3);
+  const std::uint64_t d = device.allocate(2048);
+  device.launch.block = {kLanesPerWarp, 1, 1};
+  ASSERT_FALSE(device.run("k", device.put(words), d).has_value());
+  const auto seen = device.get<std::uint32_t>(d, 512);
+  const auto half = [&](unsigned row, unsigned column) {
+    const unsigned place = row * 32 + column;
+    return words[place / 2] >> place % 2 * 16 & 0xffff;
+  };
+  for (unsigned lane = 0; lane < kLanesPerWarp; ++lane) {
+    for (unsigned r = 0; r < 8; ++r) {
+      const unsigned row = lane % 4 * 2 + r / 2 % 2 * 8;
+      const unsigned column = lane / 4 + r % 2 * 8 + r / 4 * 16;
+      EXPECT_EQ(seen[lane * 16 + r], half(row, column) | half(row + 1, column) << 16);
+      const unsigned sum_row = lane % 4 * 2 + r % 2;
+      const unsigned sum_column = lane / 4 + r / 2 * 8;
+      EXPECT_EQ(seen[lane * 16 + 8 + r], words[sum_row * 32 + sum_column]) << lane << ", " << r;
+    }
+  }
 }
 
 TEST(Fragments, LieAsThoseOfMmaDo) {
@@ -372,6 +450,18 @@ ret; })");
       }
     }
   }
+}
+
+TEST(QuadPairs, DoNotNarrowTheirSums) {
+  const char* const text = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k() {
+.reg .b32 %a<2>, %c<8>;
+mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f32 {%c0, %c1, %c2, %c3}, {%a0, %a1}, {%a0, %a1},
+  {%c0, %c1, %c2, %c3, %c4, %c5, %c6, %c7};
+ret; })";
+  EXPECT_NE(TestDevice(text).error(), "");
 }
 
 // Each lane's row of 16 bytes goes to shared memory and comes back by fragments, through the

@@ -125,8 +125,9 @@ bool select_quad_pairs(Selector& s) {
     *each = *element;
   }
   const auto accumulates = [](Element e) { return e == Element::kF16 || e == Element::kF32; };
+  const bool narrows = form.c == Element::kF32 && form.d == Element::kF16;
   if (a != Element::kF16 || b != Element::kF16 || !accumulates(form.c) || !accumulates(form.d) ||
-      !s.need(4, 4)) {
+      narrows || !s.need(4, 4)) {
     return s.refuse_form();
   }
   std::vector<Row> rows;

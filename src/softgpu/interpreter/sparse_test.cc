@@ -243,5 +243,11 @@ TEST(SparseProduct, ASelectorOfNobodyIsRefused) {
   EXPECT_NE(TestDevice(kernel_of(form, 4)).error(), "");
 }
 
+TEST(SparseProduct, SmallFloatsHaveNoHalvesAsSums) {
+  const Form form = {"", "mma.sp.sync.aligned.m16n8k64.row.col.f16.e4m3.e4m3.f16", Kind::kByteFloat,
+                     64, 0};
+  EXPECT_NE(TestDevice(kernel_of(form, 0)).error(), "");
+}
+
 }  // namespace
 }  // namespace flyt::ptx

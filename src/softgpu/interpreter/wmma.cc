@@ -56,6 +56,14 @@ struct Cell {
 // the product.
 Cell cell_of(const Fragment& f, unsigned lane, unsigned r, unsigned e) {
   constexpr unsigned kSide = 8;
+  // A product of eight rows and four times the columns is the transposed one, its factors changed.
+  if (f.part != Part::kA && f.columns == 4 * kSide) {
+    Fragment turned = f;
+    if (f.part == Part::kB) turned.part = Part::kA;
+    std::swap(turned.rows, turned.columns);
+    const Cell cell = cell_of(turned, lane, r, e);
+    return {cell.column, cell.row};
+  }
   const unsigned group = lane / 4;
   const unsigned member = lane % 4;
   const unsigned per = f.per_register();
@@ -201,6 +209,12 @@ Shape shape_of(Element element, Shape shape) {
   return shape;
 }
 
+// Factors that are packed closer than bytes lie along the sums' terms, and not otherwise.
+bool good_layout(Part part, Element element, bool by_column) {
+  const bool packed = element == Element::kS4 || element == Element::kU4 || element == Element::kB1;
+  return !packed || part == Part::kC || by_column == (part == Part::kB);
+}
+
 bool select_move_fragment(Selector& s, bool stores) {
   const int part = stores ? (s.take("d"_n) ? 2 : -1) : s.take_one({"a"_n, "b"_n, "c"_n});
   s.take("sync"_n);
@@ -213,6 +227,7 @@ bool select_move_fragment(Selector& s, bool stores) {
   if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared) {
     return s.refuse_form();
   }
+  if (!good_layout(static_cast<Part>(part), *element, layout == 1)) return s.refuse_form();
   const auto fragment = fragment_of(static_cast<Part>(part), *element, shape_of(*element, *shape));
   if (!fragment.has_value() || !s.need(2, 3)) return s.refuse_form();
   Step step;
@@ -270,13 +285,18 @@ bool select_multiply_fragments(Selector& s) {
   s.take("sync"_n);
   s.take("aligned"_n);
   // The layouts were told to the loads already.
-  for (int i = 0; i < 2; ++i) s.take_one({"row"_n, "col"_n});
+  const bool a_by_columns = s.take_next() == "col"_n;
+  const bool b_by_columns = s.take_next() == "col"_n;
   const auto shape = take_shape(s);
   const bool saturate = s.take("satfinite"_n);
   s.take("rn"_n);
   const auto found = take_elements(s);
   if (!shape.has_value() || !factors || !found || !s.need(4, 4)) return s.refuse_form();
   const std::vector<Element>& elements = *found;
+  if (!good_layout(Part::kA, elements[1], a_by_columns) ||
+      !good_layout(Part::kB, elements[2], b_by_columns)) {
+    return s.refuse_form();
+  }
   const Shape counted = shape_of(elements[1], *shape);
   const auto a = fragment_of(Part::kA, elements[1], counted);
   const auto b = fragment_of(Part::kB, elements[2], counted);
