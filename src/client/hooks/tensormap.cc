@@ -47,11 +47,11 @@ std::int32_t number(T value) {
   return static_cast<std::int32_t>(value);
 }
 
-// Arguments that all kinds share and that must be there; a single dimension has no strides.
+// Arguments that all kinds share and that must be there, those of no elements, too.
 bool complete(const CUtensorMap* map, cuuint32_t rank, const cuuint64_t* dimensions,
               const cuuint64_t* strides, const cuuint32_t* element_strides) {
   return map != nullptr && rank >= 1 && rank <= kRankMax && dimensions != nullptr &&
-         (strides != nullptr || rank == 1) && element_strides != nullptr;
+         strides != nullptr && element_strides != nullptr;
 }
 
 }  // namespace

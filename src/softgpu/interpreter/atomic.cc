@@ -440,6 +440,16 @@ Reduce reduction_of(std::uint32_t operation, Type type) {
   return chosen_reduction(static_cast<What>(operation), type);
 }
 
+bool is_bitwise(std::uint32_t operation) {
+  const auto what = static_cast<What>(operation);
+  return what == What::kAnd || what == What::kOr || what == What::kXor;
+}
+
+bool is_extremum(std::uint32_t operation) {
+  const auto what = static_cast<What>(operation);
+  return what == What::kMinimum || what == What::kMaximum;
+}
+
 bool select_atomic(Selector& s) {
   if (s.has("async"_n)) return select_reduce_async(s);
   Form form;

@@ -21,5 +21,7 @@ bool take_reduction(Selector& s, Reduction& reduction);
 // The same in two steps, where the type comes later; null for what PTX does not have.
 bool take_operation(Selector& s, std::uint32_t& operation);
 Reduce reduction_of(std::uint32_t operation, Type type);
+bool is_bitwise(std::uint32_t operation);
+bool is_extremum(std::uint32_t operation);
 
 }  // namespace flyt::ptx

@@ -10,7 +10,8 @@ namespace flyt::ptx {
 namespace {
 
 constexpr std::uint64_t kLineBytes = 128;
-constexpr std::uint64_t kMapPart = 64;  // Maps are aligned to that.
+constexpr std::uint64_t kRowAlignment = 16;  // Of the bytes before a box in a row of the tensor.
+constexpr std::uint64_t kMapPart = 64;       // Maps are aligned to that.
 constexpr std::uint8_t kFillWithNan = 1;
 
 enum class Way : std::uint8_t { kLoad, kStore, kReduce };
@@ -83,17 +84,25 @@ Type reduced_type(TensorType type) {
   return Type::kF32;
 }
 
-std::uint64_t nan_of(TensorType type) {
-  switch (type) {
-    case TensorType::kF16:
-      return 0x7fff;
-    case TensorType::kBF16:
-      return 0x7fff;
-    case TensorType::kF64:
-      return 0x7fffffffffffffff;
-    default:
-      return 0x7fffffff;
-  }
+// The hardware fills with this pattern, whatever the type.
+constexpr std::uint64_t kFilling = 0x7ff77ff77ff77ff7;
+
+bool is_floating(TensorType type) { return type >= TensorType::kF16; }
+
+// What hardware reduces: neither sums nor bits of .s64, and no bits of floating-point numbers.
+bool may_reduce(std::uint32_t operation, TensorType type) {
+  if (type == TensorType::kS64) return is_extremum(operation);
+  return !is_floating(type) || !is_bitwise(operation);
+}
+
+// A value of 32 bits with the fraction of .tf32, to the nearest and ties away from zero.
+std::uint32_t to_tf32(std::uint32_t bits) {
+  constexpr std::uint32_t kInfinity = 0x7f800000;
+  constexpr std::uint32_t kQuiet = 0x00400000;
+  constexpr std::uint32_t kDropped = 0x1fff;
+  const std::uint32_t size = bits & 0x7fffffff;
+  if (size > kInfinity) return (bits | kQuiet) & ~kDropped;
+  return (size < kInfinity ? bits + (kDropped + 1) / 2 : bits) & ~kDropped;
 }
 
 // Chunks of 16 bytes change places within their line, by the number of the line.
@@ -138,6 +147,11 @@ class Box {
 
   std::uint64_t bytes() const { return bytes_; }
   TensorType type() const { return type_; }
+
+  // Hardware takes whole sixteens of bytes from a row.
+  bool may_begin_at(const std::array<std::int32_t, kTensorRankMax>& corner) const {
+    return std::int64_t{corner[0]} * element_bytes(type_) % std::int64_t{kRowAlignment} == 0;
+  }
 
   // f(offset in the box, address in the tensor or 0 where that has nothing); false ends it.
   template <class F>
@@ -188,10 +202,13 @@ class Mover {
     }
     std::memcpy(static_cast<void*>(&map), bytes.data(), sizeof map);
     swizzle_ = static_cast<TensorSwizzle>(map.swizzle);
-    fill_ = map.fill == kFillWithNan ? nan_of(static_cast<TensorType>(map.type)) : 0;
+    fill_ = map.fill == kFillWithNan ? kFilling : 0;
     if (!box_.open(map, options_)) return impossible();
     width_ = element_bytes(box_.type());
+    rounds_ = options_.way == Way::kLoad &&
+              (box_.type() == TensorType::kTF32 || box_.type() == TensorType::kTF32Ftz);
     if (options_.way != Way::kReduce) return true;
+    if (!may_reduce(options_.operation, box_.type())) return impossible();
     reduce_ = reduction_of(options_.operation, reduced_type(box_.type()));
     return reduce_ != nullptr || impossible();
   }
@@ -200,6 +217,7 @@ class Mover {
 
   // `shared`: an address in the window of shared memory.
   bool move(const std::array<std::int32_t, kTensorRankMax>& corner, std::uint64_t shared) {
+    if (!box_.may_begin_at(corner)) return impossible();
     if (shared % kLineBytes != 0) {
       warp_.fault(FaultKind::kMisalignedAddress, Mask{1} << lane_, shared);
       return false;
@@ -215,7 +233,7 @@ class Mover {
       }
       std::byte* there = far.at(lane_, address);
       if (there == nullptr) return false;
-      if (options_.way == Way::kLoad) std::memcpy(here, there, width_);
+      if (options_.way == Way::kLoad) load(here, there);
       if (options_.way == Way::kStore) std::memcpy(there, here, width_);
       if (options_.way == Way::kReduce) reduce_(there, here);
       return true;
@@ -223,6 +241,15 @@ class Mover {
   }
 
  private:
+  void load(std::byte* here, const std::byte* there) const {
+    std::memcpy(here, there, width_);
+    if (!rounds_) return;
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, here, sizeof bits);
+    bits = to_tf32(bits);
+    std::memcpy(here, &bits, sizeof bits);
+  }
+
   bool impossible() {
     warp_.fault(FaultKind::kIllegalInstruction, Mask{1} << lane_);
     return false;
@@ -236,6 +263,7 @@ class Mover {
   std::uint64_t fill_ = 0;
   Reduce reduce_ = nullptr;
   unsigned width_ = 1;
+  bool rounds_ = false;
 };
 
 // a: shared memory, b: the map, rows at `extra`: the corner; e: an mbarrier; d: blocks to reach.

@@ -46,9 +46,9 @@ struct TensorMap {
   std::array<std::uint64_t, kTensorRankMax - 1> strides{};  // Bytes.
   std::array<std::uint16_t, kTensorRankMax> box{};          // Tiled.
   std::array<std::uint8_t, kTensorRankMax> element_strides{};
-  std::array<std::int8_t, 3> lower{};  // Im2col.
-  std::array<std::int8_t, 3> upper{};
   std::uint8_t reserved = 0;
+  std::array<std::int16_t, 3> lower{};  // Im2col.
+  std::array<std::int16_t, 3> upper{};
   std::uint16_t channels = 0;
   std::uint16_t pixels = 0;
   std::array<std::uint32_t, 6> padding{};

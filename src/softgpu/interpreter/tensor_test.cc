@@ -101,7 +101,7 @@ class Tensors : public ::testing::Test {
 };
 
 TEST_F(Tensors, ABoxIsLoadedWithZerosForWhatLiesOutside) {
-  for (const auto& [left, top] : {std::pair{0, 0}, {2, 1}, {-3, -2}, {9, 4}, {100, 0}}) {
+  for (const auto& [left, top] : {std::pair{0, 0}, {4, 1}, {-4, -2}, {8, 4}, {100, 0}}) {
     const auto found = run(kernel(kLoad), left, top);
     for (unsigned i = 0; i < kBoxWords; ++i) {
       const int x = left + static_cast<int>(i % kBoxWidth);
@@ -123,9 +123,9 @@ TEST_F(Tensors, AddressesMayHaveOffsets) {
 wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [bar], 0;
 @!%done bra wait;
 )"),
-                         1, 1);
+                         4, 1);
   for (unsigned i = 0; i < kBoxWords; ++i) {
-    EXPECT_EQ(found[i], (1 + i / kBoxWidth) * kRowWords + 1 + i % kBoxWidth);
+    EXPECT_EQ(found[i], (1 + i / kBoxWidth) * kRowWords + 4 + i % kBoxWidth);
   }
 }
 
@@ -181,12 +181,12 @@ TEST_F(Tensors, ElementsMayBePassedOver) {
 @%first cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes
   [%box], [%map, {%x, %y}], [bar];
 )"),
-                         1, 0, [](TensorMap& map) {
+                         4, 0, [](TensorMap& map) {
                            map.element_strides = {1, 2};
                          });
   ASSERT_FALSE(fault_.has_value());
   for (unsigned i = 0; i < 2 * kBoxWidth; ++i) {
-    EXPECT_EQ(found[i], i / kBoxWidth * 2 * kRowWords + i % kBoxWidth + 1);
+    EXPECT_EQ(found[i], i / kBoxWidth * 2 * kRowWords + i % kBoxWidth + 4);
   }
   EXPECT_EQ(found[2 * kBoxWidth], 1000 + 2 * kBoxWidth);  // Was not touched.
 }
@@ -220,9 +220,9 @@ TEST_F(Tensors, ABoxIsStoredWhereTheTensorIs) {
 @%first cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map, {%x, %y}], [%box];
 cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;
 )"),
-      6, 3);
+      8, 3);
   for (unsigned i = 0; i < tensor_.size(); ++i) {
-    const int x = static_cast<int>(i % kRowWords) - 6;
+    const int x = static_cast<int>(i % kRowWords) - 8;
     const int y = static_cast<int>(i / kRowWords) - 3;
     const bool stored = x >= 0 && y >= 0 && i % kRowWords < kWidth;
     ASSERT_EQ(tensor_[i],
@@ -248,8 +248,67 @@ TEST_F(Tensors, AMulticastReachesTheBlocksOfItsMask) {
 wait: mbarrier.try_wait.parity.shared::cta.b64 %done, [bar], 0;
 @!%done bra wait;
 )"),
-                         1, 1);
-  EXPECT_EQ(found[0], kRowWords + 1);
+                         4, 1);
+  EXPECT_EQ(found[0], kRowWords + 4);
+}
+
+TEST_F(Tensors, ABoxBeginsAtWholeSixteensOfBytesOfItsRow) {
+  for (const int x : {1, 2, -3}) {
+    run(kernel(kLoad), x, 0, [](TensorMap&) {});
+    ASSERT_TRUE(fault_.has_value());
+    EXPECT_EQ(fault_->kind, FaultKind::kIllegalInstruction);
+  }
+  run(kernel("@%first cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
+             "[%map, {%x, %y}], [%box];"),
+      1, 0, [](TensorMap&) {});
+  EXPECT_TRUE(fault_.has_value());
+}
+
+TEST_F(Tensors, WhatLiesOutsideIsANumberThatIsNone) {
+  const auto found = run(kernel(kLoad), 8, 0, [](TensorMap& map) {
+    map.type = static_cast<std::uint8_t>(TensorType::kF32);
+    map.fill = 1;
+  });
+  ASSERT_FALSE(fault_.has_value());
+  EXPECT_EQ(found[3], 11u);
+  EXPECT_EQ(found[4], 0x7ff77ff7u);
+}
+
+TEST_F(Tensors, LoadsOfShortFractionsRoundThem) {
+  const auto found =
+      run(kernel(R"(
+.reg .b64 %tensor; ld.global.u64 %tensor, [%map+8];
+@%first st.global.u32 [%tensor], 0x3f801000; @%first st.global.u32 [%tensor+4], 0x3f800fff;
+@%first st.global.u32 [%tensor+8], 0xbf803000; @%first st.global.u32 [%tensor+12], 0x7f800000;
+@%first st.global.u32 [%tensor+16], 0x7f800fff;
+)" + std::string(kLoad)),
+          0, 0, [](TensorMap& map) { map.type = static_cast<std::uint8_t>(TensorType::kTF32); });
+  ASSERT_FALSE(fault_.has_value());
+  EXPECT_EQ(found[0], 0x3f802000u);
+  EXPECT_EQ(found[1], 0x3f800000u);
+  EXPECT_EQ(found[2], 0xbf804000u);
+  EXPECT_EQ(found[3], 0x7f800000u);
+  EXPECT_EQ(found[4] & 0x7fc00000, 0x7fc00000u);  // Is still no number.
+}
+
+TEST_F(Tensors, SomeOperationsAreNoneOfAType) {
+  const auto reduces = [&](const std::string& operation, TensorType type) {
+    run(kernel("@%first cp.reduce.async.bulk.tensor.2d.global.shared::cta." + operation +
+               ".tile.bulk_group [%map, {%x, %y}], [%box];"),
+        0, 0, [type](TensorMap& map) {
+          map.type = static_cast<std::uint8_t>(type);
+          map.box = {2, 1};
+        });
+    return !fault_.has_value();
+  };
+  EXPECT_TRUE(reduces("min", TensorType::kS64));
+  EXPECT_FALSE(reduces("add", TensorType::kS64));
+  EXPECT_FALSE(reduces("and", TensorType::kS64));
+  EXPECT_TRUE(reduces("add", TensorType::kU64));
+  EXPECT_TRUE(reduces("xor", TensorType::kU64));
+  EXPECT_FALSE(reduces("inc", TensorType::kU64));
+  EXPECT_TRUE(reduces("add", TensorType::kF64));
+  EXPECT_FALSE(reduces("or", TensorType::kF64));
 }
 
 TEST_F(Tensors, WhatIsNoMapIsAFault) {
