@@ -121,7 +121,8 @@ struct FunctionFacts {
 struct LegacyLaunch {
   std::array<std::uint32_t, 3> block{1, 1, 1};
   std::uint32_t shared_bytes = 0;
-  std::vector<std::byte> parameters;
+  std::vector<std::byte> values;    // Of parameters, those between them zero.
+  std::size_t parameter_bytes = 0;  // So many of them count, as cuParamSetSize was told.
 };
 
 struct FunctionState {

@@ -35,6 +35,7 @@ struct ContextState {
   std::atomic<std::uint64_t> live{0};
   // The device error that every later call in this context gets; 0: none.
   std::atomic<int> sticky{0};
+  std::atomic<std::uint32_t> attached{1};  // How often cuCtxDetach has to be called to end it.
   std::atomic<std::uint32_t> api_version{0};
   std::atomic<std::uint32_t> flags{0};
   std::atomic<int> cache_config{0};

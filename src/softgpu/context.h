@@ -40,6 +40,9 @@ class Context {
 
   Device& device() const { return device_; }
   bool primary() const { return primary_; }
+  // What cuCtxAttach counts; detach() says whether nobody is left.
+  void attach() { attached_.fetch_add(1); }
+  bool detach() { return attached_.fetch_sub(1) == 1; }
   std::uint64_t id() const { return id_; }
   const std::shared_ptr<Fate>& fate() const { return fate_; }
 
@@ -110,6 +113,7 @@ class Context {
   std::set<ptx::Grid*> grids_ GUARDED_BY(mutex_);
   std::set<std::uint64_t> peers_ GUARDED_BY(mutex_);
   std::array<std::size_t, CU_LIMIT_MAX> limits_ GUARDED_BY(mutex_);
+  std::atomic<std::uint32_t> attached_{1};
   std::atomic<bool> larger_stacks_{false};  // Than the launches so far have needed.
   unsigned flags_ GUARDED_BY(mutex_);
   CUfunc_cache cache_config_ GUARDED_BY(mutex_) = CU_FUNC_CACHE_PREFER_NONE;

@@ -326,7 +326,7 @@ CUresult apply_attribute(const CUlaunchAttribute& attribute, LaunchRequest& requ
       request.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y,
                          attribute.value.clusterDim.z};
       return request.cluster[0] == 0 || request.cluster[1] == 0 || request.cluster[2] == 0
-                 ? CUDA_ERROR_INVALID_VALUE
+                 ? CUDA_ERROR_INVALID_CLUSTER_SIZE
                  : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
       request.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;

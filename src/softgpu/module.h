@@ -32,7 +32,8 @@ struct FunctionSettings {
 struct OldLaunch {
   std::array<unsigned, 3> block = {1, 1, 1};
   unsigned shared_bytes = 0;
-  std::vector<std::byte> parameters;
+  std::vector<std::byte> values;    // Of parameters, those between them zero.
+  std::size_t parameter_bytes = 0;  // So many of them count, as cuParamSetSize was told.
 };
 
 class Module;

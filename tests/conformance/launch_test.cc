@@ -331,6 +331,9 @@ TEST_F(LaunchTest, ClustersShareTheirRanks) {
   attributes[0].value.clusterDim.x = 3;
   CU_IS(CUDA_ERROR_INVALID_CLUSTER_SIZE,
         cu().cuLaunchKernelEx(&config, clusters.function("cluster_ranks"), parameters, nullptr));
+  attributes[0].value.clusterDim.x = 0;
+  CU_IS(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+        cu().cuLaunchKernelEx(&config, clusters.function("cluster_ranks"), parameters, nullptr));
   CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
 }
 

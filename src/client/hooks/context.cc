@@ -372,11 +372,18 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinity
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  context().attached.fetch_add(1);
   *pctx = handle_of(&context());
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDetach(CUcontext ctx) { return check(ctx); }
+CUresult cuCtxDetach(CUcontext ctx) {
+  ContextState* current = thread_state().current_state;
+  if (current == nullptr || ctx != handle_of(current)) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult good = check(ctx);
+  if (good != CUDA_SUCCESS || current->primary || current->green != 0) return good;
+  return current->attached.fetch_sub(1) == 1 ? cuCtxDestroy_v2(ctx) : CUDA_SUCCESS;
+}
 
 // Banks have had one size since Maxwell; the calls only check their arguments.
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {

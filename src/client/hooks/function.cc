@@ -97,6 +97,17 @@ CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
   FunctionState* function = find(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const Device& device = *session().devices().find(context().device);
+  int threads = 0;
+  const CUresult result =
+      cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, hfunc);
+  if (result != CUDA_SUCCESS) return result;
+  if (x > device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X) ||
+      y > device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y) ||
+      z > device.attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z) ||
+      std::int64_t{x} * y * z > threads) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (!function->legacy) function->legacy = std::make_unique<LegacyLaunch>();
   function->legacy->block = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y),
                              static_cast<std::uint32_t>(z)};
@@ -106,6 +117,11 @@ CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
   FunctionState* function = find(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  int most = 0;
+  const CUresult result =
+      cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, hfunc);
+  if (result != CUDA_SUCCESS) return result;
+  if (std::int64_t{bytes} > most) return CUDA_ERROR_INVALID_VALUE;
   if (!function->legacy) function->legacy = std::make_unique<LegacyLaunch>();
   function->legacy->shared_bytes = bytes;
   return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 // Kernel launches.
 #include "client/hooks_launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "client/call.h"
@@ -9,6 +10,9 @@
 
 namespace flyt::client::hooks {
 namespace {
+
+// What any kernel can take, whatever the function is.
+constexpr std::size_t kLegacyParameterBytesMax = 32764;
 
 // The state that old programs build up before cuLaunch*.
 CUresult legacy_of(CUfunction handle, LegacyLaunch*& out) {
@@ -24,9 +28,9 @@ CUresult set_parameter(CUfunction handle, int offset, const void* value, std::si
   if (const CUresult no = legacy_of(handle, legacy); no != CUDA_SUCCESS) return no;
   if (offset < 0 || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::size_t end = static_cast<std::size_t>(offset) + bytes;
-  if (end > PackedParameters::kBytesMax) return CUDA_ERROR_INVALID_VALUE;
-  if (legacy->parameters.size() < end) legacy->parameters.resize(end);
-  std::memcpy(legacy->parameters.data() + offset, value, bytes);
+  if (end > kLegacyParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (legacy->values.size() < end) legacy->values.resize(end);
+  std::memcpy(legacy->values.data() + offset, value, bytes);
   return CUDA_SUCCESS;
 }
 
@@ -39,9 +43,14 @@ CUresult launch_legacy(CUfunction handle, int width, int height, CUstream stream
       .block = legacy->block,
       .shared_bytes = legacy->shared_bytes,
       .stream = stream};
-  std::size_t bytes = legacy->parameters.size();
+  // What was not given is zero; that there is too much the driver says.
+  std::vector<std::byte> parameters = legacy->values;
+  parameters.resize(legacy->parameter_bytes);
+  const FunctionState* function = session().code().functions.find(address_of(handle));
+  std::size_t bytes = std::max<std::size_t>(parameters.size(), function->code->parameter_bytes);
   if (bytes == 0) return launch(handle, shape, nullptr, nullptr, {});
-  std::array<void*, 5> extra = {CU_LAUNCH_PARAM_BUFFER_POINTER, legacy->parameters.data(),
+  parameters.resize(bytes);
+  std::array<void*, 5> extra = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(),
                                 CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   return launch(handle, shape, nullptr, extra.data(), {});
 }
@@ -130,8 +139,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsLi
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
   LegacyLaunch* legacy = nullptr;
   if (const CUresult no = legacy_of(hfunc, legacy); no != CUDA_SUCCESS) return no;
-  if (numbytes > PackedParameters::kBytesMax) return CUDA_ERROR_INVALID_VALUE;
-  legacy->parameters.resize(numbytes);
+  if (numbytes > kLegacyParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  legacy->parameter_bytes = numbytes;
   return CUDA_SUCCESS;
 }
 

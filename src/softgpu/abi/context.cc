@@ -384,18 +384,27 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinity
 }
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
-  return with_context([&](Driver&, Context&) -> CUresult {
+  return with_context([&](Driver&, Context& context) -> CUresult {
     if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    context.attach();
     *pctx = to_handle<CUcontext>(context_stack().top());
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxDetach(CUcontext ctx) {
-  return with_driver([&](Driver& driver) -> CUresult {
+  bool last = false;
+  const CUresult result = with_driver([&](Driver& driver) -> CUresult {
+    if (ctx == nullptr || context_stack().top() != from_handle(ctx)) {
+      return CUDA_ERROR_INVALID_CONTEXT;
+    }
     std::shared_ptr<Context> context;
-    return named_context(driver, ctx, context);
+    const CUresult bad = named_context(driver, ctx, context);
+    last = bad == CUDA_SUCCESS && !context->primary() && context->handle() == from_handle(ctx) &&
+           context->detach();
+    return bad;
   });
+  return last ? cuCtxDestroy_v2(ctx) : result;
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {

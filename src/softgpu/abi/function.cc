@@ -12,6 +12,14 @@ CUresult with_function(CUfunction handle, Body body) {
   });
 }
 
+std::int64_t attribute_of(const Function& function, CUfunction_attribute attribute) {
+  const Module& module = *function.module();
+  int value = 0;
+  const CUresult known = get_attribute(module.program().module(), function.code(), function.info(),
+                                       function.settings(), module.device(), attribute, &value);
+  return known == CUDA_SUCCESS ? value : 0;
+}
+
 }  // namespace
 }  // namespace flyt::softgpu
 
@@ -104,13 +112,23 @@ CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
     OldLaunch old_launch = function.old_launch();
     old_launch.block = {static_cast<unsigned>(x), static_cast<unsigned>(y),
                         static_cast<unsigned>(z)};
+    const auto& most = function.module()->device().limits().block;
+    const auto threads = std::int64_t{x} * y * z;
+    if (old_launch.block[0] > most[0] || old_launch.block[1] > most[1] ||
+        old_launch.block[2] > most[2] ||
+        threads > attribute_of(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     function.set_old_launch(std::move(old_launch));
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
-  return with_function(hfunc, [&](Function& function) {
+  return with_function(hfunc, [&](Function& function) -> CUresult {
+    if (bytes > attribute_of(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     OldLaunch old_launch = function.old_launch();
     old_launch.shared_bytes = bytes;
     function.set_old_launch(std::move(old_launch));

@@ -1,4 +1,5 @@
 // Kernel launches.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -43,28 +44,35 @@ CUresult with_old_launch(CUfunction handle, Body body) {
   });
 }
 
+constexpr std::size_t kOldParameterBytesMax = 32764;  // Whatever the function is.
+
 CUresult set_parameter(CUfunction handle, int offset, const void* value, std::size_t size) {
-  return with_old_launch(handle, [&](const ptx::Function& code, OldLaunch& old_launch) {
-    if (offset < 0 || value == nullptr || static_cast<std::size_t>(offset) > code.parameter_bytes ||
-        size > code.parameter_bytes - static_cast<std::size_t>(offset)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    old_launch.parameters.resize(code.parameter_bytes);
-    std::memcpy(old_launch.parameters.data() + offset, value, size);
+  return with_old_launch(handle, [&](const ptx::Function&, OldLaunch& old_launch) {
+    if (offset < 0 || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const std::size_t end = static_cast<std::size_t>(offset) + size;
+    if (end > kOldParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
+    old_launch.values.resize(std::max(old_launch.values.size(), end));
+    std::memcpy(old_launch.values.data() + offset, value, size);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult launch_old(CUfunction handle, int width, int height, CUstream stream) {
   LaunchRequest request;
-  const CUresult bad = with_old_launch(handle, [&](const ptx::Function&, OldLaunch& old_launch) {
+  const auto take = [&](const ptx::Function& code, const OldLaunch& old_launch) -> CUresult {
     if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
+    if (old_launch.parameter_bytes > code.parameter_bytes) {
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
     request.grid = {static_cast<unsigned>(width), static_cast<unsigned>(height), 1};
     request.block = old_launch.block;
     request.shared_bytes = old_launch.shared_bytes;
-    request.parameters = old_launch.parameters;
+    request.parameters = old_launch.values;
+    request.parameters.resize(old_launch.parameter_bytes);
+    request.parameters.resize(code.parameter_bytes);  // What was not given is zero.
     return CUDA_SUCCESS;
-  });
+  };
+  const CUresult bad = with_old_launch(handle, take);
   if (bad != CUDA_SUCCESS) return bad;
   return launch(handle, std::move(request), stream, nullptr, nullptr, true);
 }
@@ -170,9 +178,9 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsLi
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
-  return with_old_launch(hfunc, [&](const ptx::Function& code, OldLaunch& old_launch) {
-    if (numbytes > code.parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
-    old_launch.parameters.resize(code.parameter_bytes);
+  return with_old_launch(hfunc, [&](const ptx::Function&, OldLaunch& old_launch) {
+    if (numbytes > kOldParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
+    old_launch.parameter_bytes = numbytes;
     return CUDA_SUCCESS;
   });
 }
