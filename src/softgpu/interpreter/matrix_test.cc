@@ -201,10 +201,8 @@ TEST(Fragments, OfDoublesNameTheirRounding) {
 
 // One and a hair less.
 TEST(Fragments, OfDoublesAreRoundedAsTheyName) {
-  const auto sum = [](const std::string& rounding) {
-    TestDevice device(
-        fragments_kernel("m8n8k4", "f64", "f64", "0d3ff0000000000000",
-                         "mma.sync.aligned.m8n8k4.row.col." + rounding + ".f64.f64.f64.f64", 4));
+  const auto sum = [](const std::string& multiply) {
+    TestDevice device(fragments_kernel("m8n8k4", "f64", "f64", "0d3ff0000000000000", multiply, 4));
     EXPECT_EQ(device.error(), "");
     std::vector<double> a(32);
     a[0] = -0x1p-60;
@@ -214,10 +212,13 @@ TEST(Fragments, OfDoublesAreRoundedAsTheyName) {
                      .has_value());
     return device.get<double>(d, 64)[0];
   };
-  EXPECT_EQ(sum("rn"), 1);
-  EXPECT_EQ(sum("rp"), 1);
-  EXPECT_EQ(sum("rz"), 1 - 0x1p-53);
-  EXPECT_EQ(sum("rm"), 1 - 0x1p-53);
+  for (const std::string before :
+       {"mma.sync.aligned.m8n8k4.row.col.", "wmma.mma.sync.aligned.row.col.m8n8k4."}) {
+    EXPECT_EQ(sum(before + "rn.f64.f64.f64.f64"), 1);
+    EXPECT_EQ(sum(before + "rp.f64.f64.f64.f64"), 1);
+    EXPECT_EQ(sum(before + "rz.f64.f64.f64.f64"), 1 - 0x1p-53);
+    EXPECT_EQ(sum(before + "rm.f64.f64.f64.f64"), 1 - 0x1p-53);
+  }
 }
 
 // Rows of 128 bits, of which 32 factors or 128 are made.

@@ -173,7 +173,8 @@ Operation operation_of(std::int64_t value) {
   o.b = *fragment_of(Part::kB, static_cast<Element>(byte(4)), shape);
   o.c = *fragment_of(Part::kC, static_cast<Element>(byte(5) >> 4), shape);
   o.d = *fragment_of(Part::kC, static_cast<Element>(byte(5) & 15), shape);
-  o.product = {shape, o.d.element, static_cast<Factors>(byte(6) >> 1), (byte(6) & 1) != 0};
+  o.product = {shape, o.d.element, static_cast<Factors>(byte(6) >> 1), (byte(6) & 1) != 0,
+               static_cast<Rounding>(byte(7))};
   return o;
 }
 
@@ -289,10 +290,12 @@ bool select_multiply_fragments(Selector& s) {
   const bool b_by_columns = s.take_next() == "col"_n;
   const auto shape = take_shape(s);
   const bool saturate = s.take("satfinite"_n);
-  s.take("rn"_n);
+  // In the order of Rounding.
+  const int rounding = s.take_one({"rn"_n, "rz"_n, "rm"_n, "rp"_n});
   const auto found = take_elements(s);
   if (!shape.has_value() || !factors || !found || !s.need(4, 4)) return s.refuse_form();
   const std::vector<Element>& elements = *found;
+  if (rounding >= 0 && elements[1] != Element::kF64) return s.refuse_form();
   if (!good_layout(Part::kA, elements[1], a_by_columns) ||
       !good_layout(Part::kB, elements[2], b_by_columns)) {
     return s.refuse_form();
@@ -320,7 +323,8 @@ bool select_multiply_fragments(Selector& s) {
       byte(counted.m, 0) | byte(counted.n, 1) | byte(counted.k, 2) |
       byte(static_cast<unsigned>(elements[1]), 3) | byte(static_cast<unsigned>(elements[2]), 4) |
       byte(static_cast<unsigned>(elements[3]) << 4 | static_cast<unsigned>(elements[0]), 5) |
-      byte(static_cast<unsigned>(*factors) << 1 | (saturate ? 1 : 0), 6);
+      byte(static_cast<unsigned>(*factors) << 1 | (saturate ? 1 : 0), 6) |
+      byte(static_cast<unsigned>(std::max(rounding, 0)), 7);
   step.extra = s.add_rows(rows);
   return s.emit(step);
 }
