@@ -103,7 +103,7 @@ struct PoolState {
   bool imported = false;   // Another process's: the server has none of that name.
   // A file that stands for it has been made. Before that its pointers are nobody else's either.
   std::atomic<bool> exported{false};
-  PoolTag tag{};           // Of those that processes share.
+  PoolTag tag{};  // Of those that processes share.
   // As commands name it.
   std::uint64_t name = 0;
   std::uint64_t bytes_max = 0;
