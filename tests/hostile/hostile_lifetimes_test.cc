@@ -1,5 +1,6 @@
 // Objects that a client ends at the wrong moment or in the wrong way, and bounds that it runs into.
 #include <array>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -268,6 +269,35 @@ TEST_F(HostileLifetimes, LinkerInputThatIsNotWhatItSaysIsRefused) {
   }
   // Nothing was finished: there is nothing to read.
   EXPECT_EQ(ask(commands::ReadLink{.link = link, .delivery = 1}, kPrimary), CUDA_SUCCESS);
+}
+
+// With a driver that needs an event until its wait has come back.
+class HostileWaits : public HostileLifetimes {
+ protected:
+  static void SetUpTestSuite() {
+    ::setenv("FLYT_SOFTGPU_EVENT_WAITS_LATE", "1", 1);
+    start_server({});
+    ::unsetenv("FLYT_SOFTGPU_EVENT_WAITS_LATE");
+  }
+};
+
+TEST_F(HostileWaits, AContextDoesNotEndWhileTheDriverLooksAtAnEventOfIt) {
+  const auto stream = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto event = handle_as<CUevent>(HandleKind::kEvent, 1);
+  ASSERT_EQ(ask(commands::CreateContext{.context = context(2)}), CUDA_SUCCESS);
+  send(commands::StreamCreate{.stream = stream}, 2);
+  send(commands::EventCreate{.event = event}, 2);
+  send(commands::HostCall{.stream = stream, .token = 1, .kind = 0}, 2);
+  send(commands::EventRecord{.event = event, .stream = stream}, 2);
+  ASSERT_TRUE(peer_->read_until(wire::FrameKind::kHostCall).is(wire::FrameKind::kHostCall));
+  send(commands::EventSynchronize{.event = event}, 2);
+  // By then a worker waits for it.
+  static_cast<void>(tests::eventually(0.2, [] { return false; }));
+  send(commands::HostCallDone{.token = 1});
+  send(commands::DestroyContext{.context = context(2)});
+  EXPECT_EQ(answer(), CUDA_SUCCESS);
+  EXPECT_EQ(answer(), CUDA_SUCCESS);
+  EXPECT_TRUE(peer_->alive());
 }
 
 }  // namespace
