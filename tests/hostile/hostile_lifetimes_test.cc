@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/code_subjects.h"
+#include "server/images.h"
 #include "tests/hostile/hostile_session.h"
 
 namespace flyt::sim {
@@ -269,6 +270,27 @@ TEST_F(HostileLifetimes, LinkerInputThatIsNotWhatItSaysIsRefused) {
   }
   // Nothing was finished: there is nothing to read.
   EXPECT_EQ(ask(commands::ReadLink{.link = link, .delivery = 1}, kPrimary), CUDA_SUCCESS);
+}
+
+TEST_F(HostileLifetimes, TexturesHaveABound) {
+  ASSERT_EQ(ask(commands::MemAlloc{.bytes = 4096}, kPrimary), CUDA_SUCCESS);
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  const commands::CreateTexture create{.type = CU_RESOURCE_TYPE_LINEAR,
+                                       .address = allocated.address,
+                                       .format = CU_AD_FORMAT_FLOAT,
+                                       .channels = 1,
+                                       .bytes = 4096};
+  for (std::size_t made = 0; made < server::Images::kObjectsMax; made += 128) {
+    for (int i = 0; i < 128; ++i) send(create, kPrimary);
+    for (int i = 0; i < 128; ++i) ASSERT_EQ(answer(), CUDA_SUCCESS);
+  }
+  commands::CreateTexture::Reply last;
+  ASSERT_TRUE(wire::decode(fields(), last));
+  EXPECT_EQ(ask(create, kPrimary), CUDA_ERROR_OUT_OF_MEMORY);
+  send(commands::DestroyTexture{.texture = last.texture}, kPrimary);
+  // When the GPU has passed.
+  EXPECT_TRUE(tests::eventually(30, [&] { return ask(create, kPrimary) == CUDA_SUCCESS; }));
 }
 
 // With a driver that needs an event until its wait has come back.

@@ -89,6 +89,7 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
       if (made == CUDA_SUCCESS) {
         made = reserve(session, address_of(command.array), charge, device, bytes);
       }
+      if (made == CUDA_SUCCESS && session.memory().images->full()) made = CUDA_ERROR_OUT_OF_MEMORY;
       if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
       if (made != CUDA_SUCCESS) return made;
       auto owner =
