@@ -9,7 +9,7 @@ PACKAGES=(
   liblz4-dev libzstd-dev                   # compressed fat binaries, and code on its way
   libcli11-dev                             # command lines of the programs
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler  # the control plane's API
-  libsqlite3-dev libtomlplusplus-dev nlohmann-json3-dev libcpp-httplib-dev libssl-dev  # its state, files, pages
+  libsqlite3-dev libtomlplusplus-dev nlohmann-json3-dev libssl-dev  # its state, files, pages
   libmongoc-dev                            # VMs' requirements from MongoDB
   libgtest-dev libgmock-dev                # the tests
   etcd-server iproute2                     # what some of them need beside

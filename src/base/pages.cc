@@ -38,8 +38,8 @@ bool FixedPages::map(std::uint64_t address, std::uint64_t bytes, int file, std::
   const std::uint64_t begin = edges_.contains(first) ? first + Pages::kPageBytes : first;
   const std::uint64_t end = edges_.contains(last) ? last : last + Pages::kPageBytes;
   if (begin < end && !put_around_kept(begin, end, {file, offset, first})) return false;
-  ++edges_[first];
-  if (last != first) ++edges_[last];
+  ++edges_[first].ranges;
+  if (last != first) ++edges_[last].ranges;
   return true;
 }
 
@@ -117,14 +117,32 @@ void FixedPages::forget_kept(std::uint64_t begin, std::uint64_t end) {
   }
 }
 
+bool FixedPages::keeps(std::uint64_t address, std::uint64_t bytes) const {
+  const std::uint64_t first = page_of(address);
+  const std::uint64_t last = page_of(address + bytes - 1);
+  for (const std::uint64_t page : {first, last}) {
+    const auto edge = edges_.find(page);
+    if (edge != edges_.end() && edge->second.kept) return true;
+  }
+  auto at = kept_.upper_bound(last);
+  return at != kept_.begin() && std::prev(at)->second > first;
+}
+
 void FixedPages::unmap(std::uint64_t address, std::uint64_t bytes, bool keep) {
   const std::uint64_t first = page_of(address);
   const std::uint64_t last = page_of(address + bytes - 1);
-  const bool first_goes = let_go(first);
-  const bool last_goes = last == first ? first_goes : let_go(last);
-  const std::uint64_t begin = first_goes ? first : first + Pages::kPageBytes;
-  const std::uint64_t end = last_goes ? last + Pages::kPageBytes : last;
-  if (begin >= end) return;
+  const LetGo at_first = let_go(first, keep);
+  const LetGo at_last = last == first ? LetGo::kStays : let_go(last, keep);
+  if (at_first != LetGo::kStays) {
+    let_go_of(first, first + Pages::kPageBytes, at_first == LetGo::kIsKept);
+  }
+  if (first + Pages::kPageBytes < last) let_go_of(first + Pages::kPageBytes, last, keep);
+  if (at_last != LetGo::kStays) {
+    let_go_of(last, last + Pages::kPageBytes, at_last == LetGo::kIsKept);
+  }
+}
+
+void FixedPages::let_go_of(std::uint64_t begin, std::uint64_t end, bool keep) {
   if (!keep) {
     ::munmap(pointer_at(begin), end - begin);
     return;
@@ -133,12 +151,14 @@ void FixedPages::unmap(std::uint64_t address, std::uint64_t bytes, bool keep) {
   note_kept(begin, end);
 }
 
-// True if nobody has the page any more.
-bool FixedPages::let_go(std::uint64_t page) {
+// What one of the ranges on a page wants to be kept is so when the last one goes.
+FixedPages::LetGo FixedPages::let_go(std::uint64_t page, bool keep) {
   const auto edge = edges_.find(page);
-  if (--edge->second != 0) return false;
+  keep = keep || edge->second.kept;
+  edge->second.kept = keep;
+  if (--edge->second.ranges != 0) return LetGo::kStays;
   edges_.erase(edge);
-  return true;
+  return keep ? LetGo::kIsKept : LetGo::kGoes;
 }
 
 }  // namespace flyt

@@ -1,6 +1,7 @@
 // Pages: zeroed memory of the system's, whole pages, given back at its end.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -47,23 +48,33 @@ class FixedPages {
   // What map() was given. `keep`: nothing else comes to lie there but what map() puts there again,
   // and who reads or writes there meanwhile faults.
   void unmap(std::uint64_t address, std::uint64_t bytes, bool keep = false);
+  // Whether something there was let go to be kept, whatever map() has put there since.
+  bool keeps(std::uint64_t address, std::uint64_t bytes) const;
+  // How many ranges are kept, with nothing on them; those that touch are one.
+  std::size_t kept() const { return kept_.size(); }
 
  private:
+  struct Edge {
+    std::uint32_t ranges = 0;  // That have it.
+    bool kept = false;         // One that had it was to be kept.
+  };
+  enum class LetGo : std::uint8_t { kStays, kGoes, kIsKept };
+
   struct Source {
     int file = -1;
     std::uint64_t offset = 0;  // Of `address`.
     std::uint64_t address = 0;
   };
 
-  bool let_go(std::uint64_t page);
+  LetGo let_go(std::uint64_t page, bool keep);
+  void let_go_of(std::uint64_t begin, std::uint64_t end, bool keep);
   // Whole pages; into what is kept, or where nothing is.
   static bool put(std::uint64_t begin, std::uint64_t end, const Source& source, bool into_kept);
   bool put_around_kept(std::uint64_t begin, std::uint64_t end, const Source& source);
   void note_kept(std::uint64_t begin, std::uint64_t end);
   void forget_kept(std::uint64_t begin, std::uint64_t end);
 
-  // First and last pages, and how many ranges have them.
-  std::map<std::uint64_t, std::uint32_t> edges_;
+  std::map<std::uint64_t, Edge> edges_;          // First and last pages.
   std::map<std::uint64_t, std::uint64_t> kept_;  // Begins and ends of pages; no two touch.
 };
 

@@ -49,6 +49,40 @@ TEST(FixedPages, ThatAreKeptAreForTheirOwnerAlone) {
   EXPECT_TRUE(is_free(kBase));
 }
 
+TEST(FixedPages, ThatAreKeptAreKnown) {
+  FixedPages pages;
+  ASSERT_TRUE(pages.map(kBase + kPage, 2 * kPage));
+  EXPECT_FALSE(pages.keeps(kBase + kPage, 2 * kPage));
+  pages.unmap(kBase + kPage, 2 * kPage, true);
+  EXPECT_FALSE(pages.keeps(kBase, kPage));
+  EXPECT_TRUE(pages.keeps(kBase, kPage + 1));
+  EXPECT_TRUE(pages.keeps(kBase + 3 * kPage - 1, 1));
+  EXPECT_FALSE(pages.keeps(kBase + 3 * kPage, kPage));
+  EXPECT_EQ(1U, pages.kept());
+  // What lies on them is to say that itself.
+  ASSERT_TRUE(pages.map(kBase + kPage, 2 * kPage));
+  EXPECT_EQ(0U, pages.kept());
+  EXPECT_FALSE(pages.keeps(kBase + kPage, 2 * kPage));
+  pages.unmap(kBase + kPage, 2 * kPage);
+}
+
+TEST(FixedPages, ThatSeveralHaveAreKeptForOneOfThem) {
+  FixedPages pages;
+  ASSERT_TRUE(pages.map(kBase, 100));
+  ASSERT_TRUE(pages.map(kBase + 100, kPage));
+  ASSERT_TRUE(pages.map(kBase + 100 + kPage, 100));
+  pages.unmap(kBase, 100, true);
+  EXPECT_TRUE(pages.keeps(kBase + 100, kPage));
+  EXPECT_FALSE(pages.keeps(kBase + kPage, 100));
+  pages.unmap(kBase + 100, kPage);
+  EXPECT_FALSE(is_free(kBase));
+  pages.unmap(kBase + 100 + kPage, 100);
+  EXPECT_TRUE(is_free(kBase + kPage));
+  ASSERT_TRUE(pages.map(kBase, kPage));
+  pages.unmap(kBase, kPage);
+  EXPECT_TRUE(is_free(kBase));
+}
+
 TEST(FixedPages, ThatAreKeptStaySoWhereSomethingElseIsInTheWay) {
   FixedPages pages;
   ASSERT_TRUE(pages.map(kBase, kPage));

@@ -76,6 +76,7 @@ CUresult open_session() {
   if (!watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &after_fork);
   SessionOptions options;
   options.connect_timeout = connect_timeout();
+  options.recovery_patience = recovery_patience();
   options.log_level = level;
   options.fence_patience = fence_patience(rpc::spin_on(4, kReplySpin));
   options.channel.reply_spin = kReplySpin;

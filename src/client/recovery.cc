@@ -213,11 +213,14 @@ Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
   // Those of a process that went no further than this are none.
   if (!verdict.pushes) verdict.pushes = pushes;
   Replay replay(session_, to);
+  // All threads of the program wait for it.
+  to.answer_by(system_clock().now() + options_.recovery_patience);
   if (Status judged = judge(replay, calls, verdict); !judged) return std::move(judged).error();
   steady.lock();
   if (Status made = replay.make(); !made) return std::move(made).error();
   // Before there is work again: what was kept for this and is let go of now may wait for all of it.
   if (Status ended = replay.end(); !ended) return std::move(ended).error();
+  to.answer_by({});
   bool lost = verdict.lost || verdict.missed;
   // Work that may have faulted is not done twice; what was not begun has not.
   const bool may_fault = verdict.fault != CUDA_SUCCESS && verdict.unfinished;

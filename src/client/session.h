@@ -35,9 +35,10 @@ struct SessionOptions {
   std::string credential;      // What the server is shown; empty: as the environment says.
   Duration connect_timeout{};  // Covers connecting and the hello.
   LogLevel log_level = LogLevel::kWarn;
-  CodeSending code;           // open() of a URL sets it as the URL says, and the next two.
-  bool recoverable = false;   // The session goes on when its process was killed.
-  bool replays = false;       // And what was not done is done again.
+  CodeSending code;          // open() of a URL sets it as the URL says, and the next two.
+  bool recoverable = false;  // The session goes on when its process was killed.
+  bool replays = false;      // And what was not done is done again.
+  Duration recovery_patience = std::chrono::minutes(10);  // Until it does.
   Duration fence_patience{};  // As of Fences: how long a wait looks at a word of its own.
   rpc::ChannelOptions channel;
 };

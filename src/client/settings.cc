@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::int64_t kConnectTimeoutMs = 5000;
 constexpr std::int64_t kWaitMs = 60000;
+// As long as a server does: server/recovery.h.
+constexpr std::int64_t kRecoveryTimeoutMs = 10 * 60 * 1000;
 
 // A number of the environment; negative where there is none.
 std::int64_t number(const char* name) {
@@ -27,6 +29,11 @@ std::string_view environment(const char* name) {
 Duration connect_timeout() {
   const std::int64_t ms = number("FLYT_CONNECT_TIMEOUT_MS");
   return std::chrono::milliseconds(ms > 0 ? ms : kConnectTimeoutMs);
+}
+
+Duration recovery_patience() {
+  const std::int64_t ms = number("FLYT_RECOVERY_TIMEOUT_MS");
+  return std::chrono::milliseconds(ms > 0 ? ms : kRecoveryTimeoutMs);
 }
 
 Duration wait_patience() {

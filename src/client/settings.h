@@ -18,6 +18,9 @@ Duration connect_timeout();
 // seconds to do on some machines.
 inline constexpr Duration kDescriptionPatience = std::chrono::minutes(2);
 
+// FLYT_RECOVERY_TIMEOUT_MS: how long another process may take until a session goes on in it.
+Duration recovery_patience();
+
 // FLYT_WAIT_MS: for a GPU of this machine's client manager.
 Duration wait_patience();
 

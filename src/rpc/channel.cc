@@ -150,6 +150,7 @@ bool ChannelCore::send_bulk(const CommandKey& key, Bytes fields, std::span<const
 Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connection> connection,
                                                const wire::ClientHello& hello, Instant deadline,
                                                PushHandler& pushes, const ChannelOptions& options) {
+  if (!hello.shared_memory) transport::refuse_files(connection->fd());
   Status said = write_hello(*connection, wire::encode(hello), deadline);
   // A server that refuses at once may have closed already; its reason is still there to be read.
   Result<std::vector<std::byte>> answer = read_hello(*connection, deadline);

@@ -203,11 +203,17 @@ bool Inbox::broken(std::string_view rule) {
 bool Inbox::arrives_in_time() {
   const Instant deadline = answer_by_.load(std::memory_order_relaxed);
   if (deadline == Instant{}) return true;
-  while (clock_.now() < deadline) {
+  while (in_time()) {
     if (connection_.wait(transport::kReadable, deadline, nullptr) != transport::kNothing) {
       return true;
     }
   }
+  return false;
+}
+
+bool Inbox::in_time() {
+  const Instant deadline = answer_by_.load(std::memory_order_relaxed);
+  if (deadline == Instant{} || clock_.now() < deadline) return true;
   loss_.declare(Error{ErrorCode::kTimeout, "the server does not answer"});
   return false;
 }

@@ -67,6 +67,8 @@ class Inbox {
 
   // As Channel::answer_by().
   void answer_by(Instant deadline) { answer_by_.store(deadline, std::memory_order_relaxed); }
+  // That is not over yet; else the session is lost. Any thread.
+  bool in_time();
 
   // The session is lost: waits until nobody waits or reads any more, and tells the calls that got
   // no answer.

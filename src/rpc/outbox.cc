@@ -292,7 +292,8 @@ bool Outbox::wait_for_room() {
   const Instant deadline = system_clock().now() + kReaderCheck;
   const transport::ReadySet ready = connection_.wait(wanted, deadline, nullptr);
   if ((ready & transport::kReadable) != 0) inbox_.read_if_nobody_does();
-  return !loss_.lost();
+  // Nor does it read for ever.
+  return !loss_.lost() && inbox_.in_time();
 }
 
 // A server that ended the session has told its reason before it hung up, and whoever reads meets

@@ -12,6 +12,7 @@
 #include "cuda/code_facts.h"
 #include "cuda/types.h"
 #include "driver/table.h"
+#include "server/counted_bytes.h"
 #include "server/foresight.h"
 #include "server/handles.h"
 #include "server/jit_arguments.h"
@@ -38,7 +39,8 @@ struct CodeOrigin : Attachment {
   };
   Mutex mutex;
   std::vector<Global> globals GUARDED_BY(mutex);
-  UsedMemory charge;             // Of a module or a library.
+  UsedMemory charge;             // Of a module or a library, as is the next.
+  CountedBytes loaded;           // As of CodeSubjects::loaded_bytes().
   bool has_variables = false;    // Of a library.
   std::vector<std::byte> image;  // Of a library: the driver reads it as long as it is loaded.
 };
@@ -90,6 +92,10 @@ class CodeSubjects {
                    std::uint64_t size);
   void forget_globals(CodeOrigin& owner);
 
+  // Bytes of the code that is loaded: the driver reads it, or has made something of it.
+  static constexpr std::uint64_t kLoadedBytesMax = 16 * kGiB;
+  const CountedBytes::Total& loaded_bytes() const { return loaded_bytes_; }
+
   // Bytes that links keep, see Link.
   const std::shared_ptr<std::atomic<std::uint64_t>>& link_bytes() const { return link_bytes_; }
 
@@ -107,6 +113,7 @@ class CodeSubjects {
   Uploads uploads_;
   const std::shared_ptr<std::atomic<std::uint64_t>> link_bytes_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);
+  const CountedBytes::Total loaded_bytes_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::atomic<bool> may_print_{false};
 };
 

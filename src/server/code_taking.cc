@@ -115,7 +115,10 @@ CUresult load_preserved(const driver::Table& driver, const std::vector<std::byte
                                   &option, &yes, 1);
 }
 
-CUresult charge_code(const Request& request, const Image& image, UsedMemory& charge) {
+CUresult charge_code(const Request& request, const Image& image, CodeOrigin& origin) {
+  const bool room = origin.loaded.take(request.session().code().loaded_bytes(), image.bytes.size(),
+                                       CodeSubjects::kLoadedBytesMax);
+  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdevice device = 0;
   if (request.context() != 0) static_cast<void>(request.driver().cuCtxGetDevice(&device));
   std::uint64_t bytes = image.facts.loaded_bytes;
@@ -124,7 +127,7 @@ CUresult charge_code(const Request& request, const Image& image, UsedMemory& cha
   } else if (bytes > own_usage().quota().left()) {
     request.session().memory().make_room(device);
   }
-  return charge.reserve(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return origin.charge.reserve(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace flyt::server

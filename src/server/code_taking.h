@@ -30,6 +30,8 @@ TakenCode take_code(Request& request, std::uint64_t upload, std::vector<std::byt
 // Looks into code, or finds what was seen when it was looked into before. `store` may be null.
 cuda::CodeFacts facts_of(CodeStore* store, Bytes code, const std::optional<Digest>& named);
 
+struct CodeOrigin;  // server/code_subjects.h
+
 struct Image {
   std::vector<std::byte> bytes;  // And a zero byte behind them.
   cuda::CodeFacts facts;
@@ -59,7 +61,7 @@ CUresult load_preserved(const driver::Table& driver, const std::vector<std::byte
                         JitArguments& jit, CUlibrary& native);
 
 // Reserves what code takes once it is loaded, on the device of the current context or else on the
-// first one. CUDA_ERROR_OUT_OF_MEMORY if the lease has no more.
-CUresult charge_code(const Request& request, const Image& image, UsedMemory& charge);
+// first one, and here. CUDA_ERROR_OUT_OF_MEMORY if the lease, or the session, has no more.
+CUresult charge_code(const Request& request, const Image& image, CodeOrigin& origin);
 
 }  // namespace flyt::server

@@ -98,6 +98,7 @@ bool ExecOrigin::make_again(std::uint64_t handle, CUgraphExec& exec) {
   const Handles::Entry old = session_.handles().entry(wire::HandleKind::kGraphExec, handle);
   session_.handles().replace(wire::HandleKind::kGraphExec, handle, fresh, old.attachment);
   static_cast<void>(session_.graphs().end(
+      session_.graphs().costs().counted(handle),
       [&driver, gone = std::exchange(exec, fresh)] { return driver.cuGraphExecDestroy(gone); }));
   made_ = content_ = std::move(copy);
   part_ = std::move(present);

@@ -8,7 +8,6 @@ namespace flyt::server {
 namespace {
 
 constexpr unsigned kDepthMax = 32;
-constexpr std::uint64_t kDataBytesMax = 64 * kKiB;
 // Of the node without what varies: parameters, name, sizes.
 constexpr std::size_t kNodeBytesMin = sizeof(CUgraphNodeParams) + 32;
 constexpr std::size_t kEdgeBytes = 16;
@@ -75,7 +74,8 @@ bool read_node(Reader& reader, unsigned depth, NodeImage& node, std::uint64_t& n
   std::memcpy(&type, params.data(), sizeof type);
   if (type > CU_GRAPH_NODE_TYPE_CONDITIONAL) return false;
   std::memcpy(static_cast<void*>(&node.params), params.data(), params.size());
-  if (data_bytes > kDataBytesMax || attributes > kNodeAttributes.size() || child > 1) return false;
+  if (data_bytes > kNodeDataBytesMax || attributes > kNodeAttributes.size() || child > 1)
+    return false;
   const Bytes data = reader.take_bytes(padded(data_bytes));
   if (!reader.ok()) return false;
   node.data.assign(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(data_bytes));
@@ -147,6 +147,22 @@ std::shared_ptr<const NodeImage> image_of_command(Bytes parameters, Bytes data,
     *own = *context_in(old);
   }
   return image;
+}
+
+std::shared_ptr<const NodeImage> NodeBudget::count(std::shared_ptr<const NodeImage> image) {
+  if (image == nullptr) return nullptr;
+  const std::uint64_t bytes = sizeof(NodeImage) + image->data.size() +
+                              image->attributes.size() * sizeof(image->attributes[0]);
+  const std::uint64_t before = bytes_->fetch_add(bytes);
+  if (before > bytes_max_ || bytes > bytes_max_ - before) {
+    bytes_->fetch_sub(bytes);
+    return nullptr;
+  }
+  const NodeImage* const counted = image.get();
+  return {counted, [image = std::move(image), total = bytes_, bytes](const NodeImage*) mutable {
+            image.reset();
+            total->fetch_sub(bytes);
+          }};
 }
 
 std::size_t count_nodes(const GraphImage& image) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,9 @@ inline constexpr std::array kNodeAttributes = {
     CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
     CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT};
 
+// What is kept beside the parameters of a node: of a kernel its own parameters.
+inline constexpr std::uint64_t kNodeDataBytesMax = 64 * kKiB;
+
 // A node. It never changes: a node that does gets another image.
 struct NodeImage {
   CUgraphNodeParams params{};  // With the client's handles, and without pointers.
@@ -40,6 +44,20 @@ struct NodeImage {
   std::shared_ptr<const GraphImage> child;
 };
 using NodeImages = std::unordered_map<CUgraphNode, std::shared_ptr<const NodeImage>>;
+
+// What images of nodes take together. Images may be let go on any thread, and outlive it.
+class NodeBudget {
+ public:
+  explicit NodeBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
+
+  // Counts a new image for as long as somebody has it; null where there is no room for more.
+  std::shared_ptr<const NodeImage> count(std::shared_ptr<const NodeImage> image);
+
+ private:
+  const std::uint64_t bytes_max_;
+  const std::shared_ptr<std::atomic<std::uint64_t>> bytes_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
+};
 
 // Nodes are in the order in which the driver lists them, by which it pairs those of an update.
 struct GraphImage {

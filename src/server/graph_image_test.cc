@@ -127,5 +127,25 @@ TEST(GraphImage, OfACommandKeepsWhatTheCommandDoesNotName) {
   EXPECT_EQ(0x88U, address_of(image_of_command(bytes, {}, &before, 0)->params.kernel.ctx));
 }
 
+TEST(NodeBudget, HasWhatIsLetGoAgain) {
+  NodeBudget budget(2 * sizeof(NodeImage) + 100);
+  const auto image = [](std::size_t bytes) {
+    auto node = std::make_shared<NodeImage>();
+    node->data.resize(bytes);
+    return node;
+  };
+  auto first = budget.count(image(100));
+  auto second = budget.count(image(0));
+  ASSERT_NE(nullptr, first);
+  ASSERT_NE(nullptr, second);
+  EXPECT_EQ(100U, first->data.size());
+  EXPECT_EQ(nullptr, budget.count(image(0)));
+  const auto copy = std::exchange(first, nullptr);
+  EXPECT_EQ(nullptr, budget.count(image(0)));
+  second = nullptr;
+  EXPECT_EQ(nullptr, budget.count(image(1)));
+  EXPECT_NE(nullptr, budget.count(image(0)));
+}
+
 }  // namespace
 }  // namespace flyt::server

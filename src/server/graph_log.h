@@ -35,6 +35,7 @@ class GraphLog {
   // In place of what was there under that name. kLimit: more than fits, and nothing is there.
   Status put(Key key, Bytes content);
   void drop(Key key);
+  bool holds(const Key& key) const { return live_.contains(key); }
   // The word; once it has been told, finish().
   std::uint64_t standing() const;
   void finish();

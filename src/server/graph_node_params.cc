@@ -1,10 +1,12 @@
 #include "server/graph_node_params.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
 
 #include "server/client_names.h"
+#include "server/graph_image.h"
 #include "server/graphs.h"
 #include "server/images.h"
 #include "server/memory_subjects.h"
@@ -17,7 +19,7 @@ constexpr unsigned kWordsMax = 255;
 constexpr unsigned kBodiesMax = 4096;
 constexpr std::size_t kAccessMax = 64;
 
-// The bytes from `base` to behind a box that begins x bytes, y rows and z slices further on.
+// From the first byte of a box to behind its last one.
 struct Reach {
   std::uint64_t first = 0;
   std::uint64_t bytes = 0;
@@ -40,22 +42,30 @@ struct CopySide {
   std::uint64_t x, y, z, pitch, height;
 };
 
+// Where a row begins, x bytes, y rows and z slices behind a base.
+std::optional<std::uint64_t> row_at(const CopySide& side, std::uint64_t pitch, std::uint64_t height,
+                                    std::uint64_t y, std::uint64_t z) {
+  const bool host = side.type == CU_MEMORYTYPE_HOST;
+  const auto slice = plus_product(0, pitch, height);
+  auto at = plus_product(host ? address_of(side.host) : side.device, side.x, 1);
+  if (at) at = plus_product(*at, pitch, y);
+  return at && slice ? plus_product(*at, *slice, z) : std::nullopt;
+}
+
+// What a pitch or height that is 0, or less than the box needs, stands for is for the driver to
+// say: nothing at all, as it is, or as much as is needed. So all of that counts.
 std::optional<Reach> reach_of(const CopySide& side, const CUDA_MEMCPY3D& copy) {
   const auto row_end = plus_product(side.x, copy.WidthInBytes, 1);
   const auto column_end = plus_product(side.y, copy.Height, 1);
-  if (!row_end || !column_end) return std::nullopt;
-  const std::uint64_t pitch = side.pitch != 0 ? side.pitch : *row_end;
-  const std::uint64_t height = side.height != 0 ? side.height : *column_end;
-  const auto slice = plus_product(0, pitch, height);
-  if (!slice) return std::nullopt;
-  const bool host = side.type == CU_MEMORYTYPE_HOST;
-  auto first = plus_product(host ? address_of(side.host) : side.device, *slice, side.z);
-  if (first) first = plus_product(*first, pitch, side.y);
-  if (first) first = plus_product(*first, side.x, 1);
-  auto bytes = plus_product(copy.WidthInBytes, pitch, copy.Height - 1);
-  if (bytes) bytes = plus_product(*bytes, *slice, copy.Depth - 1);
-  if (!first || !bytes) return std::nullopt;
-  return Reach{*first, *bytes};
+  const auto slice_end = plus_product(side.z, copy.Depth, 1);
+  if (!row_end || !column_end || !slice_end) return std::nullopt;
+  const std::uint64_t pitch = std::max(side.pitch, *row_end);
+  const std::uint64_t height = std::max(side.height, *column_end);
+  const auto first = row_at(side, side.pitch, side.height, side.y, side.z);
+  const auto last = row_at(side, pitch, height, *column_end - 1, *slice_end - 1);
+  const auto end = last ? plus_product(*last, copy.WidthInBytes, 1) : std::nullopt;
+  if (!first || !end) return std::nullopt;
+  return Reach{*first, *end - *first};
 }
 
 CUresult admit_side(const Request& request, const CUDA_MEMCPY3D& copy, const CopySide& side) {
@@ -76,8 +86,9 @@ CUresult admit_side(const Request& request, const CUDA_MEMCPY3D& copy, const Cop
     return CUDA_ERROR_INVALID_VALUE;
   }
   session.memory().open_to_current(reach->first);
-  session.memory().host_mirror.note_in_graphs(reach->first, reach->bytes);
-  return CUDA_SUCCESS;
+  return session.memory().host_mirror.note_in_graphs(reach->first, reach->bytes)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // An enum from bytes of a peer, which may be none of its values.
@@ -168,7 +179,20 @@ CUresult GraphNodeParams::take(Request& request, Bytes parameters, Bytes data) {
   return take_kind(request, data);
 }
 
+namespace {
+
+// What comes beside the parameters of a node.
+bool has_data(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_HOST ||
+         type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+}
+
+}  // namespace
+
 CUresult GraphNodeParams::take_kind(Request& request, Bytes data) {
+  if (data.size() > kNodeDataBytesMax || (!data.empty() && !has_data(type_))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   switch (type_) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return take_kernel(request, data);
@@ -245,9 +269,16 @@ CUresult GraphNodeParams::take_memset(const Request& request) {
   if (const CUresult bad = admit_context(request, fill.ctx); bad != CUDA_SUCCESS) return bad;
   if (fill.width == 0 || fill.height == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto width = plus_product(0, fill.width, fill.elementSize);
-  const auto bytes = width ? plus_product(*width, fill.pitch, fill.height - 1) : std::nullopt;
-  return bytes && request.session().regions().allowed(fill.dst, *bytes) ? CUDA_SUCCESS
-                                                                        : CUDA_ERROR_INVALID_VALUE;
+  // A driver may take a pitch that is too small for one that is large enough.
+  const auto bytes =
+      width ? plus_product(*width, std::max<std::uint64_t>(fill.pitch, *width), fill.height - 1)
+            : std::nullopt;
+  if (!bytes || !request.session().regions().allowed(fill.dst, *bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return request.session().memory().host_mirror.note_in_graphs(fill.dst, *bytes)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // `data`: the client's name for its function.
@@ -328,12 +359,11 @@ namespace {
 // buffer that they were given.
 void pack_parameters(const driver::Table& driver, const CUDA_KERNEL_NODE_PARAMS_v2& kernel,
                      std::vector<std::byte>& data) {
-  constexpr std::size_t kBytesMax = 64 * kKiB;
   for (std::size_t index = 0; kernel.kernelParams != nullptr; ++index) {
     std::size_t offset = 0;
     std::size_t size = 0;
     if (!parameter_of(driver, kernel.func, kernel.kern, index, offset, size)) break;
-    if (offset + size > kBytesMax) return;
+    if (offset + size > kNodeDataBytesMax) return;
     data.resize(std::max(data.size(), offset + size));
     std::memcpy(data.data() + offset, kernel.kernelParams[index], size);
   }
@@ -343,7 +373,7 @@ void pack_parameters(const driver::Table& driver, const CUDA_KERNEL_NODE_PARAMS_
     if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const std::byte*>(at[1]);
     if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(at[1]);
   }
-  if (buffer != nullptr && bytes <= kBytesMax) data.assign(buffer, buffer + bytes);
+  if (buffer != nullptr && bytes <= kNodeDataBytesMax) data.assign(buffer, buffer + bytes);
 }
 
 CUresult describe_kernel_node(const driver::Table& driver, const ClientNames& names,

@@ -6,6 +6,7 @@
 
 #include "commands/graph.h"
 #include "server/graph_node_params.h"
+#include "server/graphs.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -98,7 +99,8 @@ std::shared_ptr<const NodeImage> GraphReading::read_child(CUgraphNode node, unsi
   const auto image = std::make_shared<NodeImage>();
   image->params.type = CU_GRAPH_NODE_TYPE_GRAPH;
   image->child = read_all(child, depth + 1, known, blame);
-  return image->child == nullptr ? nullptr : image;
+  if (image->child == nullptr) return nullptr;
+  return session_.graphs().records().budget().count(image);
 }
 
 std::shared_ptr<const NodeImage> GraphReading::read_node(CUgraphNode node, CUgraphNodeType type) {
@@ -122,7 +124,7 @@ std::shared_ptr<const NodeImage> GraphReading::read_node(CUgraphNode node, CUgra
   if (type == CU_GRAPH_NODE_TYPE_MEMCPY) stay(params.memcpy.copyCtx);
   if (type == CU_GRAPH_NODE_TYPE_MEMSET) stay(params.memset.ctx);
   if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) stay(params.memOp.ctx);
-  return image;
+  return session_.graphs().records().budget().count(std::move(image));
 }
 
 void GraphReading::read_attributes(CUgraphNode node, NodeImage& image) const {

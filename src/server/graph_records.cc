@@ -88,10 +88,12 @@ void GraphRecords::node_added(std::uint64_t node, std::uint32_t context, Bytes p
   if (!wanted()) return;
   const Graphs& graphs = session_.graphs();
   const std::uint64_t graph = graphs.graph_of(node);
-  if (says_all(type_of(parameters))) {
+  if (says_all(type_of(parameters)) && data.size() <= kNodeDataBytesMax) {
     const std::uint64_t own = session_.handles().handle_at(wire::HandleKind::kContext, context);
-    graphs_[graphs.root(graph)].nodes[graphs.node(node)] =
-        image_of_command(parameters, data, nullptr, own);
+    auto image = budget_.count(image_of_command(parameters, data, nullptr, own));
+    if (image != nullptr) {
+      graphs_[graphs.root(graph)].nodes[graphs.node(node)] = std::move(image);
+    }
   }
   changed(graph, context);
 }
@@ -101,17 +103,25 @@ void GraphRecords::node_set(std::uint64_t node, Bytes parameters, Bytes data) {
   const Graphs& graphs = session_.graphs();
   NodeImages& nodes = graphs_[graphs.root(graphs.graph_of(node))].nodes;
   const auto known = nodes.find(graphs.node(node));
-  if (known == nodes.end() || known->second == nullptr || !says_all(type_of(parameters))) {
+  if (known == nodes.end() || known->second == nullptr || !says_all(type_of(parameters)) ||
+      data.size() > kNodeDataBytesMax) {
     return node_changed(node);
   }
-  known->second = image_of_command(parameters, data, known->second.get(), 0);
+  auto image = budget_.count(image_of_command(parameters, data, known->second.get(), 0));
+  if (image == nullptr) return node_changed(node);
+  known->second = std::move(image);
   changed(graphs.graph_of(node));
 }
 
 void GraphRecords::forget(std::uint64_t graph) {
   if (graphs_.erase(graph) == 0 || !wanted()) return;
-  gone_.emplace(GraphLog::Kind::kGraph, graph);
+  note_gone({GraphLog::Kind::kGraph, graph});
   touch();
+}
+
+// What was never saved need not be taken out of the file, and there is no end of it until then.
+void GraphRecords::note_gone(const GraphLog::Key& key) {
+  if (session_.recovery()->marks().graphs().holds(key)) gone_.insert(key);
 }
 
 void GraphRecords::note_conditional(std::uint64_t graph) {
@@ -194,9 +204,10 @@ void GraphRecords::exec_node_set(std::uint64_t exec, std::uint64_t node, Bytes p
     child->child = image_of(address_of(params.graph.graph));
     if (child->child == nullptr) return give_up(*record, commands::SetExecNode::kOp);
     now = child;
-  } else {
-    now = image_of_command(parameters, data, before, 0);
+  } else if (data.size() <= kNodeDataBytesMax) {
+    now = budget_.count(image_of_command(parameters, data, before, 0));
   }
+  if (now == nullptr) return give_up(*record, commands::SetExecNode::kOp);
   record->content = with_node(*record->content, *place, std::move(now));
 }
 
@@ -227,7 +238,7 @@ void GraphRecords::exec_updated(std::uint64_t exec, GraphImageRef image) {
 // Whoever goes on with it all the same is told again that it has ended.
 void GraphRecords::exec_ended(std::uint64_t exec) {
   if (execs_.erase(exec) == 0 || !wanted()) return;
-  gone_.emplace(GraphLog::Kind::kExec, exec);
+  note_gone({GraphLog::Kind::kExec, exec});
   dirty_ = true;
   if (held_) touch();
 }

@@ -23,10 +23,15 @@ class GraphReading;    // server/graph_reading.h
 class MovedVariables;  // server/moved_variables.h
 class Session;
 
-// Graphs are known by the names of those that are in no node; nodes and children are told by
+// What is noted is bounded: what comes beyond that is asked for when it is saved, and where that is
+// too much as well, there is nothing to go on with. Graphs are known by the names of those that are
+// in no node; nodes and children are told by
 // theirs. In a session that cannot go on elsewhere nothing is noted. Main thread.
 class GraphRecords {
  public:
+  // What all that is noted of nodes takes, about: more than fits into the file.
+  static constexpr std::uint64_t kBytesMax = 4 * GraphLog::kLiveBytesMax;
+
   explicit GraphRecords(Session& session) : session_(session) {}
   GraphRecords(const GraphRecords&) = delete;
   GraphRecords& operator=(const GraphRecords&) = delete;
@@ -49,6 +54,8 @@ class GraphRecords {
   void forget(std::uint64_t graph);
   // What a graph is now; null for what cannot be made again, and where nothing is noted.
   GraphImageRef image_of(std::uint64_t graph);
+  // All new images go through it.
+  NodeBudget& budget() { return budget_; }
 
   void exec_made(std::uint64_t exec, std::uint64_t graph, std::uint64_t flags);
   void exec_node_set(std::uint64_t exec, std::uint64_t node, Bytes parameters, Bytes data);
@@ -91,6 +98,7 @@ class GraphRecords {
 
   bool wanted() const;
   void touch();
+  void note_gone(const GraphLog::Key& key);
   // A change that has been noted; null if nothing is known of it.
   Exec* find(std::uint64_t exec);
   void give_up(Exec& exec, std::uint16_t blame);
@@ -108,6 +116,7 @@ class GraphRecords {
   GraphImageRef with_named_natives(const GraphImage& image) const;
 
   Session& session_;
+  NodeBudget budget_{kBytesMax};
   std::map<std::uint64_t, Graph> graphs_;
   std::map<std::uint64_t, Exec> execs_;
   std::set<GraphLog::Key> gone_;  // Since the last save.

@@ -40,6 +40,12 @@ std::uint64_t Graphs::root(std::uint64_t graph) const {
   }
 }
 
+unsigned Graphs::depth(std::uint64_t graph) const {
+  unsigned depth = 0;
+  while ((graph = graph_of(around(graph))) != 0) ++depth;
+  return depth;
+}
+
 std::uint64_t Graphs::name_of(CUgraphNode node) const {
   const auto found = node_names_.find(node);
   return found == node_names_.end() ? 0 : found->second;
@@ -94,7 +100,7 @@ bool Graphs::nodes(const wire::List<std::uint64_t>& names, std::vector<CUgraphNo
 }
 
 std::uint64_t Graphs::next_name(wire::HandleKind kind) {
-  if (graphs_.size() + nodes_.size() >= kNamesMax) return 0;
+  if (full()) return 0;
   for (;;) {
     const std::uint64_t number = names_++;
     if (session_.recovery() != nullptr) session_.recovery()->marks().set_graph_names(names_);
@@ -211,35 +217,80 @@ void Graphs::forget_node(std::uint64_t name) {
 
 std::shared_ptr<void> Graphs::at_work() { return at_work_; }
 
-CUresult Graphs::end(std::function<CUresult()> destroy) {
+// What takes room until then has it of the limits of what the client makes meanwhile.
+CUresult Graphs::end(const GraphCosts::Cost& cost, std::function<CUresult()> destroy) {
   if (at_work_.use_count() == 1) return destroy();
   ends_.push_back(std::move(destroy));
+  ending_.add({.nodes = cost.total() + 1, .edges = cost.edges});
   return CUDA_SUCCESS;
 }
 
 void Graphs::poll() {
   if (ends_.empty() || at_work_.use_count() != 1) return;
   for (const auto& destroy : std::exchange(ends_, {})) static_cast<void>(destroy());
+  ending_ = {};
   session_.graph_memory().sweep();
 }
 
+GraphCosts::Cost Graphs::cost_of(std::uint64_t graph) const {
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return {};
+  GraphCosts::Cost cost = costs_.counted(graph);
+  cost.nodes += found->second.nodes.size();
+  for (const std::uint64_t node : found->second.nodes) {
+    cost.add(costs_.counted(node));
+    for (const std::uint64_t inner : nodes_.at(node).graphs) cost.add(cost_of(inner));
+  }
+  return cost;
+}
+
+std::shared_ptr<const void> Graphs::begin_update(std::uint64_t exec, std::uint64_t graph) {
+  std::erase_if(updates_, [](const auto& update) { return update.expired(); });
+  auto update = std::make_shared<const Update>(Update{exec, root(graph)});
+  updates_.push_back(update);
+  return update;
+}
+
+bool Graphs::updating(std::uint64_t exec) const {
+  return std::any_of(updates_.begin(), updates_.end(), [exec](const auto& weak) {
+    const auto update = weak.lock();
+    return update != nullptr && update->exec == exec;
+  });
+}
+
+bool Graphs::in_update(std::uint64_t graph) const {
+  if (updates_.empty()) return false;
+  return std::any_of(updates_.begin(), updates_.end(), [whole = root(graph)](const auto& weak) {
+    const auto update = weak.lock();
+    return update != nullptr && update->graph == whole;
+  });
+}
+
 void Graphs::capture_begun(CUstream stream, std::uint64_t into) {
-  CUgraph native = nullptr;
+  CUgraph native = graph(into);
   CUstreamCaptureStatus status{};
   const driver::Table& driver = session_.driver();
   if (into == 0 && driver.cuStreamGetCaptureInfo_v2 != nullptr) {
     static_cast<void>(
         driver.cuStreamGetCaptureInfo_v2(stream, &status, nullptr, &native, nullptr, nullptr));
   }
-  streams_[stream] = native;
+  streams_[stream] = {native, into != 0};
   captures_.store(streams_.size(), std::memory_order_release);
   records_.look_after_captures();
+}
+
+bool Graphs::captured_into(std::uint64_t graph) const {
+  const auto native = graphs_.find(graph);
+  return native != graphs_.end() &&
+         std::any_of(streams_.begin(), streams_.end(),
+                     [&](const auto& item) { return item.second.graph == native->second.native; });
 }
 
 void Graphs::look_after_capture(CUstream stream, bool has_graph) {
   const auto found = streams_.find(stream);
   if (found == streams_.end() || capturing(stream)) return;
-  const auto name = graph_names_.find(found->second);
+  const auto name = graph_names_.find(found->second.graph);
+  has_graph = has_graph || found->second.shared;
   streams_.erase(found);
   captures_.store(streams_.size(), std::memory_order_release);
   records_.look_after_captures();
@@ -258,8 +309,10 @@ std::uint64_t Graphs::captured_graph(CUstream stream) {
   return name_graph(native, 0);
 }
 
-void Graphs::note_captured() {
-  if (!costs_.note_captured()) session_.end("captures of more nodes than a session may have");
+bool Graphs::note_captured(std::uint64_t nodes) {
+  if (costs_.note_captured(nodes)) return true;
+  session_.end("captures of more nodes than a session may have");
+  return false;
 }
 
 void Graphs::forget_stream(CUstream stream) {

@@ -41,6 +41,8 @@ class Graphs {
   std::uint64_t graph_of(std::uint64_t node) const;
   // The graph that it is in at last; itself if it is in none.
   std::uint64_t root(std::uint64_t graph) const;
+  // In how many graphs it is.
+  unsigned depth(std::uint64_t graph) const;
   // The client's name of a node, without giving it one; 0: it has none.
   std::uint64_t name_of(CUgraphNode node) const;
   std::uint64_t name_of(CUgraph graph) const;
@@ -56,6 +58,8 @@ class Graphs {
   // All of them, or false.
   bool nodes(const wire::List<std::uint64_t>& names, std::vector<CUgraphNode>& out) const;
 
+  // Whether there are numbers left, for what is going to be made.
+  bool full() const { return graphs_.size() + nodes_.size() + ending_.nodes >= kNamesMax; }
   // The number of a graph, a new one if it has none; `around`: the node that it is in, or 0. 0 when
   // there are no numbers left.
   std::uint64_t name_graph(CUgraph native, std::uint64_t around);
@@ -83,11 +87,22 @@ class Graphs {
 
   // As long as somebody has what this gives, a worker uses graphs or executable ones, and what the
   // client destroys of them stays: end() does it now or, from poll(), when nobody uses any. A
-  // result that is not known yet is success.
+  // result that is not known yet is success. `cost`: of what stays until then.
   std::shared_ptr<void> at_work();
   bool working() const { return at_work_.use_count() != 1; }
-  CUresult end(std::function<CUresult()> destroy);
+  CUresult end(const GraphCosts::Cost& cost, std::function<CUresult()> destroy);
+  // Of all that is to be destroyed.
+  const GraphCosts::Cost& ending() const { return ending_; }
   void poll();
+  // What is counted of a graph, with all that is in it.
+  GraphCosts::Cost cost_of(std::uint64_t graph) const;
+
+  // As long as somebody has what this gives, a worker makes an executable graph what a graph is.
+  // Drivers do not expect that anything else happens to one of them meanwhile: nothing but to be
+  // destroyed, as above.
+  std::shared_ptr<const void> begin_update(std::uint64_t exec, std::uint64_t graph);
+  bool updating(std::uint64_t exec) const;
+  bool in_update(std::uint64_t graph) const;
 
   // Handles of conditional nodes, which are the driver's own values and end with their graph: so
   // many at a time.
@@ -101,12 +116,14 @@ class Graphs {
   // A stream, as the driver knows it, has begun a capture; `into`: the client's graph that it adds
   // to, or 0.
   void capture_begun(CUstream stream, std::uint64_t into);
+  // Some capture adds to that graph.
+  bool captured_into(std::uint64_t graph) const;
   // The driver was asked to end it, or the stream was destroyed: looks whether it has ended.
   void look_after_capture(CUstream stream, bool has_graph);
   // The client's name of the graph that a capturing stream adds to; 0 when there are none left.
   std::uint64_t captured_graph(CUstream stream);
-  // Work of a command has gone into a capture.
-  void note_captured();
+  // So many nodes of a command go into a capture. False: more than a session may have, and it ends.
+  bool note_captured(std::uint64_t nodes = 1);
   // The stream is gone; under Session::alone().
   void forget_stream(CUstream stream);
   // Any thread: some capture may be going on.
@@ -144,8 +161,17 @@ class Graphs {
   bool memory_nodes_ = false;
   std::shared_ptr<void> at_work_ = std::make_shared<int>();
   std::vector<std::function<CUresult()>> ends_;
-  // Where captures began, and the driver's graph of each if it is nobody's before it ends.
-  std::map<CUstream, CUgraph> streams_;
+  GraphCosts::Cost ending_;  // Of what they end.
+  struct Update {
+    std::uint64_t exec = 0;
+    std::uint64_t graph = 0;  // The one that it is in at last.
+  };
+  std::vector<std::weak_ptr<const Update>> updates_;
+  struct Capture {
+    CUgraph graph = nullptr;  // The driver's.
+    bool shared = false;      // The client had it before, and has it if the capture fails.
+  };
+  std::map<CUstream, Capture> streams_;  // Where captures began.
   std::atomic<std::size_t> captures_{0};
   Mutex joining_;
 };

@@ -118,7 +118,7 @@ CUresult HostMirror::map(std::uint64_t address, std::uint64_t bytes, unsigned in
   Range range{bytes, context, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0,
               true,  false,   Pages::make(bytes)};
   if ((flags & wire::kMapManaged) != 0 && !charge(range)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!range.shadow || !pages_.map(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!range.shadow || !take_pages(address, range, -1, 0)) return CUDA_ERROR_OUT_OF_MEMORY;
   return let_gpu_use(address, std::move(range), flags & ~wire::kMapManaged);
 }
 
@@ -153,8 +153,15 @@ CUresult HostMirror::share(std::uint64_t address, std::uint64_t bytes, std::uint
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
   if (!machine_has(holes_in(file, offset, bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range{bytes, context, false, true, true, {}};
-  if (!pages_.map(address, bytes, file, offset)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!take_pages(address, range, file, offset)) return CUDA_ERROR_OUT_OF_MEMORY;
   return let_gpu_use(address, std::move(range), flags);
+}
+
+bool HostMirror::take_pages(std::uint64_t address, Range& range, int file, std::uint64_t offset) {
+  range.in_graphs = pages_.keeps(address, range.bytes);
+  // In the middle of what is kept it makes two parts of that.
+  if (range.in_graphs && in_graphs_ + pages_.kept() + 2 > kInGraphsMax) return false;
+  return pages_.map(address, range.bytes, file, offset);
 }
 
 // Registers what was mapped, or unmaps it.
@@ -177,7 +184,7 @@ CUresult HostMirror::let_gpu_use(std::uint64_t address, Range range, unsigned in
     if (result != CUDA_SUCCESS) driver.cuMemHostUnregister(pointer_at(address));
   }
   if (result != CUDA_SUCCESS) {
-    pages_.unmap(address, range.bytes);
+    pages_.unmap(address, range.bytes, range.in_graphs);
     return result;
   }
   insert(address, std::move(range));
@@ -201,6 +208,7 @@ void HostMirror::insert(std::uint64_t address, Range range) {
     tell_managed();
   }
   if (range.ours) session_.regions().add({address, range.bytes, Regions::Kind::kPinned});
+  if (range.in_graphs) ++in_graphs_;
   ranges_.emplace(address, std::move(range));
   any_.store(bytes_ != 0, std::memory_order_release);
 }
@@ -213,6 +221,7 @@ void HostMirror::erase(Ranges::iterator range) {
     session_.driver().cuMemHostUnregister(pointer_at(address));
     pages_.unmap(address, bytes, range->second.in_graphs);
   }
+  if (range->second.in_graphs) --in_graphs_;
   if (!range->second.shared) bytes_ -= bytes;
   if (range->second.charge.bytes() != 0) {
     managed_bytes_ -= bytes;
@@ -280,13 +289,17 @@ void HostMirror::before_reply(std::uint16_t op) {
   if (any_.load(std::memory_order_acquire) && !tells_nothing(op)) send_changes();
 }
 
-void HostMirror::note_in_graphs(std::uint64_t address, std::uint64_t bytes) {
+bool HostMirror::note_in_graphs(std::uint64_t address, std::uint64_t bytes) {
   const Lock lock(mutex_);
   auto at = ranges_.upper_bound(address);
   if (at != ranges_.begin()) --at;
   for (; at != ranges_.end() && at->first < address + bytes; ++at) {
-    if (at->first + at->second.bytes > address) at->second.in_graphs = true;
+    if (at->first + at->second.bytes <= address || at->second.in_graphs) continue;
+    if (in_graphs_ + pages_.kept() >= kInGraphsMax) return false;
+    at->second.in_graphs = true;
+    ++in_graphs_;
   }
+  return true;
 }
 
 void HostMirror::drop_adopted(std::uint64_t address) {

@@ -25,6 +25,9 @@ class HostMirror {
   // What the mirrored ranges of a session may have in all, and how many ranges there may be.
   static constexpr std::uint64_t kBytesMax = 16 * kGiB;
   static constexpr std::size_t kRangesMax = 1 << 16;
+  // Ranges that copies of graphs name, there or gone: of those that are gone the addresses stay
+  // taken.
+  static constexpr std::size_t kInGraphsMax = 4096;
 
   explicit HostMirror(Session& session) : session_(session) {}
   ~HostMirror();
@@ -53,8 +56,8 @@ class HostMirror {
   // The same before a reply, unless the command's success tells nothing of earlier work.
   void before_reply(std::uint16_t op);
   // A graph has a copy from or to what lies there, and may do it whenever it is launched: when that
-  // memory goes, nothing of this process comes to lie there.
-  void note_in_graphs(std::uint64_t address, std::uint64_t bytes) EXCLUDES(mutex_);
+  // memory goes, nothing of this process comes to lie there. False: there are too many of those.
+  [[nodiscard]] bool note_in_graphs(std::uint64_t address, std::uint64_t bytes) EXCLUDES(mutex_);
   // The context is current, its work done, and its end near.
   void drop_context(std::uint32_t context) EXCLUDES(mutex_);
 
@@ -72,6 +75,9 @@ class HostMirror {
   using Ranges = std::map<std::uint64_t, Range>;
 
   CUresult admit(std::uint64_t address, std::uint64_t bytes) const REQUIRES(mutex_);
+  // Maps it. What lay there before may be in graphs.
+  bool take_pages(std::uint64_t address, Range& range, int file, std::uint64_t offset)
+      REQUIRES(mutex_);
   // Room in the lease for managed memory.
   bool charge(Range& range) REQUIRES(mutex_);
   void tell_managed() REQUIRES(mutex_);
@@ -83,8 +89,9 @@ class HostMirror {
   Session& session_;
   std::atomic<bool> any_{false};
   Mutex mutex_;
-  Ranges ranges_ GUARDED_BY(mutex_);            // By address.
-  std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;  // Of those that are not shared.
+  Ranges ranges_ GUARDED_BY(mutex_);              // By address.
+  std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;    // Of those that are not shared.
+  std::size_t in_graphs_ GUARDED_BY(mutex_) = 0;  // How many of them are.
   // Managed memory, and what of it a session that goes on has got because it had it.
   std::uint64_t managed_bytes_ GUARDED_BY(mutex_) = 0;
   std::uint64_t had_bytes_ GUARDED_BY(mutex_) = 0;

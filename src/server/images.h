@@ -53,6 +53,13 @@ class Images : public std::enable_shared_from_this<Images> {
   Images(const Images&) = delete;
   Images& operator=(const Images&) = delete;
 
+  // Arrays, textures and surfaces of a session, with those that end when the GPU has passed.
+  static constexpr std::size_t kObjectsMax = 1 << 17;
+  bool full() const EXCLUDES(mutex_) {
+    const Lock lock(mutex_);
+    return natives_.size() >= kObjectsMax;
+  }
+
   // Looks after an object that the driver made in a context, given as its handle index, and its
   // memory's place on the board.
   std::shared_ptr<ImageOwner> own(ImageKind kind, std::uint64_t native, std::uint32_t context,
@@ -98,7 +105,7 @@ class Images : public std::enable_shared_from_this<Images> {
   void destroy(const Native& native);
 
   Session& session_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::uint64_t, Native> natives_ GUARDED_BY(mutex_);  // By id.
   std::uint64_t next_id_ GUARDED_BY(mutex_) = 1;
   Objects textures_ GUARDED_BY(mutex_);

@@ -236,4 +236,9 @@ bool MemorySubjects::allowed(const Box& box) const {
   return *extent == 0 || session.regions().allowed(box.address, *extent);
 }
 
+bool MemorySubjects::may_be_captured(CUstream stream, const Box& box) {
+  return !session.graphs().capturing(stream) ||
+         host_mirror.note_in_graphs(box.address, box.extent().value_or(0));
+}
+
 }  // namespace flyt::server

@@ -139,6 +139,9 @@ class MemorySubjects {
 
   // Whether all bytes of a box may be used by the client's commands.
   bool allowed(const Box& box) const;
+  // Of a copy or fill in that stream, whose bytes were allowed. Where the stream is captured a
+  // graph will do it later: false if the session has too much of what graphs name.
+  bool may_be_captured(CUstream stream, const Box& box);
 
   Session& session;
   EventPool events;

@@ -22,7 +22,10 @@ void StreamDepths::prune(Depth& depth) {
 
 void StreamDepths::count(std::uint32_t context, CUstream stream) {
   // Captured work does not wait in its stream.
-  if (session_.graphs().capturing(stream)) return session_.graphs().note_captured();
+  if (session_.graphs().capturing(stream)) {
+    session_.graphs().note_captured();
+    return;
+  }
   const Key key{context, stream};
   if (last_ == depths_.end() || last_->first != key) last_ = depths_.try_emplace(key).first;
   Depth& depth = last_->second;

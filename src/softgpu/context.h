@@ -91,6 +91,9 @@ class Context {
   // Stops what runs, drops what waits, and comes back when nothing of it runs any more.
   void end();
 
+  // Threads that are inside a wait for an event of it.
+  std::atomic<unsigned>& event_waits() { return event_waits_; }
+
   // Contexts whose memory this one has asked to touch.
   bool enable_peer(std::uint64_t context);
   bool disable_peer(std::uint64_t context);
@@ -102,6 +105,7 @@ class Context {
   Device& device_;
   Workers& workers_;
   const bool primary_;
+  std::atomic<unsigned> event_waits_{0};
   const std::uint64_t id_;
   std::uint64_t handle_ = 0;
   const std::shared_ptr<Fate> fate_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
 #include "softgpu/capture.h"
 #include "softgpu/memory/managed_memory.h"
 
@@ -129,6 +130,8 @@ void Driver::end_green(const std::shared_ptr<Partition>& green) {
 
 void Driver::end_context(Context& context) {
   const std::uint64_t handle = context.handle();
+  // Who waits for an event looks at it, which goes now.
+  FLYT_ASSERT(!settings_.event_waits_late || context.event_waits().load() == 0);
   contexts_.take_if([&context](const Context& other) { return &other == &context; });
   context.end_greens();
   if (graphs_.capturing()) abandon_captures(*this, context);

@@ -92,6 +92,9 @@ Settings Settings::from_environment() {
   if (const auto value = whole_number("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS", 0, 1)) {
     settings.graph_update_waits = *value != 0;
   }
+  if (const auto value = whole_number("FLYT_SOFTGPU_EVENT_WAITS_LATE", 0, 1)) {
+    settings.event_waits_late = *value != 0;
+  }
   if (const auto value = whole_number("FLYT_SOFTGPU_LOADS_WAIT", 0, 1)) {
     settings.loads_wait = *value != 0;
   }

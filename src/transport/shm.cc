@@ -376,6 +376,7 @@ Result<std::unique_ptr<Connection>> take_rings(std::unique_ptr<Connection> socke
     if (!own) return std::move(own).error();
     bell = std::move(*own);
   }
+  refuse_files(socket->fd());
   Status fit = check_memory(rings.memory_.get(), kSegmentBytes);
   if (fit) fit = check_memory(rings.file_.get(), kSharedFileBytes);
   if (!fit) return std::move(fit).error();

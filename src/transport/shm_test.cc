@@ -281,6 +281,13 @@ TEST_P(ShmBells, ThatTheOtherSideHasSilencedDoNotMakeAReaderWait) {
            [&] { [[maybe_unused]] const auto put = ::write(own.get(), &once, sizeof once); }));
 }
 
+TEST_P(ShmBells, AreTheLastFilesThatAClientTakes) {
+  Half pair = make_half();
+  refuse_files(pair.client->fd());
+  const bool refusable = !send_fd(pair.server->fd(), memory_.get(), "a").ok();
+  EXPECT_EQ(refusable, !send_fd(middle_.server->fd(), memory_.get(), "a").ok());
+}
+
 INSTANTIATE_TEST_SUITE_P(OfClientAndServer, ShmBells, ::testing::Bool());
 
 TEST(ShmHandover, WhatIsNoBellIsRefused) {

@@ -145,6 +145,11 @@ Result<ConnectionPair> connection_pair();
 // '.' and '_' only.
 std::string identity_of_peer(int fd);
 
+// From now on the peer sends no open files with its bytes, where the system sees to that
+// (Linux 6.16; Unix sockets alone can do it at all): each would have to be closed here, and that
+// may take as long as its maker likes.
+void refuse_files(int fd);
+
 // Hands an open socket to the process at the other end of `channel`, a Unix socket, with up to
 // 64 bytes of text for it.
 Status send_fd(int channel, int fd, std::string_view text);

@@ -60,15 +60,13 @@ Status bind_replacing_stale(int fd, const Url& url) {
   return with_url(flyt::system_error("bind", errno), url);
 }
 
-// Nobody who connects has any to give, and each would have to be closed here. It is what who was
-// accepted begins with, too. A Linux before 6.16 cannot; see Haste.
-void refuse_descriptors(int fd) {
+}  // namespace
+
+void refuse_files(int fd) {
   constexpr int kSoPassRights = 83;  // Not in older headers.
   const int pass = 0;
   static_cast<void>(::setsockopt(fd, SOL_SOCKET, kSoPassRights, &pass, sizeof pass));
 }
-
-}  // namespace
 
 void set_unix_options(int fd) {
   // The system cuts this to what it allows, commonly 416 KiB: twice what a socket has unasked.
@@ -109,7 +107,9 @@ Result<std::unique_ptr<Listener>> listen_unix(const Url& url) {
   ::fchmod(socket.get(), S_IRUSR | S_IWUSR);
   Status bound = bind_replacing_stale(socket.get(), url);
   if (!bound) return std::move(bound).error();
-  refuse_descriptors(socket.get());
+  // Nobody who connects has any to give. It is what who is accepted begins with, too; before Linux
+  // 6.16 there is Haste.
+  refuse_files(socket.get());
   std::unique_ptr<SocketFile> file;
   if (!url.path.starts_with('@')) file = std::make_unique<SocketFile>(url.path);
   if (::listen(socket.get(), kBacklog) != 0) {

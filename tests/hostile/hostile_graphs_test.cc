@@ -1,80 +1,14 @@
 // Graphs and captures, and what a client may not say about them.
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <string>
 #include <vector>
 
-#include "server/graphs.h"
-#include "tests/hostile/hostile_session.h"
+#include "tests/hostile/hostile_graphs.h"
 #include "wire/graphs.h"
 
 namespace flyt::sim {
 namespace {
 
 constexpr std::uint64_t kServersOwn = 0x400000;
-
-class HostileGraphs : public HostileSession {
- protected:
-  void SetUp() override {
-    HostileSession::SetUp();
-    current_ = kPrimary;
-    send(commands::StreamCreate{.stream = stream_, .flags = CU_STREAM_NON_BLOCKING});
-    ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
-    commands::CreateGraph::Reply made;
-    ASSERT_TRUE(wire::decode(fields(), made));
-    graph_ = made.graph;
-    ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = 4096}));
-    commands::MemAlloc::Reply allocated;
-    ASSERT_TRUE(wire::decode(fields(), allocated));
-    address_ = allocated.address;
-  }
-  // The error of what is posted.
-  template <class Command>
-  CUresult post(const Command& command) {
-    send(command);
-    EXPECT_EQ(CUDA_SUCCESS, ask(commands::HearPosts{}));
-    return posted_;
-  }
-  // By the driver's call for its kind, and by that for any.
-  CUresult add(const CUgraphNodeParams& params, Bytes data = {}) {
-    commands::AddGraphNode command{
-        .graph = graph_, .parameters = bytes_at(&params, sizeof params), .data = data};
-    command.typed = true;
-    const CUresult typed = ask(command);
-    command.typed = false;
-    const CUresult any = ask(command);
-    EXPECT_EQ(typed == CUDA_SUCCESS, any == CUDA_SUCCESS) << typed << " " << any;
-    return any;
-  }
-  std::uint64_t added() {
-    commands::AddGraphNode::Reply reply;
-    EXPECT_TRUE(wire::decode(fields(), reply));
-    return reply.node;
-  }
-  CUgraphNodeParams fill(std::uint64_t address, std::uint64_t width, std::uint64_t height = 1,
-                         std::uint64_t pitch = 0) {
-    CUgraphNodeParams params{};
-    params.type = CU_GRAPH_NODE_TYPE_MEMSET;
-    params.memset = {address, pitch, 1, 1, width, height, nullptr};
-    return params;
-  }
-  CUgraphNodeParams copy(std::uint64_t to, std::uint64_t from, std::uint64_t bytes) {
-    CUgraphNodeParams params{};
-    params.type = CU_GRAPH_NODE_TYPE_MEMCPY;
-    CUDA_MEMCPY3D& box = params.memcpy.copyParams;
-    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    box.srcDevice = from;
-    box.dstDevice = to;
-    box.WidthInBytes = bytes;
-    box.Height = box.Depth = 1;
-    return params;
-  }
-
-  const CUstream stream_ = handle_as<CUstream>(wire::HandleKind::kStream, 1);
-  std::uint64_t graph_ = 0;
-  std::uint64_t address_ = 0;
-};
 
 TEST_F(HostileGraphs, AreKnownByTheirNumbersAlone) {
   const std::vector<std::uint64_t> wrong = {
@@ -177,28 +111,6 @@ TEST_F(HostileGraphs, MemoryIsOfADeviceThatThereIs) {
     }
   }
   EXPECT_TRUE(peer_->alive());
-}
-
-TEST_F(HostileGraphs, HaveSoManyConditionalHandlesUntilTheyEnd) {
-  commands::CreateConditional::Reply made;
-  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_}));
-  ASSERT_TRUE(wire::decode(fields(), made));
-  for (std::size_t i = 1; i < server::Graphs::kConditionalsMax; ++i) {
-    ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_})) << i;
-  }
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(commands::CreateConditional{.graph = graph_}));
-  ASSERT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
-  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
-  commands::CreateGraph::Reply graph;
-  ASSERT_TRUE(wire::decode(fields(), graph));
-  graph_ = graph.graph;
-  EXPECT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_}));
-  // That of the graph that is gone.
-  CUgraphNodeParams params{};
-  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-  params.conditional.handle = made.handle;
-  params.conditional.size = 1;
-  EXPECT_NE(CUDA_SUCCESS, add(params));
 }
 
 TEST_F(HostileGraphs, NodesUseTheSessionsOwnMemory) {
@@ -407,23 +319,11 @@ TEST_F(HostileGraphs, ACaptureIsNotJoinedByAStreamWithACopyUnderWay) {
 
 // A graph would read and write what the server has there by then.
 TEST_F(HostileGraphs, HostMemoryThatACopyOfAGraphNamesIsNothingElseLater) {
-  constexpr std::uint64_t kHost = 0x381000000000;
   constexpr std::uint64_t kBytes = 64 * kKiB;
   const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
-  const auto is_taken = [this] {
-    for (const pid_t pid : server().children()) {
-      std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
-      for (std::string line; std::getline(maps, line);) {
-        if (line.starts_with("381000000000-")) return true;
-      }
-    }
-    return false;
-  };
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost, .bytes = kBytes}));
   EXPECT_TRUE(is_taken());
-  CUgraphNodeParams box = copy(address_, address_, 64);
-  box.memcpy.copyParams.dstMemoryType = CU_MEMORYTYPE_HOST;
-  box.memcpy.copyParams.dstHost = pointer_at(kHost);
+  const CUgraphNodeParams box = copy_to_host(kHost);
   ASSERT_EQ(CUDA_SUCCESS,
             ask(commands::AddGraphNode{.graph = graph_, .parameters = bytes_at(&box, sizeof box)}));
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
@@ -438,39 +338,51 @@ TEST_F(HostileGraphs, HostMemoryThatACopyOfAGraphNamesIsNothingElseLater) {
   EXPECT_TRUE(peer_->alive());
 }
 
-// Each is two of the one before: after 40 of them no machine has the memory.
-TEST_F(HostileGraphs, CopiesOfGraphsHaveABound) {
-  CUgraphNodeParams node{};
-  node.type = CU_GRAPH_NODE_TYPE_EMPTY;
-  ASSERT_EQ(CUDA_SUCCESS, add(node));
-  node.type = CU_GRAPH_NODE_TYPE_GRAPH;
-  node.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
-  std::vector<std::uint64_t> graphs = {graph_};
-  CUresult result = CUDA_SUCCESS;
-  for (int i = 0; i < 40 && result == CUDA_SUCCESS; ++i) {
-    ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
-    commands::CreateGraph::Reply made;
-    ASSERT_TRUE(wire::decode(fields(), made));
-    node.graph.graph = static_cast<CUgraph>(pointer_at(graphs.back()));
-    for (int twice = 0; twice < 2 && result == CUDA_SUCCESS; ++twice) {
-      result = ask(
-          commands::AddGraphNode{.graph = made.graph, .parameters = bytes_at(&node, sizeof node)});
-    }
-    graphs.push_back(made.graph);
-  }
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, result);
-  const std::uint64_t largest = graphs[graphs.size() - 2];
-  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(commands::CloneGraph{.graph = largest}));
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY,
-            ask(commands::InstantiateGraph{.exec = exec, .graph = largest}));
-  // What goes makes room.
-  while (graphs.size() > 1) {
-    EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graphs.back()}));
-    graphs.pop_back();
-  }
-  EXPECT_EQ(CUDA_SUCCESS, ask(commands::CloneGraph{.graph = graph_}));
-  EXPECT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
+TEST_F(HostileGraphs, HostMemoryThatACopyOfAGraphNamesStaysSoWhateverComesThere) {
+  constexpr std::uint64_t kBytes = 8 * kKiB;
+  const CUgraphNodeParams box = copy_to_host(kHost);
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost, .bytes = kBytes}));
+  ASSERT_EQ(CUDA_SUCCESS, add_to(graph_, box));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost, .bytes = kBytes}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost}));
+  EXPECT_TRUE(is_taken());
+  // What is refused leaves it as it was.
+  ASSERT_NE(CUDA_SUCCESS,
+            ask(commands::MapHost{.address = kHost, .bytes = kBytes, .flags = 0x800}));
+  EXPECT_TRUE(is_taken());
+  // Two that share a page with it, one after the other.
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost, .bytes = 64}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost + 64, .bytes = 64}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost + 64}));
+  EXPECT_TRUE(is_taken());
+}
+
+TEST_F(HostileGraphs, ACaptureNamesHostMemoryAsNodesDo) {
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MapHost{.address = kHost, .bytes = 4096}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::BeginCapture{.stream = stream_}));
+  EXPECT_EQ(CUDA_SUCCESS, post(commands::CopyOnDevice{
+                              .stream = stream_, .to = kHost, .from = address_, .bytes = 64}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::EndCapture{.stream = stream_}));
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::UnmapHost{.address = kHost}));
+  EXPECT_TRUE(is_taken());
+}
+
+// Another driver may take no pitch for a pitch of nothing, and begin where the base is.
+TEST_F(HostileGraphs, ACopyWithoutAPitchReachesFromItsBase) {
+  CUgraphNodeParams box = copy(address_, address_, 64);
+  box.memcpy.copyParams.dstY = (address_ - kServersOwn) / 64;
+  box.memcpy.copyParams.dstDevice = address_ - box.memcpy.copyParams.dstY * 64;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, add(box));
+  box = copy(address_, address_, 64);
+  box.memcpy.copyParams.srcHeight = 1;
+  box.memcpy.copyParams.srcZ = (address_ - kServersOwn) / 64;
+  box.memcpy.copyParams.srcDevice = address_ - box.memcpy.copyParams.srcZ * 64;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, add(box));
+  box = copy(address_, address_, 64);
+  box.memcpy.copyParams.dstY = 2;
+  EXPECT_EQ(CUDA_SUCCESS, add(box));
 }
 
 TEST_F(HostileGraphs, ReferencesToAnObjectAreGivenBackByWhoHasThem) {
@@ -530,40 +442,6 @@ TEST_F(HostileGraphs, AHandleOfAUserObjectIsOne) {
                                   .references = 1,
                                   .flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC});
   expect_ended();
-}
-
-// With a driver that waits for the last launch before it updates an executable graph.
-class GraphsAtWork : public HostileGraphs {
- protected:
-  static void SetUpTestSuite() {
-    ::setenv("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS", "1", 1);
-    start_server({});
-    ::unsetenv("FLYT_SOFTGPU_GRAPH_UPDATE_WAITS");
-  }
-};
-
-TEST_F(GraphsAtWork, LiveUntilTheWorkIsDone) {
-  const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
-  const std::uint64_t function = 7;
-  CUgraphNodeParams host{};
-  host.type = CU_GRAPH_NODE_TYPE_HOST;
-  ASSERT_EQ(CUDA_SUCCESS, ask(commands::AddGraphNode{.graph = graph_,
-                                                     .parameters = bytes_at(&host, sizeof host),
-                                                     .data = bytes_at(&function, sizeof function),
-                                                     .typed = true}));
-  ASSERT_EQ(CUDA_SUCCESS, ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
-  send(commands::LaunchGraph{.exec = exec, .stream = stream_});
-  const Heard call = peer_->read_until(wire::FrameKind::kHostCall);
-  ASSERT_TRUE(call.is(wire::FrameKind::kHostCall));
-  send(commands::UpdateGraphExec{.exec = exec, .graph = graph_});
-  // Of what is said from here on until the function has run, the update hears nothing.
-  send(commands::DestroyGraphExec{.exec = exec});
-  EXPECT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
-  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, ask(commands::GraphExecFlags{.exec = exec}));
-  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, ask(commands::CloneGraph{.graph = graph_}));
-  send(commands::HostCallDone{.token = call.header.argument});
-  EXPECT_EQ(CUDA_SUCCESS, answer());
-  EXPECT_TRUE(peer_->alive());
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // Objects that a client ends at the wrong moment or in the wrong way, and bounds that it runs into.
 #include <array>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "server/code_subjects.h"
+#include "server/images.h"
 #include "tests/hostile/hostile_session.h"
 
 namespace flyt::sim {
@@ -268,6 +270,56 @@ TEST_F(HostileLifetimes, LinkerInputThatIsNotWhatItSaysIsRefused) {
   }
   // Nothing was finished: there is nothing to read.
   EXPECT_EQ(ask(commands::ReadLink{.link = link, .delivery = 1}, kPrimary), CUDA_SUCCESS);
+}
+
+TEST_F(HostileLifetimes, TexturesHaveABound) {
+  ASSERT_EQ(ask(commands::MemAlloc{.bytes = 4096}, kPrimary), CUDA_SUCCESS);
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  const commands::CreateTexture create{.type = CU_RESOURCE_TYPE_LINEAR,
+                                       .address = allocated.address,
+                                       .format = CU_AD_FORMAT_FLOAT,
+                                       .channels = 1,
+                                       .bytes = 4096};
+  for (std::size_t made = 0; made < server::Images::kObjectsMax; made += 128) {
+    for (int i = 0; i < 128; ++i) send(create, kPrimary);
+    for (int i = 0; i < 128; ++i) ASSERT_EQ(answer(), CUDA_SUCCESS);
+  }
+  commands::CreateTexture::Reply last;
+  ASSERT_TRUE(wire::decode(fields(), last));
+  EXPECT_EQ(ask(create, kPrimary), CUDA_ERROR_OUT_OF_MEMORY);
+  send(commands::DestroyTexture{.texture = last.texture}, kPrimary);
+  // When the GPU has passed.
+  EXPECT_TRUE(tests::eventually(30, [&] { return ask(create, kPrimary) == CUDA_SUCCESS; }));
+}
+
+// With a driver that needs an event until its wait has come back.
+class HostileWaits : public HostileLifetimes {
+ protected:
+  static void SetUpTestSuite() {
+    ::setenv("FLYT_SOFTGPU_EVENT_WAITS_LATE", "1", 1);
+    start_server({});
+    ::unsetenv("FLYT_SOFTGPU_EVENT_WAITS_LATE");
+  }
+};
+
+TEST_F(HostileWaits, AContextDoesNotEndWhileTheDriverLooksAtAnEventOfIt) {
+  const auto stream = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto event = handle_as<CUevent>(HandleKind::kEvent, 1);
+  ASSERT_EQ(ask(commands::CreateContext{.context = context(2)}), CUDA_SUCCESS);
+  send(commands::StreamCreate{.stream = stream}, 2);
+  send(commands::EventCreate{.event = event}, 2);
+  send(commands::HostCall{.stream = stream, .token = 1, .kind = 0}, 2);
+  send(commands::EventRecord{.event = event, .stream = stream}, 2);
+  ASSERT_TRUE(peer_->read_until(wire::FrameKind::kHostCall).is(wire::FrameKind::kHostCall));
+  send(commands::EventSynchronize{.event = event}, 2);
+  // By then a worker waits for it.
+  static_cast<void>(tests::eventually(0.2, [] { return false; }));
+  send(commands::HostCallDone{.token = 1});
+  send(commands::DestroyContext{.context = context(2)});
+  EXPECT_EQ(answer(), CUDA_SUCCESS);
+  EXPECT_EQ(answer(), CUDA_SUCCESS);
+  EXPECT_TRUE(peer_->alive());
 }
 
 }  // namespace

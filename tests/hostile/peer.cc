@@ -17,6 +17,19 @@ Instant in_seconds(double seconds) {
          std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+#if defined(__SANITIZE_THREAD__)
+// It allows no memory where it is otherwise.
+constexpr std::uint64_t kWindowBytes = 64 * kGiB;
+constexpr std::uint64_t kArenaBase = 0x2000000000;
+constexpr std::uint64_t kVmmBase = 0x3000000000;
+constexpr std::uint64_t kPinnedBase = 0x4000000000;
+#else
+constexpr std::uint64_t kWindowBytes = 1024 * kGiB;
+constexpr std::uint64_t kArenaBase = 0x300000000000;
+constexpr std::uint64_t kVmmBase = 0x340000000000;
+constexpr std::uint64_t kPinnedBase = 0x380000000000;
+#endif
+
 }  // namespace
 
 Result<Peer> Peer::connect(const std::string& url) {
@@ -35,9 +48,9 @@ Result<Peer> Peer::greeted(const std::string& url, bool share) {
   hello.process_id = static_cast<std::uint32_t>(::getpid());
   hello.highest_op = UINT16_MAX;
   hello.shared_memory = share;
-  hello.windows = {{wire::WindowPurpose::kArena, 0, 0x300000000000, std::uint64_t{1} << 40},
-                   {wire::WindowPurpose::kVmm, 0, 0x340000000000, std::uint64_t{1} << 40},
-                   {wire::WindowPurpose::kPinned, 0, 0x380000000000, std::uint64_t{1} << 40}};
+  hello.windows = {{wire::WindowPurpose::kArena, 0, kArenaBase, kWindowBytes},
+                   {wire::WindowPurpose::kVmm, 0, kVmmBase, kWindowBytes},
+                   {wire::WindowPurpose::kPinned, 0, kPinnedBase, kWindowBytes}};
   if (const auto sent = peer->send(wire::encode(hello)); !sent) return sent.error();
   auto welcome = peer->read_answer();
   if (!welcome) return welcome.error();

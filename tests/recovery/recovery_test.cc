@@ -409,6 +409,20 @@ TEST_P(AnswerTest, WhatWasDoneAndNotToldIsNotWrong) {
   EXPECT_NE(0, kept_back);
 }
 
+// The next process says who it is, and nothing more.
+TEST_P(AnswerTest, AProcessThatSaysNothingIsNotWaitedForForEver) {
+  ASSERT_NO_FATAL_FAILURE(start_behind_valve());
+  ::setenv("FLYT_RECOVERY_TIMEOUT_MS", "500", 1);
+  const auto child = client("lanes=0", valve_.url());
+  ::unsetenv("FLYT_RECOVERY_TIMEOUT_MS");
+  ASSERT_NO_FATAL_FAILURE(equip(child));
+  settle();
+  valve_.close_after(1);
+  kill_now();
+  EXPECT_EQ(kUnavailable, ask(child, "sync"));
+  EXPECT_TRUE(valve_.dropped());
+}
+
 // What a process is not told before it dies is sent again, or made again; work is missed if
 // something was ended behind it.
 TEST_P(AnswerTest, WhatDoesNotArriveIsNotMissed) {

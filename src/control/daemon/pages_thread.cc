@@ -1,12 +1,19 @@
 #include "control/daemon/pages_thread.h"
 
-#include <httplib.h>
+#include <openssl/ssl.h>
 
+#include <array>
 #include <atomic>
+#include <deque>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/clock.h"
+#include "base/shortage.h"
+#include "control/daemon/page_line.h"
+#include "transport/transport.h"
 
 namespace flyt::control {
 namespace {
@@ -14,69 +21,66 @@ namespace {
 constexpr std::size_t kThreads = 2;
 // A browser keeps several connections, and each has a thread.
 constexpr std::size_t kBrowserThreads = 8;
+// Connections wait in the system while so many wait here: what is not yet identified costs little.
 constexpr std::size_t kWaitingMax = 64;
-constexpr std::size_t kRequestBytesMax = 64 << 10;
-constexpr int kPatienceSeconds = 5;
-constexpr int kIdleSeconds = 2;
-constexpr int kRequestsMax = 100;  // Of one connection.
-constexpr char kPolicy[] =
+// For certificates and the head of the request, and then for each piece of the answer.
+constexpr Duration kPatience = std::chrono::seconds(5);
+constexpr Duration kLingerTime = std::chrono::milliseconds(200);
+constexpr std::string_view kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-constexpr std::string_view kBearer = "Bearer ";
 
-PageRequest request_of(const httplib::Request& request) {
-  PageRequest out{.path = request.path, .query = {}, .certificate = {}, .bearer = {}};
-  for (const auto& [name, value] : request.params) out.query.emplace(name, value);
-  if (request.ssl != nullptr) out.certificate = certificate_of(*request.ssl);
-  const std::string word = request.get_header_value("Authorization");
-  if (word.starts_with(kBearer)) out.bearer = word.substr(kBearer.size());
-  return out;
-}
-
-void answer(httplib::Response& response, const Page& page) {
-  response.status = page.status;
-  // What a browser guesses, or remembers, is not what was told.
-  response.set_header("X-Content-Type-Options", "nosniff");
-  response.set_header("Cache-Control", "no-store");
-  response.set_header("Content-Security-Policy", kPolicy);
-  response.set_header("Referrer-Policy", "no-referrer");
-  response.set_content(page.text, page.type);
-}
-
-// Connections wait in the system while so many wait here: what is not yet identified costs little.
-class BoundedQueue final : public httplib::TaskQueue {
- public:
-  explicit BoundedQueue(std::size_t threads) : pool_(threads) {}
-  // Some versions tell whether it was taken.
-  auto enqueue(std::function<void()> task)
-      -> decltype(std::declval<httplib::ThreadPool&>().enqueue(task)) override {
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      left_.wait(lock, [this] { return waiting_ < kWaitingMax; });
-      ++waiting_;
-    }
-    return pool_.enqueue([this, task = std::move(task)] {
-      {
-        const Lock lock(mutex_);
-        --waiting_;
-      }
-      left_.notify_one();
-      task();
-    });
-  }
-  void shutdown() override { pool_.shutdown(); }
-
- private:
-  Mutex mutex_;
-  Condition left_;
-  std::size_t waiting_ GUARDED_BY(mutex_) = 0;
-  httplib::ThreadPool pool_;
+struct ContextFree {
+  void operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
 };
+
+std::string_view reason_of(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Answer";
+  }
+}
+
+// Fields of an answer, each with the end of its line.
+std::string head_of(int status, std::string_view type, std::string_view further) {
+  std::string head = "HTTP/1.1 " + std::to_string(status) + " ";
+  const auto add = [&head](std::string_view name, std::string_view value) {
+    head.append(name).append(": ").append(value).append("\r\n");
+  };
+  head.append(reason_of(status)).append("\r\n");
+  add("Content-Type", type);
+  // What a browser guesses, or remembers, is not what was told.
+  add("X-Content-Type-Options", "nosniff");
+  add("Cache-Control", "no-store");
+  add("Content-Security-Policy", kPolicy);
+  add("Referrer-Policy", "no-referrer");
+  add("Connection", "close");
+  return head.append(further).append("\r\n");
+}
+
+bool send_text(PageLine& line, std::string_view text) {
+  return line.write(bytes_of(text), kPatience).ok();
+}
 
 class Stream final : public PageStream {
  public:
-  Stream(httplib::DataSink& sink, const std::atomic<bool>& stopping)
-      : sink_(sink), stopping_(stopping) {}
+  Stream(PageLine& line, const std::atomic<bool>& stopping) : line_(line), stopping_(stopping) {}
   bool send(std::string_view event, std::string_view data) override {
     std::string text;
     if (!event.empty()) text.append("event: ").append(event).append("\n");
@@ -87,108 +91,199 @@ class Stream final : public PageStream {
       data.remove_prefix(end + 1);
     }
     text += "\n";
-    return open() && sink_.write(text.data(), text.size());
+    return open() && send_text(line_, text);
   }
-  bool open() const override { return !stopping_ && sink_.is_writable(); }
+  bool open() const override { return !stopping_ && line_.open(); }
 
  private:
-  httplib::DataSink& sink_;
+  PageLine& line_;
   const std::atomic<bool>& stopping_;
 };
 
 class Server final : public Pages {
  public:
-  Server(PageMap map, std::optional<PageTls> tls) : map_(std::move(map)), tls_(std::move(tls)) {
-    if (tls_) {
-      server_ = std::make_unique<httplib::SSLServer>([this](SSL_CTX& context) {
-        set_up_ = set_up_tls(context, *tls_);
-        return set_up_.ok();
-      });
-    } else {
-      server_ = std::make_unique<httplib::Server>();
-    }
-    const std::size_t threads = map_.streams.empty() ? kThreads : kBrowserThreads + kStreamsMax;
-    server_->new_task_queue = [threads] {
-      return std::make_unique<BoundedQueue>(threads).release();
-    };
-    server_->set_payload_max_length(kRequestBytesMax);
-    server_->set_read_timeout(kPatienceSeconds);
-    server_->set_write_timeout(kPatienceSeconds);
-    server_->set_keep_alive_timeout(kIdleSeconds);
-    server_->set_keep_alive_max_count(kRequestsMax);
-    server_->Get(".*", [this](const httplib::Request& request, httplib::Response& response) {
-      serve(request, response);
-    });
-  }
+  Server(PageMap map, std::optional<PageTls> tls) : map_(std::move(map)), tls_(std::move(tls)) {}
   ~Server() override {
     stopping_ = true;
-    if (!thread_.joinable()) return;
-    // One that is not yet running would not notice.
-    const Instant deadline = system_clock().now() + std::chrono::seconds(1);
-    while (!server_->is_running() && system_clock().now() < deadline) {
-      system_clock().sleep_for(std::chrono::milliseconds(1));
+    if (listener_ == nullptr) return;
+    listener_->shut_down();
+    {
+      const Lock lock(mutex_);
+      for (PageLine* line : lines_) line->shut_down();
     }
-    server_->stop();
-    thread_.join();
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
   }
 
   Status start(const Address& address) {
-    if (!set_up_) return set_up_;
-    const int port = address.port == 0 ? server_->bind_to_any_port(address.host.c_str())
-                     : server_->bind_to_port(address.host.c_str(), address.port) ? address.port
-                                                                                 : -1;
-    if (port < 0) {
-      return Error{ErrorCode::kSystem,
-                   "cannot listen on " + address.host + ":" + std::to_string(address.port)};
+    if (tls_) {
+      context_.reset(SSL_CTX_new(TLS_server_method()));
+      if (context_ == nullptr) return Error{ErrorCode::kSystem, "no memory for pages"};
+      if (Status status = set_up_tls(*context_, *tls_); !status) return status;
     }
-    port_ = static_cast<std::uint16_t>(port);
-    thread_ = std::thread([this] { server_->listen_after_bind(); });
+    transport::Url url;
+    url.kind = transport::Kind::kTcp;
+    url.host = address.host;
+    url.port = address.port;
+    auto listener = transport::listen(url);
+    if (!listener) {
+      return Error{ErrorCode::kSystem, "cannot listen on " + address.host + ":" +
+                                           std::to_string(address.port) + ": " +
+                                           listener.error().message};
+    }
+    listener_ = std::move(*listener);
+    const std::size_t threads = map_.streams.empty() ? kThreads : kBrowserThreads + kStreamsMax;
+    threads_.emplace_back([this] { accept(); });
+    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
     return {};
   }
-  std::uint16_t port() const override { return port_; }
+  std::uint16_t port() const override { return listener_->url().port; }
 
  private:
-  void serve(const httplib::Request& request, httplib::Response& response) {
-    const PageRequest asked = request_of(request);
-    const Status admitted = map_.admit ? map_.admit(asked) : Status();
-    if (!admitted) {
-      if (!tls_) response.set_header("WWW-Authenticate", "Bearer");
-      answer(response, {.text = admitted.error().message + "\n", .status = tls_ ? 403 : 401});
-    } else if (const auto page = map_.pages.find(request.path); page != map_.pages.end()) {
-      answer(response, page->second(asked));
-    } else if (const auto found = map_.streams.find(request.path); found != map_.streams.end()) {
-      stream(found->second, asked, response);
-    } else {
-      answer(response, {.text = "there is no such page\n", .status = 404});
+  using Connection = std::unique_ptr<transport::Connection>;
+
+  void accept() {
+    Shortage no_connections;
+    while (!stopping_) {
+      {
+        std::unique_lock<Mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return stopping_ || waiting_.size() < kWaitingMax; });
+      }
+      auto connection = listener_->accept(transport::kNever, nullptr);
+      if (!connection) {
+        if (connection.error().code == ErrorCode::kLost) return;
+        // No descriptor is free, or the like: it passes.
+        static_cast<void>(no_connections.met(system_clock().now()));
+        system_clock().sleep_for(Shortage::kRest);
+        continue;
+      }
+      const Lock lock(mutex_);
+      waiting_.push_back(std::move(*connection));
+      changed_.notify_all();
     }
   }
 
-  void stream(const StreamMaker& maker, const PageRequest& request, httplib::Response& response) {
-    if (++streams_ > kStreamsMax) {
-      --streams_;
-      answer(response, {.text = "too many watch already\n", .status = 503});
-      return;
+  void work() {
+    while (true) {
+      Connection connection;
+      {
+        std::unique_lock<Mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+        if (stopping_) return;
+        connection = std::move(waiting_.front());
+        waiting_.pop_front();
+        changed_.notify_all();
+      }
+      PageLine line(std::move(connection), context_.get());
+      if (!enter(line)) return;
+      serve(line);
+      leave(line);
     }
-    response.set_header("Cache-Control", "no-store");
-    response.set_chunked_content_provider(
-        "text/event-stream",
-        [this, &maker, request](std::size_t, httplib::DataSink& sink) {
-          Stream out(sink, stopping_);
-          maker(request, out);
-          sink.done();
-          return true;
-        },
-        [this](bool) { --streams_; });
+  }
+
+  // False: the pages end.
+  bool enter(PageLine& line) {
+    const Lock lock(mutex_);
+    if (stopping_) return false;
+    lines_.insert(&line);
+    return true;
+  }
+  void leave(PageLine& line) {
+    const Lock lock(mutex_);
+    lines_.erase(&line);
+  }
+
+  void serve(PageLine& line) {
+    const Instant deadline = system_clock().now() + kPatience;
+    if (!line.greet(deadline)) return;
+    const std::optional<std::string> head = read_head(line, deadline);
+    if (!head) return;
+    if (head->empty()) {
+      answer(line, {.text = "too long\n", .status = 431}, false);
+      return linger(line);
+    }
+    PageParsed parsed = parse_page_request(*head);
+    if (parsed.status != 200) {
+      return answer(line, {.text = "pages are for GET\n", .status = parsed.status}, false,
+                    parsed.status == 405 ? "Allow: GET, HEAD\r\n" : "");
+    }
+    parsed.ask.request.certificate = line.certificate();
+    serve(line, parsed.ask);
+  }
+
+  // Empty: it is longer than a head may be. Nothing: the peer is gone, or slow.
+  static std::optional<std::string> read_head(PageLine& line, Instant deadline) {
+    std::string head;
+    std::array<std::byte, 4096> space;
+    while (head.size() < kPageRequestBytesMax) {
+      const auto got = line.read(space, deadline);
+      if (!got) return std::nullopt;
+      // The end may have begun in the piece before.
+      const std::size_t from = head.size() < 3 ? 0 : head.size() - 3;
+      head.append(text_of(Bytes(space).first(*got)));
+      const auto end = page_head_in(std::string_view(head).substr(from));
+      if (!end) continue;
+      head.resize(from + *end);
+      return head;
+    }
+    return std::string();
+  }
+
+  // What has been sent behind that is taken, else the system would tell the peer of the end before
+  // the answer.
+  static void linger(PageLine& line) {
+    const Instant deadline = system_clock().now() + kLingerTime;
+    std::array<std::byte, 4096> space;
+    for (std::size_t left = kPageRequestBytesMax; left >= space.size(); left -= space.size()) {
+      if (!line.read(space, deadline)) return;
+    }
+  }
+
+  void serve(PageLine& line, const PageAsk& ask) {
+    const PageRequest& request = ask.request;
+    const Status admitted = map_.admit ? map_.admit(request) : Status();
+    if (!admitted) {
+      answer(line, {.text = admitted.error().message + "\n", .status = tls_ ? 403 : 401},
+             ask.head_only, tls_ ? "" : "WWW-Authenticate: Bearer\r\n");
+    } else if (const auto page = map_.pages.find(request.path); page != map_.pages.end()) {
+      answer(line, page->second(request), ask.head_only);
+    } else if (const auto found = map_.streams.find(request.path); found != map_.streams.end()) {
+      stream(line, found->second, ask);
+    } else {
+      answer(line, {.text = "there is no such page\n", .status = 404}, ask.head_only);
+    }
+  }
+
+  static void answer(PageLine& line, const Page& page, bool head_only,
+                     const std::string& further = {}) {
+    std::string text =
+        head_of(page.status, page.type,
+                "Content-Length: " + std::to_string(page.text.size()) + "\r\n" + further);
+    if (!head_only) text += page.text;
+    static_cast<void>(send_text(line, text));
+  }
+
+  void stream(PageLine& line, const StreamMaker& maker, const PageAsk& ask) {
+    if (++streams_ > kStreamsMax) {
+      answer(line, {.text = "too many watch already\n", .status = 503}, ask.head_only);
+    } else if (send_text(line, head_of(200, "text/event-stream", "")) && !ask.head_only) {
+      Stream out(line, stopping_);
+      maker(ask.request, out);
+    }
+    --streams_;
   }
 
   const PageMap map_;
   const std::optional<PageTls> tls_;
-  Status set_up_;
+  std::unique_ptr<ssl_ctx_st, ContextFree> context_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> streams_{0};
-  std::uint16_t port_ = 0;
-  std::unique_ptr<httplib::Server> server_;
-  std::thread thread_;
+  std::unique_ptr<transport::Listener> listener_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Connection> waiting_ GUARDED_BY(mutex_);
+  std::set<PageLine*> lines_ GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace

@@ -7,20 +7,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "base/result.h"
+#include "control/daemon/page_request.h"
 #include "control/daemon/page_tls.h"
 #include "control/settings/settings.h"
 
 namespace flyt::control {
-
-struct PageRequest {
-  std::string path;
-  std::map<std::string, std::string, std::less<>> query;  // The first of each name, decoded.
-  std::string certificate;                                // The peer's, as PEM; empty in the clear.
-  std::string bearer;                                     // "Authorization: Bearer ..."
-};
 
 // What is answered; `type` is what a browser takes it for.
 struct Page {
@@ -51,8 +44,8 @@ struct PageMap {
   PageAdmission admit;                         // Asked for each request; none: everybody may.
 };
 
-// Serves GET from its making to its end; any other path is 404. What is streamed to more than
-// kStreamsMax at once is 503.
+// Serves GET and HEAD from its making to its end, one request a connection; any other path is 404.
+// What is streamed to more than kStreamsMax at once is 503.
 class Pages {
  public:
   static constexpr int kStreamsMax = 32;

@@ -145,6 +145,34 @@ TEST(Pages, WhoIsNotAdmittedGetsTheReasonAndNothingElse) {
   EXPECT_TRUE(has(ask(pages->port(), "/page" + with), "\r\n\r\ngood"));
 }
 
+// Whether the other end goes on taking what is sent, to the last of 64 MiB.
+bool takes_all(std::uint16_t port, const std::string& front, const std::string& again) {
+  const auto url = transport::parse_url("tcp://127.0.0.1:" + std::to_string(port));
+  auto connection = transport::connect(*url, system_clock().now() + kPatience);
+  if (!connection) return false;
+  std::string text = front;
+  for (std::size_t sent = 0; sent < 64 * kMiB;) {
+    while (text.size() < kMiB) text += again;
+    const Bytes piece[] = {bytes_of(text)};
+    const auto count = (*connection)->write(piece, transport::Patience::kWait);
+    if (!count) return false;
+    sent += *count;
+    text.erase(0, *count);
+  }
+  return true;
+}
+
+TEST(Pages, ARequestHasABound) {
+  PageMap map;
+  map.pages["/page"] = [](const PageRequest&) { return Page{.text = "here"}; };
+  const auto pages = serve(std::move(map));
+  EXPECT_FALSE(takes_all(pages->port(), "GET /", "a"));
+  EXPECT_FALSE(takes_all(pages->port(), "GET / HTTP/1.1\r\n", "a"));
+  EXPECT_FALSE(takes_all(pages->port(), "GET / HTTP/1.1\r\n", "a: b\r\n"));
+  EXPECT_TRUE(has(ask(pages->port(), "/page?" + std::string(60000, 'a')), "here"));
+  EXPECT_TRUE(has(ask(pages->port(), "/page?" + std::string(65530, 'a')), "HTTP/1.1 431"));
+}
+
 TEST(Pages, FilesThatAreNoCertificatesAreNamed) {
   const PageTls tls{.files = {"/nowhere.crt", "/nowhere.key", "/nowhere.ca"}, .admit = {}};
   const auto pages = Pages::start({"127.0.0.1", 0}, {}, tls);

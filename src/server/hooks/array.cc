@@ -89,6 +89,7 @@ void create(Request request, const Command& command, ImageKind kind, wire::Handl
       if (made == CUDA_SUCCESS) {
         made = reserve(session, address_of(command.array), charge, device, bytes);
       }
+      if (made == CUDA_SUCCESS && session.memory().images->full()) made = CUDA_ERROR_OUT_OF_MEMORY;
       if (made == CUDA_SUCCESS) made = make(session.driver(), &native);
       if (made != CUDA_SUCCESS) return made;
       auto owner =
@@ -175,12 +176,14 @@ struct CopySide {
 };
 
 // Checks a side and replaces the client's handles by the driver's.
-CUresult settle(Request& request, CopySide& side, const commands::CopyBoxWithArray& command) {
+CUresult settle(Request& request, CUstream stream, CopySide& side,
+                const commands::CopyBoxWithArray& command) {
   if (side.context != nullptr && !request.resolve(side.context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (side.array == nullptr) {
     const Box box{side.address,  side.pitch,   side.slice_pitch,
                   command.width, command.rows, command.slices};
     if (!request.session().memory().allowed(box)) return CUDA_ERROR_INVALID_VALUE;
+    if (!request.session().memory().may_be_captured(stream, box)) return CUDA_ERROR_OUT_OF_MEMORY;
     request.session().memory().open_to_current(side.address);
     return CUDA_SUCCESS;
   }
@@ -371,12 +374,18 @@ CUresult copy_box_with_array(Request& request, const commands::CopyBoxWithArray&
   if (const FoundArray array = find(request.session(), command.to_array)) {
     request.session().memory().saved_arrays.touch(array.owner->saved_as);
   }
-  CUresult result = settle(request, to, command);
-  if (result == CUDA_SUCCESS) result = settle(request, from, command);
+  CUresult result = settle(request, stream, to, command);
+  if (result == CUDA_SUCCESS) result = settle(request, stream, from, command);
   // An array holds all slices, so that their number is bounded.
   if (to.array == nullptr && from.array == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const bool captured = request.session().graphs().capturing(stream);
+  if (result == CUDA_SUCCESS && captured &&
+      !request.session().graphs().note_captured(command.slices)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   // Slice by slice: the heights that cuMemcpy3D wants need not exist as whole rows.
   for (std::uint64_t slice = 0; slice < command.slices && result == CUDA_SUCCESS; ++slice) {
+    if (!captured) request.session().memory().depths.count(request.context(), stream);
     result = copy_slice(request, stream, to, from, command, slice);
   }
   return result;

@@ -129,6 +129,11 @@ CUresult copy_on_device(Request& request, const commands::CopyOnDevice& command)
       !regions.allowed(command.from, command.bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const Box to{.address = command.to, .width = command.bytes, .rows = 1, .slices = 1};
+  const Box from{.address = command.from, .width = command.bytes, .rows = 1, .slices = 1};
+  if (!memory.may_be_captured(stream, to) || !memory.may_be_captured(stream, from)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   memory.open_to_current(command.to);
   memory.open_to_current(command.from);
   return request.driver().cuMemcpyDtoDAsync_v2(command.to, command.from, command.bytes, stream);
@@ -144,9 +149,11 @@ CUresult copy_box_on_device(Request& request, const commands::CopyBoxOnDevice& c
   if (to.empty()) return CUDA_SUCCESS;
   MemorySubjects& memory = request.session().memory();
   if (!memory.allowed(to) || !memory.allowed(from)) return CUDA_ERROR_INVALID_VALUE;
+  if (!memory.may_be_captured(stream, to) || !memory.may_be_captured(stream, from)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   memory.open_to_current(command.to);
   memory.open_to_current(command.from);
-  memory.depths.count(request.context(), stream);
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcPitch = command.rows > 1 ? command.from_pitch : command.width;
@@ -154,8 +161,13 @@ CUresult copy_box_on_device(Request& request, const commands::CopyBoxOnDevice& c
   copy.dstPitch = command.rows > 1 ? command.to_pitch : command.width;
   copy.WidthInBytes = command.width;
   copy.Height = command.rows;
+  const bool captured = request.session().graphs().capturing(stream);
+  if (captured && !request.session().graphs().note_captured(command.slices)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   // Slice by slice: the heights that cuMemcpy3D wants need not exist as whole rows.
   for (std::uint64_t slice = 0; slice < command.slices; ++slice) {
+    if (!captured) memory.depths.count(request.context(), stream);
     copy.srcDevice = command.from + slice * command.from_slice_pitch;
     copy.dstDevice = command.to + slice * command.to_slice_pitch;
     const CUresult result = request.driver().cuMemcpy2DAsync_v2(&copy, stream);

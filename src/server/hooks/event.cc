@@ -2,8 +2,10 @@
 #include "server/hooks_event.h"
 
 #include <memory>
+#include <shared_mutex>
 #include <utility>
 
+#include "server/context_subjects.h"
 #include "server/hooks_context.h"
 #include "server/memory_subjects.h"
 #include "server/moves.h"
@@ -14,6 +16,8 @@ namespace {
 
 // Held by the handle's entry and by the copy of it that record() looks at. Waits hold more.
 constexpr long kOwnersWithoutWaits = 2;
+// How often a worker looks whether another process has come to its record of an event.
+constexpr Duration kSharedEventPause = std::chrono::microseconds(200);
 
 // Who waits for an event waits for the record that was the last one then. Native events forget it
 // with the next record, so that one goes to a fresh event under the same handle.
@@ -29,6 +33,27 @@ CUresult renew(Request& request, const Handles::Entry& entry, CUevent& event) {
       wire::HandleKind::kEvent, entry.handle, event,
       std::make_shared<EventOwner>(driver, owner.context(), event, owner.flags()));
   return CUDA_SUCCESS;
+}
+
+// Off the main thread, where the context may end, which takes the event with it.
+CUresult wait_for_event(Session& session, const EventOwner& owner, const Handles::Entry& context) {
+  if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  ContextOrigin& origin = ContextSubjects::origin(context);
+  // What another process records may take longer than all work of the context, which is to end then
+  // all the same.
+  const bool elsewhere = (owner.flags() & CU_EVENT_INTERPROCESS) != 0;
+  const driver::Table& driver = session.driver();
+  for (;;) {
+    {
+      const std::shared_lock lock(origin.waits);
+      CUevent const event = owner.event();
+      if (origin.ended || event == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+      const CUresult result =
+          elsewhere ? driver.cuEventQuery(event) : driver.cuEventSynchronize(event);
+      if (!elsewhere || result != CUDA_ERROR_NOT_READY) return result;
+    }
+    session.clock().sleep_for(kSharedEventPause);
+  }
 }
 
 // The driver's event for a record that the client asks for now.
@@ -153,10 +178,11 @@ void event_synchronize(Request request, const commands::EventSynchronize& comman
     const CUevent present = owner->event();
     return present == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : driver.cuEventQuery(present);
   };
-  completion.block = [&driver, owner] {
-    const CUevent present = owner->event();
-    return present == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                              : driver.cuEventSynchronize(present);
+  const Handles::Entry context = session.handles().entry(
+      wire::HandleKind::kContext,
+      session.handles().handle_at(wire::HandleKind::kContext, owner->context()));
+  completion.block = [&session, owner, context] {
+    return wait_for_event(session, *owner, context);
   };
   completion.finish = [waiting, &session, &memory](CUresult done) {
     waiting->reply(done);

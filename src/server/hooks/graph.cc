@@ -94,8 +94,13 @@ CUresult destroy_graph(Request& request, const commands::DestroyGraph& command) 
   Graphs& graphs = request.session().graphs();
   const CUgraph native = graphs.graph(command.graph);
   if (native == nullptr) return request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
-  const CUresult result =
-      graphs.end([&driver = request.driver(), native] { return driver.cuGraphDestroy(native); });
+  // Drivers do not expect that: it is the node's or the capture's.
+  if (graphs.around(command.graph) != 0 || graphs.captured_into(command.graph)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto cost = graphs.working() ? graphs.cost_of(command.graph) : GraphCosts::Cost{};
+  const CUresult result = graphs.end(
+      cost, [&driver = request.driver(), native] { return driver.cuGraphDestroy(native); });
   if (result != CUDA_SUCCESS) return result;
   graphs.forget_graph(command.graph);
   request.session().graph_memory().sweep();
@@ -190,6 +195,10 @@ CUresult change_edges(Request& request, const commands::ChangeEdges& command) {
       !edges.take(command.edges, from.size())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (graphs.in_update(command.graph)) return CUDA_ERROR_ILLEGAL_STATE;
+  if (command.add != 0 && !graphs.costs().admit_edges(command.graph, from.size())) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (driver.cuGraphAddDependencies_v2 != nullptr) {
     const auto change =
         command.add != 0 ? driver.cuGraphAddDependencies_v2 : driver.cuGraphRemoveDependencies_v2;
@@ -232,6 +241,7 @@ CUresult create_conditional(Request& request, const commands::CreateConditional&
   CUcontext context = command.context;
   if (context != nullptr && !request.resolve(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (request.driver().cuGraphConditionalHandleCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graphs.in_update(command.graph)) return CUDA_ERROR_ILLEGAL_STATE;
   if (!graphs.may_add_conditional()) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphConditionalHandle handle = 0;
   const CUresult result = request.driver().cuGraphConditionalHandleCreate(

@@ -49,6 +49,10 @@ CUresult begin_capture(Request& request, const commands::BeginCapture& command) 
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (session.memory().deliveries.issues_into(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  if (graph != nullptr && graphs.in_update(command.graph)) return CUDA_ERROR_ILLEGAL_STATE;
+  if (graph != nullptr && !graphs.costs().admit_edges(command.graph, nodes.size())) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   // No events of our own may come to stand in the graph.
   session.memory().holds.seal();
   const Lock lock(graphs.joining());
@@ -76,7 +80,11 @@ CUresult end_capture(Request& request, const commands::EndCapture& command,
   if (result == CUDA_SUCCESS) reply.graph = graphs.name_graph(native, 0);
   graphs.costs().capture_ended(reply.graph, !graphs.capturing());
   if (result != CUDA_SUCCESS) return result;
-  if (reply.graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (reply.graph == 0) {
+    // Nobody could name it, and nobody would count it.
+    request.driver().cuGraphDestroy(native);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const auto owner = std::dynamic_pointer_cast<StreamOwner>(request.owner_of(command.stream));
   graphs.records().changed(reply.graph, owner != nullptr ? owner->context() : request.context());
   return CUDA_SUCCESS;
@@ -117,6 +125,12 @@ CUresult capture_dependencies(Request& request, const commands::CaptureDependenc
   if (!request.session().graphs().nodes(command.nodes, nodes) ||
       !edges.take(command.edges, nodes.size())) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  // The next node has an edge from each.
+  Graphs& graphs = request.session().graphs();
+  const std::uint64_t into = graphs.capturing(stream) ? graphs.captured_graph(stream) : 0;
+  if (into != 0 && !graphs.costs().admit_edges(into, nodes.size())) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (driver.cuStreamUpdateCaptureDependencies_v2 != nullptr) {
     return driver.cuStreamUpdateCaptureDependencies_v2(stream, nodes.data(), edges.data(),

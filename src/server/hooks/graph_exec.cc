@@ -24,17 +24,20 @@ struct Exec {
   }
 };
 
-// Made again if the multiprocessors have changed since.
-Exec exec_of(Request& request, std::uint64_t name) {
+// Made again if the multiprocessors have changed since. CUDA_ERROR_ILLEGAL_STATE while a worker
+// updates it.
+CUresult exec_of(Request& request, std::uint64_t name, Exec& exec) {
   Session& session = request.session();
   const Handles::Entry entry = session.handles().entry(wire::HandleKind::kGraphExec, name);
-  Exec exec{static_cast<CUgraphExec>(entry.native),
-            std::static_pointer_cast<ExecOrigin>(entry.attachment)};
+  if (!entry) return CUDA_ERROR_INVALID_VALUE;
+  if (session.graphs().updating(name)) return CUDA_ERROR_ILLEGAL_STATE;
+  exec = {static_cast<CUgraphExec>(entry.native),
+          std::static_pointer_cast<ExecOrigin>(entry.attachment)};
   if (exec.origin != nullptr) {
     exec.origin->renew(name, exec.native);
     static_cast<void>(session.enter(request.context()));
   }
-  return exec;
+  return CUDA_SUCCESS;
 }
 
 // What is to be said of a node of a graph that stays in an earlier part has to name that.
@@ -61,13 +64,16 @@ struct ExecUpdate {
   std::shared_ptr<void> at_work;
   std::uint64_t exec_name = 0;
   GraphImageRef image;  // Of the graph, for the records.
+  std::shared_ptr<const void> alone;
   CUgraphExecUpdateResultInfo info{};
   CUresult result = CUDA_SUCCESS;
 
   CUgraph with() const { return copy != nullptr ? copy->graph() : graph; }
 };
 
-void finish(Session& session, const ExecUpdate& update, Request& answer) {
+void finish(Session& session, ExecUpdate& update, Request& answer) {
+  // Before the answer: who has it goes on with both.
+  update.alone.reset();
   const auto& origin = update.exec.origin;
   if (origin != nullptr && update.result == CUDA_SUCCESS) origin->note_update(update.with());
   if (update.result == CUDA_SUCCESS) {
@@ -119,9 +125,9 @@ CUresult instantiate(const driver::Table& driver, CUgraph graph,
 
 template <class Command>
 CUresult launch(Request& request, const Command& command) {
-  const Exec exec = exec_of(request, command.exec);
+  Exec exec;
   CUstream stream = command.stream;
-  if (exec.native == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = exec_of(request, command.exec, exec); bad != CUDA_SUCCESS) return bad;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
   request.session().memory().depths.count(request.context(), stream);
   Graphs& graphs = request.session().graphs();
@@ -181,9 +187,10 @@ CUresult destroy_graph_exec(Request& request, const commands::DestroyGraphExec& 
   const Handles::Entry entry = session.handles().drop(wire::HandleKind::kGraphExec, command.exec);
   if (!entry) return session.ended_before(CUDA_ERROR_INVALID_VALUE);
   session.graphs().records().exec_ended(command.exec);
+  const auto cost = session.graphs().costs().counted(command.exec);
   session.graphs().costs().forget(command.exec);
   const CUresult result = session.graphs().end(
-      [&driver = request.driver(), exec = static_cast<CUgraphExec>(entry.native)] {
+      cost, [&driver = request.driver(), exec = static_cast<CUgraphExec>(entry.native)] {
         return driver.cuGraphExecDestroy(exec);
       });
   session.graph_memory().sweep();
@@ -199,20 +206,20 @@ CUresult try_launch_graph(Request& request, const commands::TryLaunchGraph& comm
 }
 
 CUresult upload_graph(Request& request, const commands::UploadGraph& command) {
-  const CUgraphExec exec = exec_of(request, command.exec).native;
+  Exec exec;
   CUstream stream = command.stream;
-  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = exec_of(request, command.exec, exec); bad != CUDA_SUCCESS) return bad;
   if (!request.resolve(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return request.driver().cuGraphUpload(exec, stream);
+  return request.driver().cuGraphUpload(exec.native, stream);
 }
 
 CUresult graph_exec_flags(Request& request, const commands::GraphExecFlags& command,
                           commands::GraphExecFlags::Reply& reply) {
-  const CUgraphExec exec = exec_of(request, command.exec).native;
-  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Exec exec;
+  if (const CUresult bad = exec_of(request, command.exec, exec); bad != CUDA_SUCCESS) return bad;
   if (request.driver().cuGraphExecGetFlags == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   cuuint64_t flags = 0;
-  const CUresult result = request.driver().cuGraphExecGetFlags(exec, &flags);
+  const CUresult result = request.driver().cuGraphExecGetFlags(exec.native, &flags);
   reply.flags = flags;
   return result;
 }
@@ -220,11 +227,11 @@ CUresult graph_exec_flags(Request& request, const commands::GraphExecFlags& comm
 void update_graph_exec(Request request, const commands::UpdateGraphExec& command) {
   commands::UpdateGraphExec::Reply none;
   Session& session = request.session();
-  const Exec exec = exec_of(request, command.exec);
+  Exec exec;
+  const CUresult bad = exec_of(request, command.exec, exec);
   const CUgraph graph = session.graphs().graph(command.graph);
-  if (exec.native == nullptr || graph == nullptr) {
-    return request.reply(CUDA_ERROR_INVALID_VALUE, none);
-  }
+  if (bad != CUDA_SUCCESS) return request.reply(bad, none);
+  if (graph == nullptr) return request.reply(CUDA_ERROR_INVALID_VALUE, none);
   if (request.driver().cuGraphExecUpdate_v2 == nullptr) {
     return request.reply(CUDA_ERROR_NOT_SUPPORTED, none);
   }
@@ -238,6 +245,7 @@ void update_graph_exec(Request request, const commands::UpdateGraphExec& command
              command.exec,
              session.graphs().records().image_of(command.graph)};
   if (exec.origin != nullptr) update->copy = exec.origin->for_update(command.graph, graph);
+  update->alone = session.graphs().begin_update(command.exec, command.graph);
   session.run_slow(std::move(request), [&session, update](Request slow) {
     {
       const auto using_objects = session.use();
@@ -256,12 +264,14 @@ void update_graph_exec(Request request, const commands::UpdateGraphExec& command
 
 CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {
   const driver::Table& driver = request.driver();
-  const auto [exec, origin] = exec_of(request, command.exec);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUgraphNode node = Exec{exec, origin}.node(request, command.node);
+  Exec whole;
+  CUresult bad = exec_of(request, command.exec, whole);
+  if (bad != CUDA_SUCCESS) return bad;
+  const auto& [exec, origin] = whole;
+  const CUgraphNode node = whole.node(request, command.node);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphNodeParams params;
-  const CUresult bad = params.take(request, command.parameters, command.data);
+  bad = params.take(request, command.parameters, command.data);
   if (bad != CUDA_SUCCESS) return bad;
   if (origin != nullptr) stay_in_part(request.session(), *origin, params.native());
   if (!command.typed && driver.cuGraphExecNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -276,9 +286,10 @@ CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {
 }
 
 CUresult enable_exec_node(Request& request, const commands::EnableExecNode& command) {
-  const Exec exec = exec_of(request, command.exec);
+  Exec exec;
+  if (const CUresult bad = exec_of(request, command.exec, exec); bad != CUDA_SUCCESS) return bad;
   const CUgraphNode node = exec.node(request, command.node);
-  if (exec.native == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       request.driver().cuGraphNodeSetEnabled(exec.native, node, command.enabled);
   if (result != CUDA_SUCCESS) return result;
@@ -290,9 +301,10 @@ CUresult enable_exec_node(Request& request, const commands::EnableExecNode& comm
 
 CUresult exec_node_enabled(Request& request, const commands::ExecNodeEnabled& command,
                            commands::ExecNodeEnabled::Reply& reply) {
-  const Exec exec = exec_of(request, command.exec);
+  Exec exec;
+  if (const CUresult bad = exec_of(request, command.exec, exec); bad != CUDA_SUCCESS) return bad;
   const CUgraphNode node = exec.node(request, command.node);
-  if (exec.native == nullptr || node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned int enabled = 0;
   const CUresult result = request.driver().cuGraphNodeGetEnabled(exec.native, node, &enabled);
   reply.enabled = enabled;

@@ -1,5 +1,4 @@
 // Nodes of graphs: adding them, and what they do.
-#include <optional>
 #include <vector>
 
 #include "server/client_names.h"
@@ -67,6 +66,36 @@ bool is_cloned(GraphNodeParams& params) {
          params.native().graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
 }
 
+// Who moves a graph into itself has one that never ends, and one that is in a node is that node's.
+bool may_move(const Graphs& graphs, std::uint64_t child, std::uint64_t into) {
+  return graphs.around(child) == 0 && graphs.root(into) != child && !graphs.in_update(child) &&
+         !graphs.captured_into(child);
+}
+
+// Whether the graph may get a node with all that is in it, and of a copy what that costs.
+CUresult admit_node(Graphs& graphs, const commands::AddGraphNode& command, GraphNodeParams& params,
+                    GraphCosts::Cost& cost) {
+  if (graphs.in_update(command.graph)) return CUDA_ERROR_ILLEGAL_STATE;
+  // The driver would have a node that nobody counts.
+  if (graphs.full() || !graphs.costs().admit_edges(command.graph, command.dependencies.size())) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const bool has_bodies = params.type() == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  if (!has_bodies && params.child() == 0) return CUDA_SUCCESS;
+  const unsigned depth = graphs.depth(command.graph) + 1;
+  if (has_bodies) {
+    return depth <= GraphCosts::kDepthMax ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUgraph child = params.native().graph.graph;
+  if (!is_cloned(params)) {
+    if (!may_move(graphs, params.child(), command.graph)) return CUDA_ERROR_INVALID_VALUE;
+    return graphs.costs().may_be_in(child, depth) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const auto copy = graphs.costs().of_copy(child, depth);
+  cost = copy.value_or(GraphCosts::Cost{});
+  return copy ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUkernelNodeAttrValue value_of(Bytes bytes) {
   CUkernelNodeAttrValue value{};
   std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof value);
@@ -97,11 +126,8 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
   if (command.typed && params.type() == CU_GRAPH_NODE_TYPE_GRAPH) {
     params.native().graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
   }
-  std::optional<GraphCosts::Cost> cost = GraphCosts::Cost{};
-  if (result == CUDA_SUCCESS && is_cloned(params)) {
-    cost = graphs.costs().of_copy(params.native().graph.graph);
-    if (!cost) result = CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  GraphCosts::Cost cost;
+  if (result == CUDA_SUCCESS) result = admit_node(graphs, command, params, cost);
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) {
     const NewNode made{&node, graph, dependencies.data(), edges.data(), dependencies.size()};
@@ -117,8 +143,8 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
       !tell(request.session(), command, node, params, charge, reply, bodies)) {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (node != nullptr && cost->total() != 0) {
-    graphs.costs().note_child(command.graph, reply.node, *cost);
+  if (node != nullptr && cost.total() != 0) {
+    graphs.costs().note_child(command.graph, reply.node, cost);
   }
   if (result == CUDA_SUCCESS) {
     graphs.records().node_added(reply.node, request.context(), command.parameters, command.data);
@@ -157,6 +183,7 @@ CUresult set_graph_node(Request& request, const commands::SetGraphNode& command,
   const CUgraphNode node = request.session().graphs().node(command.node);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   reply.graph = request.session().graphs().graph_of(command.node);
+  if (request.session().graphs().in_update(reply.graph)) return CUDA_ERROR_ILLEGAL_STATE;
   GraphNodeParams params;
   const CUresult bad = params.take(request, command.parameters, command.data);
   if (bad != CUDA_SUCCESS) return bad;
@@ -177,6 +204,7 @@ CUresult destroy_graph_node(Request& request, const commands::DestroyGraphNode& 
   Graphs& graphs = request.session().graphs();
   const CUgraphNode node = graphs.node(command.node);
   if (node == nullptr) return request.session().ended_before(CUDA_ERROR_INVALID_VALUE);
+  if (graphs.in_update(graphs.graph_of(command.node))) return CUDA_ERROR_ILLEGAL_STATE;
   graphs.records().node_changed(command.node);
   const CUresult result = request.driver().cuGraphDestroyNode(node);
   if (result == CUDA_SUCCESS) graphs.forget_node(command.node);
@@ -195,10 +223,12 @@ void get_node_attribute(Request request, const commands::GetNodeAttribute& comma
 }
 
 CUresult set_node_attribute(Request& request, const commands::SetNodeAttribute& command) {
-  const CUgraphNode node = request.session().graphs().node(command.node);
+  const Graphs& graphs = request.session().graphs();
+  const CUgraphNode node = graphs.node(command.node);
   if (node == nullptr || command.value.size() != sizeof(CUkernelNodeAttrValue)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (graphs.in_update(graphs.graph_of(command.node))) return CUDA_ERROR_ILLEGAL_STATE;
   CUlaunchAttribute attribute{};
   attribute.id = static_cast<CUlaunchAttributeID>(command.attribute);
   attribute.value = value_of(command.value);
@@ -213,6 +243,7 @@ CUresult copy_node_attributes(Request& request, const commands::CopyNodeAttribut
   const CUgraphNode to = graphs.node(command.to);
   const CUgraphNode from = graphs.node(command.from);
   if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graphs.in_update(graphs.graph_of(command.to))) return CUDA_ERROR_ILLEGAL_STATE;
   graphs.records().node_changed(command.to);
   return request.driver().cuGraphKernelNodeCopyAttributes(to, from);
 }

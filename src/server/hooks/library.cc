@@ -74,7 +74,7 @@ void load_library(Request request, const commands::LoadLibrary& command) {
   const auto name =
       image.named && may_be_foreseen(command.options) ? std::optional(image.name()) : std::nullopt;
   auto origin = of_library(command.library, 0);
-  CUresult result = charge_code(request, image, origin->charge);
+  CUresult result = charge_code(request, image, *origin);
   origin->image = std::move(image.bytes);
   origin->has_variables = image.facts.has_variables;
   if (result != CUDA_SUCCESS) {

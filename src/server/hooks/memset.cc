@@ -48,6 +48,9 @@ CUresult fill_memory(Request& request, const commands::FillMemory& command) {
       !request.session().memory().allowed(box)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!request.session().memory().may_be_captured(fill.stream, box)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   request.session().memory().open_to_current(fill.address);
   request.session().memory().depths.count(request.context(), fill.stream);
   return fill.rows == 1 ? fill_row(request.driver(), fill) : fill_rows(request.driver(), fill);

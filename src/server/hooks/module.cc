@@ -15,10 +15,9 @@
 namespace flyt::server::hooks {
 namespace {
 
-std::shared_ptr<CodeOrigin> in_context(const Request& request, UsedMemory charge = {}) {
+std::shared_ptr<CodeOrigin> in_context(const Request& request) {
   auto origin = std::make_shared<CodeOrigin>();
   origin->context = request.home();
-  origin->charge = std::move(charge);
   return origin;
 }
 
@@ -56,16 +55,16 @@ void load_module(Request request, const commands::LoadModule& command) {
   JitArguments jit;
   const CUresult none = take_image(request, command, image, jit);
   if (none != CUDA_SUCCESS) return request.reply(none, reply);
-  UsedMemory charge;
+  auto origin = in_context(request);
   CUmodule native = nullptr;
-  CUresult result = charge_code(request, image, charge);
+  CUresult result = charge_code(request, image, *origin);
   request.session().code().variables().load_as_before(request, address_of(command.module));
   if (result == CUDA_SUCCESS) {
     result = request.driver().cuModuleLoadDataEx(&native, image.bytes.data(), jit.count(),
                                                  jit.options(), jit.values());
   }
-  if (result == CUDA_SUCCESS && !request.adopt(wire::HandleKind::kModule, command.module, native,
-                                               in_context(request, std::move(charge)))) {
+  if (result == CUDA_SUCCESS &&
+      !request.adopt(wire::HandleKind::kModule, command.module, native, std::move(origin))) {
     return;
   }
   if (result == CUDA_SUCCESS && image.facts.has_variables) {

@@ -109,6 +109,7 @@ CUresult aim_image(Request& request, const commands::AimImage& command) {
 CUresult create_texture(Request& request, const commands::CreateTexture& command,
                         commands::CreateTexture::Reply& reply) {
   Session& session = request.session();
+  if (session.memory().images->full()) return CUDA_ERROR_OUT_OF_MEMORY;
   Resource resource;
   const CUresult bad = read(session, command, resource);
   if (bad != CUDA_SUCCESS) return bad;
@@ -141,6 +142,7 @@ CUresult destroy_texture(Request& request, const commands::DestroyTexture& comma
 CUresult create_surface(Request& request, const commands::CreateSurface& command,
                         commands::CreateSurface::Reply& reply) {
   Session& session = request.session();
+  if (session.memory().images->full()) return CUDA_ERROR_OUT_OF_MEMORY;
   Resource resource;
   const CUresult bad = find_array(session, command.array, resource);
   if (bad != CUDA_SUCCESS) return bad;

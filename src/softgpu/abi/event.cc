@@ -11,6 +11,9 @@ namespace {
 constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
+// By how much a wait comes back late, where it is to.
+constexpr Duration kLate = std::chrono::milliseconds(100);
+
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall& stream) -> CUresult {
     if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -152,9 +155,12 @@ CUresult cuEventQuery(CUevent hEvent) {
 
 CUresult cuEventSynchronize(CUevent hEvent) {
   return with_event(hEvent, [](Driver& driver, Context& context, const Event& event) {
+    context.event_waits().fetch_add(1);
     if (const auto recording = event.recording()) recording->ticket.wait();
     if (event.shared() != nullptr) await(*event.shared(), event.shared()->last(), *context.fate());
     driver.synchronised();
+    if (driver.settings().event_waits_late) system_clock().sleep_for(kLate);
+    context.event_waits().fetch_sub(1);
     return context.fate()->error();
   });
 }
