@@ -1,5 +1,5 @@
-// Bytes as what a browser asks a daemon for: a head is found whole or not at all, and what is made of
-// it is no larger than it was.
+// Bytes as what a browser asks a daemon for: a head is found whole or not at all, and what is made
+// of it is no larger than it was.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
