@@ -20,6 +20,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, std::uint64_t flags, CUstr
     return refused("CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH",
                    "kernels know no executable graphs of the server's");
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   Graphs& graphs = session().graphs();
   const auto made = graphs.execs.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -173,3 +173,4 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
 }
 
 }  // namespace flyt::client::hooks
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;

@@ -155,7 +155,10 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
     if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!driver.regions().find(ptr)) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
+    const auto region = driver.regions().find(ptr);
+    if (!region || region->freed) return CUDA_ERROR_INVALID_VALUE;
+    if (region->kind == RegionKind::kMapped) return CUDA_ERROR_NOT_SUPPORTED;
     unsigned flag = 0;
     std::memcpy(&flag, value, sizeof flag);
     driver.regions().set_sync_memops(ptr, flag != 0);

@@ -46,6 +46,7 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t bytes, const CUmemoryPool* pool
         if (stream.stream->capturing()) {
           return capture_alloc(driver, *stream.stream, pool->props(), bytes, dptr);
         }
+        if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
         *dptr = pool->reuse(bytes, stream.stream.get());
         if (*dptr != 0) return CUDA_SUCCESS;
         const CUresult result = pool->allocate(bytes, stream.context->handle(), dptr);
@@ -177,6 +178,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
     if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
     CUdevice number = 0;
     const CUresult bad = device_of(&poolProps->location, poolProps->allocType, &number);
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
     if (bad != CUDA_SUCCESS) return bad;
     if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     Device* device = driver.device(number);
@@ -201,7 +203,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
-  return with_pool(pool, [&](Driver&, const std::shared_ptr<Pool>& found) {
+  return with_pool(pool, [&](Driver& driver, const std::shared_ptr<Pool>& found) {
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
     found->trim(minBytesToKeep);
     return CUDA_SUCCESS;
   });
