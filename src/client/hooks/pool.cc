@@ -125,7 +125,7 @@ CUresult device_of(const char* call, const CUmemLocation* location, CUmemAllocat
     return CUDA_ERROR_INVALID_VALUE;
   }
   device = location->id;
-  return check_device(device);
+  return check_device(device) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 bool is_flag(CUmemPool_attribute attribute) {

@@ -95,7 +95,10 @@ CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUde
     return CUDA_ERROR_INVALID_VALUE;
   }
   *device = location->id;
-  return CUDA_SUCCESS;
+  // Other calls tell it from other errors.
+  return with_driver([&](Driver& driver) {
+    return driver.device(*device) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 }  // namespace
@@ -175,10 +178,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   return with_driver([&](Driver& driver) -> CUresult {
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
     if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
     CUdevice number = 0;
     const CUresult bad = device_of(&poolProps->location, poolProps->allocType, &number);
-    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
     if (bad != CUDA_SUCCESS) return bad;
     if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
     Device* device = driver.device(number);
