@@ -420,6 +420,14 @@ TEST_F(CaptureTest, GlobalCapturesForbidUnsafeCallsOfOtherThreads) {
   CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
 }
 
+TEST_F(CaptureTest, AThreadHearsThatAnotherHasEndedItsOwnStreamsCapture) {
+  CaptureOf capture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        unsafe_beside(context, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_INVALIDATED, status_of(CU_STREAM_PER_THREAD));
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
+}
+
 TEST_F(CaptureTest, AFreeIsUnsafeAlsoOfWhatCannotBeFreed) {
   CaptureOf capture(*stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
   CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cu().cuMemFree_v2(word(0) + 1));
