@@ -1,6 +1,7 @@
 #include "client/captures.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "client/call.h"
 #include "client/memory_state.h"
@@ -41,17 +42,23 @@ void Captures::begun(CUstream stream, CUstreamCaptureMode mode, std::uint64_t gr
   count();
 }
 
-CUresult Captures::before_end(CUstream stream) {
-  bool doomed = false;
-  bool foreign = false;
+void Captures::settle(CUstream stream) {
+  if (!any()) return;
   {
     const Lock lock(mutex_);
     const auto capture = find(stream);
-    if (capture == captures_.end()) return CUDA_SUCCESS;
-    doomed = capture->doomed;
-    foreign = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &thread_state();
+    if (capture == captures_.end() || !std::exchange(capture->doomed, false)) return;
   }
-  if (doomed) static_cast<void>(query(session_, stream));
+  static_cast<void>(query(session_, stream));
+}
+
+CUresult Captures::before_end(CUstream stream) {
+  settle(stream);
+  const Lock lock(mutex_);
+  const auto capture = find(stream);
+  if (capture == captures_.end()) return CUDA_SUCCESS;
+  const bool foreign =
+      capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &thread_state();
   return foreign ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD : CUDA_SUCCESS;
 }
 
@@ -117,6 +124,7 @@ CUresult Captures::event_call(CUevent event) {
 CUresult Captures::work_call(CUstream stream, std::uint64_t& graph) {
   graph = 0;
   if (!any()) return CUDA_SUCCESS;
+  settle(stream);
   commands::CaptureInfo::Reply reply;
   rpc::Reply answer;
   const CUresult result = session_.ask(commands::CaptureInfo{.stream = stream}, reply, answer);

@@ -29,6 +29,9 @@ class Captures {
 
   // The calling thread has begun one. `graph`: the program's graph that it adds to, or 0.
   void begun(CUstream stream, CUstreamCaptureMode mode, std::uint64_t graph) EXCLUDES(mutex_);
+  // Before a stream is asked about its capture or given work: makes that invalid if another thread
+  // has done what it forbids.
+  void settle(CUstream stream) EXCLUDES(mutex_);
   // Before one is ended: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD where another thread has begun it.
   // It ends all the same, and gives no graph.
   CUresult before_end(CUstream stream) EXCLUDES(mutex_);

@@ -180,6 +180,8 @@ CUresult GraphNode::take_words() {
     const bool wide = word.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
                       word.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
     std::uint64_t address = word.waitValue.address;
+    const auto memory = session().memory().map().find(address);
+    if (memory && !memory->takes_words()) return CUDA_ERROR_INVALID_VALUE;
     if (!find_for_gpu(address, wide ? 8 : 4)) return CUDA_ERROR_INVALID_VALUE;
     word.waitValue.address = address;
   }

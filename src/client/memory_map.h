@@ -76,6 +76,8 @@ struct Memory {
   bool read_only() const {
     return kind == MemoryKind::kRegistered && (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   }
+  // Whether streams write and await words in it, as NVIDIA's driver has it.
+  bool takes_words() const { return kind != MemoryKind::kPool && !is_managed(); }
   std::uint64_t end() const { return base + bytes; }
   // By any device: a copy is done by one that may.
   bool accessible() const { return access != 0 || readers != 0 || writers != 0; }

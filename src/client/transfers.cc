@@ -140,11 +140,9 @@ BoxCopy from_the_program(const BoxCopy& copy) {
 
 }  // namespace
 
-CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
+CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting,
+                        std::uint64_t graph) {
   if (copy.empty()) return CUDA_SUCCESS;
-  std::uint64_t graph = 0;
-  const CUresult no = look_for_captures(stream, waiting, graph);
-  if (no != CUDA_SUCCESS) return no;
   if (graph != 0) return capture_in_graph(copy, stream, graph);
   const BoxCopy box = flattened(waiting == Waiting::kSource ? from_the_program(copy) : copy);
   const bool mirrored = box.from.mirrored || box.to.mirrored;
@@ -161,9 +159,9 @@ CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting) {
 }
 
 CUresult Transfers::look_for_captures(CUstream stream, Waiting waiting, std::uint64_t& graph) {
-  if (!session_.captures().any()) return CUDA_SUCCESS;
-  return waiting == Waiting::kStaged ? session_.captures().wait_call(stream)
-                                     : session_.captures().work_call(stream, graph);
+  const CUresult no = session_.captures().work_call(stream, graph);
+  // The captured stream itself cannot be waited for; others are, whatever the captures' modes.
+  return graph != 0 && waiting == Waiting::kStaged ? session_.captures().wait_call(stream) : no;
 }
 
 namespace {

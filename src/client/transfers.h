@@ -36,8 +36,12 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
+  // Before anything else about a copy is looked at, as natively: what captures say to it. One into
+  // a captured stream becomes part of `graph`, 0: it is done.
+  CUresult look_for_captures(CUstream stream, Waiting waiting, std::uint64_t& graph);
   // A checked copy, whatever its two ends are. Flat copies are boxes of one row.
-  CUresult run(const BoxCopy& copy, CUstream stream, Waiting waiting) EXCLUDES(mutex_);
+  CUresult run(const BoxCopy& copy, CUstream stream, Waiting waiting, std::uint64_t graph)
+      EXCLUDES(mutex_);
 
   // A posted copy has arrived, or never will.
   void on_delivered(std::uint64_t delivery) EXCLUDES(mutex_);
@@ -75,9 +79,6 @@ class Transfers {
   CUresult to_device(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult to_host(const BoxCopy& copy, CUstream stream, Waiting waiting);
   CUresult host_to_host(const BoxCopy& copy, CUstream stream);
-  // While streams are captured: a copy that waits is refused where a capture forbids that, and one
-  // into a captured stream becomes part of `graph`.
-  CUresult look_for_captures(CUstream stream, Waiting waiting, std::uint64_t& graph);
   CUresult capture_in_graph(const BoxCopy& copy, CUstream stream, std::uint64_t graph);
   CUresult on_device(const BoxCopy& copy, CUstream stream);
 

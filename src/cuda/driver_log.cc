@@ -103,30 +103,31 @@ std::string DriverLog::text_from(CUlogIterator begin, bool lost, std::size_t byt
 }
 
 CUresult DriverLog::dump_to_file(CUlogIterator* iterator, const char* path, unsigned int flags) {
-  if (path == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string text;
   {
     const Lock lock(mutex_);
     const CUlogIterator begin = begin_of(iterator);
     text = text_from(begin, iterator != nullptr && begin != *iterator && begin != next_,
                      std::numeric_limits<std::size_t>::max());
-    if (iterator != nullptr) *iterator = next_;
+    if (iterator != nullptr && begin != next_) *iterator = next_;
   }
   return write_file(path, text) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult DriverLog::dump_to_memory(CUlogIterator* iterator, char* buffer, std::size_t* size,
                                    unsigned int flags) {
-  if (buffer == nullptr || size == nullptr || *size == 0 || flags != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (buffer == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(mutex_);
   const CUlogIterator begin = begin_of(iterator);
+  const bool nothing = begin == next_;
+  if (*size == 0) return nothing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   const bool lost = iterator != nullptr && begin != *iterator && begin != next_;
   const std::string text = text_from(begin, lost, *size - 1);
-  std::memcpy(buffer, text.c_str(), text.size() + 1);
   *size = text.size();
-  if (text.empty() && begin != next_) return CUDA_ERROR_INVALID_VALUE;
+  // As natively, the buffer is left as it is then, and the iterator too.
+  if (text.empty()) return nothing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(buffer, text.c_str(), text.size() + 1);
   if (iterator != nullptr) *iterator = next_;
   return CUDA_SUCCESS;
 }

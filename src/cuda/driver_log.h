@@ -18,7 +18,7 @@ class DriverLog {
  public:
   static constexpr std::size_t kMessagesMax = 100;
   static constexpr std::size_t kMessageBytesMax = 254;  // With its newline less than 256.
-  static constexpr std::size_t kCallbacksMax = 1024;
+  static constexpr std::size_t kCallbacksMax = 65536;
 
   // Keeps one line and calls the callbacks with it, on this thread, without a lock held.
   void write(CUlogLevel level, std::string_view text) EXCLUDES(mutex_);
@@ -27,6 +27,7 @@ class DriverLog {
       EXCLUDES(mutex_);
   CUresult unregister_callback(CUlogsCallbackHandle handle) EXCLUDES(mutex_);
   CUresult current(CUlogIterator* out, unsigned int flags) const EXCLUDES(mutex_);
+  // Flags mean nothing yet, as natively.
   CUresult dump_to_file(CUlogIterator* iterator, const char* path, unsigned int flags)
       EXCLUDES(mutex_);
   CUresult dump_to_memory(CUlogIterator* iterator, char* buffer, std::size_t* size,

@@ -2,9 +2,12 @@
 // answers when it asks.
 #include "cuda/managed_ranges.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <string>
 #include <vector>
 
 namespace flyt::cuda {
@@ -20,6 +23,25 @@ constexpr std::uint64_t up(std::uint64_t address) {
 CUresult tell(void* data, int value) {
   std::memcpy(data, &value, sizeof value);
   return CUDA_SUCCESS;
+}
+
+// Whether the machine has this NUMA node. The first one it has always.
+bool is_node(int id) {
+  if (id <= 0) return id == 0;
+  return access(("/sys/devices/system/node/node" + std::to_string(id)).c_str(), F_OK) == 0;
+}
+
+bool names_accessor(CUmem_advise advice) {
+  return advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+}
+
+bool names_place(CUmem_advise advice) {
+  return names_accessor(advice) || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+}
+
+bool of_node(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
 }  // namespace
@@ -71,24 +93,32 @@ void ManagedRanges::remove(std::uint64_t base, std::uint64_t bytes) {
 }
 
 ManagedRanges::Place ManagedRanges::place_of(const CUmemLocation& location) {
-  const bool has_id = location.type == CU_MEM_LOCATION_TYPE_DEVICE ||
-                      location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-  // The node of the thread that asks is the host, as far as anybody here can tell.
-  const bool current = location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-  return {current ? CU_MEM_LOCATION_TYPE_HOST : location.type, has_id ? location.id : 0};
+  return {location.type, location.type == CU_MEM_LOCATION_TYPE_HOST ? CU_DEVICE_CPU : location.id};
 }
 
 CUresult ManagedRanges::check_location(const CUmemLocation& location) const {
   switch (location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
       return location.id >= 0 && location.id < devices_ ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return is_node(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+}
+
+// Advice of any kind has to name a place that there could be, and some a place that there is.
+CUresult ManagedRanges::check_advice(CUmem_advise advice, const CUmemLocation& location) const {
+  if (location.type < CU_MEM_LOCATION_TYPE_DEVICE ||
+      location.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (names_accessor(advice) && of_node(location)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult bad = names_place(advice) ? check_location(location) : CUDA_SUCCESS;
+  return bad == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 ManagedRanges::Parts::const_iterator ManagedRanges::around(std::uint64_t address) const {
@@ -132,16 +162,15 @@ void ManagedRanges::change(std::uint64_t address, std::uint64_t bytes, Change&& 
 
 CUresult ManagedRanges::advise(std::uint64_t address, std::uint64_t bytes, CUmem_advise advice,
                                const CUmemLocation& location) {
+  if (const CUresult bad = check_advice(advice, location); bad != CUDA_SUCCESS) return bad;
   const Lock lock(mutex_);
-  if (!covers(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  const bool accessor =
-      advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-  if (accessor || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION) {
-    if (const CUresult bad = check_location(location); bad != CUDA_SUCCESS) return bad;
+  // What a node is advised is heeded for memory that GPU and host address alike: there is none.
+  if (of_node(location)) {
+    return advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
   }
-  const bool numa = location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-                    location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-  if (accessor && numa) return CUDA_ERROR_INVALID_VALUE;
+  if (!covers(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const bool set = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
   const auto device = std::uint64_t{1} << (location.id & 63);
   switch (advice) {
@@ -169,6 +198,14 @@ CUresult ManagedRanges::advise(std::uint64_t address, std::uint64_t bytes, CUmem
       return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult ManagedRanges::advise_for(CUdevice device, std::uint64_t address, std::uint64_t bytes,
+                                   CUmem_advise advice) {
+  const CUmemLocation location = location_of(device);
+  const CUresult bad = names_place(advice) ? check_location(location) : CUDA_SUCCESS;
+  // Advice that looks at no place takes any.
+  return bad == CUDA_SUCCESS ? advise(address, bytes, advice, location) : bad;
 }
 
 CUresult ManagedRanges::check_prefetch(std::uint64_t address, std::uint64_t bytes,
@@ -245,8 +282,7 @@ CUresult ManagedRanges::attribute(void* data, std::size_t size, CUmem_range_attr
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
       if (place.type == CU_MEM_LOCATION_TYPE_DEVICE) return tell(data, place.id);
-      return tell(data,
-                  place.type == CU_MEM_LOCATION_TYPE_HOST ? CU_DEVICE_CPU : CU_DEVICE_INVALID);
+      return tell(data, place.type == Place{}.type ? CU_DEVICE_INVALID : CU_DEVICE_CPU);
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
       return tell(data, static_cast<int>(place.type));

@@ -24,6 +24,9 @@ class ManagedRanges {
   // cuMemAdvise, cuMemPrefetchAsync and cuMemRangeGetAttribute, checks of their arguments included.
   CUresult advise(std::uint64_t address, std::uint64_t bytes, CUmem_advise advice,
                   const CUmemLocation& location) EXCLUDES(mutex_);
+  // The same as cuMemAdvise before _v2, which tells unknown devices apart.
+  CUresult advise_for(CUdevice device, std::uint64_t address, std::uint64_t bytes,
+                      CUmem_advise advice) EXCLUDES(mutex_);
   CUresult prefetch(std::uint64_t address, std::uint64_t bytes, const CUmemLocation& location)
       EXCLUDES(mutex_);
   // Whether a prefetch of this would be refused, and why.
@@ -37,7 +40,7 @@ class ManagedRanges {
  private:
   struct Place {
     CUmemLocationType type{};
-    int id = 0;
+    int id = CU_DEVICE_INVALID;
     bool operator==(const Place&) const = default;
   };
   struct Facts {
@@ -52,6 +55,7 @@ class ManagedRanges {
 
   static Place place_of(const CUmemLocation& location);
   CUresult check_location(const CUmemLocation& location) const;
+  CUresult check_advice(CUmem_advise advice, const CUmemLocation& location) const;
   bool covers(std::uint64_t address, std::uint64_t bytes) const REQUIRES(mutex_);
   // The part around an address, which is in one.
   Parts::const_iterator around(std::uint64_t address) const REQUIRES(mutex_);

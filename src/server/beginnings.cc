@@ -3,15 +3,24 @@
 
 #include <algorithm>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 namespace flyt::server {
 namespace {
 
-// What nothing but the GPU's next look stands before comes in microseconds, unless the machine is
-// so busy that nobody looks.
+// How long ends are waited for: they come in microseconds if nothing but the GPU's next look stands
+// before them, and that takes longer where few cores are shared with it.
 constexpr Duration kMoment = std::chrono::milliseconds(20);
+constexpr Duration kMomentOfFewCores = std::chrono::milliseconds(100);
+constexpr unsigned kFewCores = 4;
+// Before a beginning nothing else stands once its end has passed.
+constexpr Duration kBeginningMax = std::chrono::milliseconds(500);
 constexpr Duration kPause = std::chrono::microseconds(5);
+
+Duration moment() {
+  return std::thread::hardware_concurrency() < kFewCores ? kMomentOfFewCores : kMoment;
+}
 
 bool passed(const Fence& fence) { return fence.poll() != CUDA_ERROR_NOT_READY; }
 
@@ -22,7 +31,7 @@ void Beginnings::add(std::vector<Beginning> beginnings) {
   std::erase_if(beginnings_, [](const Beginning& each) { return passed(*each.begun); });
   std::move(beginnings.begin(), beginnings.end(), std::back_inserter(beginnings_));
   // The client may have seen by itself that work is done, or have been told before the move.
-  patience_.store(kMoment);
+  patience_.store(moment());
   any_.store(!beginnings_.empty(), std::memory_order_release);
 }
 
@@ -33,19 +42,21 @@ void Beginnings::clear() {
 }
 
 void Beginnings::note_done() {
-  if (any_.load(std::memory_order_acquire)) patience_.store(kMoment);
+  if (any_.load(std::memory_order_acquire)) patience_.store(moment());
 }
 
 bool Beginnings::settle(CUstream stream) {
   if (!any_.load(std::memory_order_acquire)) return false;
   const Lock lock(mutex_);
-  const Instant deadline = clock_.now() + kMoment;
+  const Instant deadline = clock_.now() + moment();
   const std::vector<bool> behind = behind_which(stream);
   std::vector<Beginning> left;
   bool begun = std::find(behind.begin(), behind.end(), true) != behind.end();
   for (std::size_t i = 0; i < behind.size(); ++i) {
     const Beginning& each = beginnings_[i];
-    if (behind[i] && begun) begun = ends(*each.end, deadline) && passes(*each.begun, deadline);
+    if (behind[i] && begun) {
+      begun = ends(*each.end, deadline) && passes(*each.begun, clock_.now() + kBeginningMax);
+    }
     if (!behind[i] || !begun) left.push_back(each);
   }
   beginnings_ = std::move(left);

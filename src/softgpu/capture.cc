@@ -136,20 +136,19 @@ CUresult check_work(Driver& driver, const Context& context, const Stream& stream
   return check_legacy(graphs, stream);
 }
 
-CUresult check_wait(Driver& driver, const Context& context, const Stream& stream) {
+CUresult check_waiting_work(Driver& driver, const Context& context, const Stream& stream) {
   GraphStore& graphs = driver.graphs();
-  {
-    const Lock lock(graphs.mutex());
-    if (stream.capture() != nullptr) {
-      Capture& capture = *stream.capture()->capture;
-      if (!capture.valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-      invalidate(capture);
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    const CUresult bad = check_legacy(graphs, stream);
-    if (bad != CUDA_SUCCESS) return bad;
-  }
-  return check_unsafe(driver);
+  const Lock lock(graphs.mutex());
+  if (stream.capture() == nullptr) return check_legacy(graphs, stream);
+  Capture& capture = *stream.capture()->capture;
+  if (!capture.valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  invalidate(capture);
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult check_wait(Driver& driver, const Context& context, const Stream& stream) {
+  const CUresult bad = check_waiting_work(driver, context, stream);
+  return bad != CUDA_SUCCESS ? bad : check_unsafe(driver);
 }
 
 CUresult check_not_captured(Driver& driver, const Context& context, const Partition& partition) {

@@ -17,6 +17,8 @@ class Stream;
 // Before work is given to the stream: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, or
 // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT for the legacy stream while a blocking stream captures.
 CUresult check_work(Driver& driver, const Context& context, const Stream& stream);
+// Before a copy or fill that waits for itself: work, and refused where the stream itself captures.
+CUresult check_waiting_work(Driver& driver, const Context& context, const Stream& stream);
 // Before a stream is waited for or asked whether it is done.
 CUresult check_wait(Driver& driver, const Context& context, const Stream& stream);
 // Before a whole context, or a green one of it, is waited for.

@@ -314,8 +314,9 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
   if (stream->capturing()) return capture_copy(driver, *stream, *context, request);
   if (!open_between_devices(regions, *context, request)) return CUDA_ERROR_INVALID_VALUE;
   const bool device_only = on_device(to->kind) && on_device(from->kind);
-  bool wait = (blocking && !device_only) || to->kind == Kind::kPageable || to->sync_memops ||
-              from->sync_memops || (request.source_now && on_device(from->kind));
+  const bool told_to_wait = to->sync_memops || from->sync_memops;
+  bool wait = (blocking && (!device_only || told_to_wait)) || to->kind == Kind::kPageable ||
+              (request.source_now && on_device(from->kind));
   Box source = request.from;
   std::shared_ptr<std::vector<std::byte>> staged;
   const bool taken_along = from->kind == Kind::kPageable || request.source_now;

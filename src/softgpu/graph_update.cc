@@ -21,9 +21,7 @@ CUgraphExecUpdateResult check(const KernelWork& own, const KernelWork& with) {
 }
 
 CUgraphExecUpdateResult check(const CopyWork& own, const CopyWork& with) {
-  if (own.context == with.context && same_bytes(own.params, with.params)) {
-    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
-  }
+  if (same_bytes(own.params, with.params)) return CU_GRAPH_EXEC_UPDATE_SUCCESS;
   const bool good = own.context == with.context &&
                     own.params.srcMemoryType == with.params.srcMemoryType &&
                     own.params.dstMemoryType == with.params.dstMemoryType &&
@@ -33,8 +31,11 @@ CUgraphExecUpdateResult check(const CopyWork& own, const CopyWork& with) {
 
 CUgraphExecUpdateResult check(const FillWork& own, const FillWork& with) {
   if (same_bytes(own.params, with.params)) return CU_GRAPH_EXEC_UPDATE_SUCCESS;
-  const bool good =
-      own.context == with.context && one_row(own.request.extent) && one_row(with.request.extent);
+  const bool same_shape =
+      own.params.width == with.params.width && own.params.height == with.params.height &&
+      own.params.pitch == with.params.pitch && own.params.elementSize == with.params.elementSize;
+  const bool rows = one_row(own.request.extent) && one_row(with.request.extent);
+  const bool good = own.context == with.context && (rows || same_shape);
   return good ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
@@ -59,7 +60,7 @@ CUgraphExecUpdateResult check(const FreeWork& own, const FreeWork& with) {
 CUgraphExecUpdateResult check(const ConditionalWork& own, const ConditionalWork& with) {
   return own.type == with.type && own.bodies.size() == with.bodies.size()
              ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-             : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+             : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 }
 
 // What else there is may change as it likes; children are graphs of their own.
@@ -76,31 +77,85 @@ bool refuse(CUgraphExecUpdateResultInfo& info, CUgraphExecUpdateResult result,
   return false;
 }
 
-std::unordered_map<const GraphNode*, std::size_t> positions(const Graph& graph) {
-  std::unordered_map<const GraphNode*, std::size_t> found;
-  for (const auto& node : graph.nodes()) found.emplace(node.get(), found.size());
+// A node of an executable graph, and the one whose work it is to do.
+struct Pair {
+  GraphNode* own = nullptr;
+  const GraphNode* with = nullptr;
+};
+
+// The nodes on which none depends, the latest first.
+std::vector<GraphNode*> ends(const Graph& graph) {
+  std::vector<GraphNode*> found;
+  for (const auto& node : graph.nodes()) {
+    if (node->dependents.empty()) found.push_back(node.get());
+  }
+  std::reverse(found.begin(), found.end());
   return found;
 }
 
-bool check_edges(const Graph& own, const Graph& with, CUgraphExecUpdateResultInfo& info) {
-  const auto own_positions = positions(own);
-  const auto with_positions = positions(with);
-  for (std::size_t i = 0; i < own.nodes().size(); ++i) {
-    const auto& a = own.nodes()[i]->dependencies;
-    const GraphNode* node = with.nodes()[i].get();
-    const auto& b = node->dependencies;
-    if (a.size() != b.size()) {
-      return refuse(info, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node);
+// Finds each node's counterpart, as NVIDIA's driver does: from the ends on, which pair up from the
+// latest to the earliest one, along dependencies in their order.
+class Pairing {
+ public:
+  explicit Pairing(CUgraphExecUpdateResultInfo& info) : info_(info) {}
+
+  bool pair(const Graph& own, const Graph& with) {
+    const auto own_ends = ends(own);
+    const auto with_ends = ends(with);
+    if (own.nodes().size() != with.nodes().size() || own_ends.size() > with_ends.size()) {
+      return refuse(info_, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr);
     }
-    for (std::size_t k = 0; k < a.size(); ++k) {
-      const bool same =
-          own_positions.at(a[k].node) == with_positions.at(b[k].node) && a[k].data == b[k].data;
-      if (!same) {
-        return refuse(info, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node, b[k].node);
+    if (own_ends.size() < with_ends.size()) {
+      return refuse(info_, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, with_ends[own_ends.size()]);
+    }
+    for (std::size_t i = 0; i < own_ends.size(); ++i) {
+      if (!meet(own_ends[i], with_ends[i], nullptr) || !follow()) return false;
+    }
+    return true;
+  }
+  // In the order in which they were found.
+  const std::vector<Pair>& pairs() const { return pairs_; }
+
+ private:
+  // `of`: the node that depends on it.
+  bool meet(GraphNode* own, const GraphNode* with, const GraphNode* of) {
+    const auto [mine, fresh] = by_own_.emplace(own, with);
+    const auto [theirs, unmet] = by_with_.emplace(with, own);
+    if (fresh && unmet) pairs_.push_back({own, with});
+    return (mine->second == with && theirs->second == own) ||
+           refuse(info_, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, of, with);
+  }
+  // From the pairs that were not looked at yet.
+  bool follow() {
+    for (; next_ < pairs_.size(); ++next_) {
+      const GraphNode* with = pairs_[next_].with;
+      const auto& a = pairs_[next_].own->dependencies;
+      const auto& b = with->dependencies;
+      if (a.size() != b.size()) {
+        return refuse(info_, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, with);
+      }
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        if (!(a[i].data == b[i].data)) {
+          return refuse(info_, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, with, b[i].node);
+        }
+        if (!meet(a[i].node, b[i].node, with)) return false;
       }
     }
+    return true;
   }
-  return true;
+
+  CUgraphExecUpdateResultInfo& info_;
+  std::vector<Pair> pairs_;
+  std::unordered_map<const GraphNode*, const GraphNode*> by_own_;
+  std::unordered_map<const GraphNode*, const GraphNode*> by_with_;
+  std::size_t next_ = 0;
+};
+
+// An executable graph's node keeps what it began as.
+bool same_attributes(const Work& own, const Work& with) {
+  const auto* kernel = std::get_if<KernelWork>(&own);
+  return kernel == nullptr ||
+         kernel->request.cooperative == std::get<KernelWork>(with).request.cooperative;
 }
 
 bool check_inner(const Work& own, const Work& with, CUgraphExecUpdateResultInfo& info) {
@@ -142,23 +197,25 @@ CUgraphExecUpdateResult check_change(const Work& own, const Work& with) {
 }
 
 bool check_update(const Graph& own, const Graph& with, CUgraphExecUpdateResultInfo& info) {
-  if (own.nodes().size() != with.nodes().size()) {
-    return refuse(info, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr);
-  }
-  if (!check_edges(own, with, info)) return false;
-  for (std::size_t i = 0; i < own.nodes().size(); ++i) {
-    const GraphNode& node = *with.nodes()[i];
-    const CUgraphExecUpdateResult result = check_change(own.nodes()[i]->work, node.work);
-    if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return refuse(info, result, &node);
-    if (!check_inner(own.nodes()[i]->work, node.work, info)) return false;
+  Pairing pairing(info);
+  if (!pairing.pair(own, with)) return false;
+  for (const Pair& pair : pairing.pairs()) {
+    CUgraphExecUpdateResult result = check_change(pair.own->work, pair.with->work);
+    if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS &&
+        !same_attributes(pair.own->work, pair.with->work)) {
+      result = CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
+    }
+    if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return refuse(info, result, pair.with);
+    if (!check_inner(pair.own->work, pair.with->work, info)) return false;
   }
   return true;
 }
 
 void apply_update(Graph& own, const Graph& with) {
-  for (std::size_t i = 0; i < own.nodes().size(); ++i) {
-    take_over(own.nodes()[i]->work, with.nodes()[i]->work);
-  }
+  CUgraphExecUpdateResultInfo info{};
+  Pairing pairing(info);
+  pairing.pair(own, with);
+  for (const Pair& pair : pairing.pairs()) take_over(pair.own->work, pair.with->work);
   own.conditionals() = with.conditionals();
   own.take_objects(with);
 }

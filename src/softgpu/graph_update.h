@@ -9,8 +9,9 @@ namespace flyt::softgpu {
 // kinds of memory that are copied between stay as they are, and so do contexts.
 CUgraphExecUpdateResult check_change(const Work& own, const Work& with);
 
-// Compares the graphs node by node, in the order in which these were added. Says in `info` what
-// stands in the way of apply_update(), if anything does.
+// Compares the graphs node by node, along dependencies from the nodes at their ends, whatever the
+// order in which nodes were added. Says in `info` what stands in the way of apply_update(), if
+// anything does.
 bool check_update(const Graph& own, const Graph& with, CUgraphExecUpdateResultInfo& info);
 // Takes the work of `with` over. Both have the same shape.
 void apply_update(Graph& own, const Graph& with);

@@ -75,7 +75,11 @@ CUresult read_entry(const CUstreamBatchMemOpParams& entry, MemoryWord& word, boo
       return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_BARRIER:
       nothing = true;
-      return CUDA_SUCCESS;
+      return entry.memoryBarrier.flags <= CU_STREAM_MEMORY_BARRIER_TYPE_GPU
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_INVALID_VALUE;
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      return CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -85,14 +89,15 @@ CUresult read_entry(const CUstreamBatchMemOpParams& entry, MemoryWord& word, boo
 
 CUresult check_word(const Regions& regions, const MemoryWord& word) {
   const unsigned bytes = word.wide ? 8 : 4;
-  if (word.address % bytes != 0 || !regions.covers(word.address, bytes, word.write)) {
+  if (word.address % bytes != 0 || !regions.covers(word.address, bytes, false)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (word.write) {
-    return (word.flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) == 0
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
+  // As NVIDIA's driver has it.
+  const auto region = regions.find(word.address);
+  if (region && (region->managed || region->kind == RegionKind::kPool)) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
+  if (word.write) return word.flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if ((word.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   return word.flags <= CU_STREAM_WAIT_VALUE_NOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -135,7 +140,9 @@ void run_word(Fate& fate, const Regions& regions, const MemoryWord& word) {
   } else if (regions.covers(word.address, word.wide ? 8 : 4, true)) {
     store(word.address, word.value, word.wide);
   } else {
-    fate.fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+    // Of what may be read, NVIDIA's driver finds out when it is done.
+    const bool readable = regions.covers(word.address, word.wide ? 8 : 4, false);
+    fate.fail(readable ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_ILLEGAL_ADDRESS);
   }
 }
 

@@ -90,6 +90,7 @@ bool Module::place(std::size_t index, ManagedVariables* shared) {
   region.size = variable_bytes(variable);
   region.device = device_.number();
   region.context = context_;
+  region.sync_memops = true;
   region.readers = device_set(region.device);
   region.writers = region.readers;
   regions_.add(region);

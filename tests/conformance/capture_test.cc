@@ -1,6 +1,8 @@
 // Stream capture: what becomes of the work of capturing streams, and what they refuse.
 #include <atomic>
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "tests/conformance/graphs.h"
 
@@ -271,6 +273,98 @@ TEST_F(CaptureTest, TheLegacyStreamIsFreeWhileANonBlockingStreamCaptures) {
   EXPECT_EQ(8u, read(0));
 }
 
+// Its own mode forbids nothing to it: it is work of the legacy stream.
+TEST_F(CaptureTest, ABlockingCopyOrFillIsDoneWhileANonBlockingStreamCaptures) {
+  CaptureOf capture(*stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  std::uint32_t value = 6;
+  CU_OK(cu().cuMemcpyHtoD_v2(word(0), &value, sizeof value));
+  CU_OK(cu().cuMemcpyDtoD_v2(word(1), word(0), sizeof value));
+  CU_OK(cu().cuMemsetD32_v2(word(2), 7, 1));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpyHtoD_v2(0, &value, sizeof value));
+  CU_OK(cu().cuMemcpyDtoH_v2(&value, word(1), sizeof value));
+  EXPECT_EQ(6u, value);
+  EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_ACTIVE, status_of(*stream));
+  CUgraph captured = nullptr;
+  CU_OK(capture.end(&captured));
+  const OwnedGraph graph(captured);
+  EXPECT_TRUE(nodes_of(graph).empty());
+  EXPECT_EQ(7u, read(2));
+}
+
+TEST_F(CaptureTest, WorkOfTheLegacyStreamIsRefusedBeforeItIsLookedAt) {
+  CUdeviceptr managed = 0;
+  CU_OK(cu().cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+  const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, device};
+  std::uint32_t value = 6;
+  unsigned long long id = 0;
+  const std::vector<std::function<CUresult()>> calls = {
+      [&] { return cu().cuMemcpyHtoD_v2(word(0), &value, 0); },
+      [&] { return cu().cuMemcpyHtoD_v2(0, &value, 4); },
+      [&] { return cu().cuMemsetD8_v2(word(0), 1, 0); },
+      [&] { return cu().cuMemsetD32_v2(word(0) + 1, 1, 1); },
+      [&] { return cu().cuMemPrefetchAsync_v2(managed, 64, here, 0, nullptr); },
+      [&] { return cu().cuStreamAttachMemAsync(nullptr, managed, 0, CU_MEM_ATTACH_GLOBAL); },
+      [&] { return cu().cuStreamGetId(nullptr, &id); },
+  };
+  const Stream blocking(CU_STREAM_DEFAULT);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    CaptureOf capture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CU_IS(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, calls[i]());
+    EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_INVALIDATED, status_of(blocking));
+    CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
+  }
+  CU_OK(cu().cuMemFree_v2(managed));
+}
+
+TEST_F(CaptureTest, WhatMayWaitForAllWorkIsUnsafe) {
+  CUdeviceptr managed = 0;
+  CUdeviceptr address = 0;
+  CU_OK(cu().cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+  const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, device};
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = here;
+  CUmemoryPool pool = nullptr;
+  CU_OK(cu().cuDeviceGetDefaultMemPool(&pool, device));
+  CUmodule module = nullptr;
+  CU_OK(cu().cuModuleLoadData(&module, ".version 8.0\n.target sm_70\n.address_size 64\n"));
+  const OwnedGraph graph;
+  const Stream side;
+  const unsigned one = 1;
+  const std::vector<std::function<CUresult()>> calls = {
+      [&] { return cu().cuMemFree_v2(0); },
+      [&] { return cu().cuMemFreeHost(nullptr); },
+      [&] { return cu().cuMemAllocManaged(&address, 64, CU_MEM_ATTACH_GLOBAL); },
+      [&] { return cu().cuMemAllocAsync(&address, 64, side); },
+      [&] { return cu().cuMemAllocAsync(&address, 64, nullptr); },
+      [&] {
+        CUmemoryPool made = nullptr;
+        return cu().cuMemPoolCreate(&made, &properties);
+      },
+      [&] { return cu().cuMemPoolTrimTo(pool, 0); },
+      [&] { return cu().cuMemAdvise_v2(managed, 64, CU_MEM_ADVISE_SET_READ_MOSTLY, here); },
+      [&] { return cu().cuStreamAttachMemAsync(nullptr, managed, 0, CU_MEM_ATTACH_GLOBAL); },
+      [&] { return cu().cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, word(0)); },
+      [&] { return cu().cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048); },
+      [&] { return cu().cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_NONE); },
+      [&] { return cu().cuModuleUnload(module); },
+      [&] {
+        CUgraphExec made = nullptr;
+        return cu().cuGraphInstantiateWithFlags(&made, graph, 0);
+      },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    SCOPED_TRACE(i);
+    CaptureOf capture(*stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, calls[i]());
+    EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_INVALIDATED, status_of(*stream));
+    CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
+  }
+  CU_OK(cu().cuModuleUnload(module));
+  CU_OK(cu().cuMemFree_v2(managed));
+}
+
 TEST_F(CaptureTest, UnsafeCallsOfTheCapturingThreadAreRefused) {
   for (const auto mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
     CaptureOf capture(*stream, mode);
@@ -323,6 +417,14 @@ TEST_F(CaptureTest, GlobalCapturesForbidUnsafeCallsOfOtherThreads) {
   CU_IS(CUDA_SUCCESS, unsafe_beside(context, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
         unsafe_beside(context, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
+}
+
+TEST_F(CaptureTest, AThreadHearsThatAnotherHasEndedItsOwnStreamsCapture) {
+  CaptureOf capture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        unsafe_beside(context, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_INVALIDATED, status_of(CU_STREAM_PER_THREAD));
   CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, capture.end_without_graph());
 }
 

@@ -306,9 +306,30 @@ TEST_F(GraphExecTest, AnUpdateToAnotherShapeIsRefused) {
   CU_OK(add_store(flat, {}, 3, 4, &b));
   CU_IS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cu().cuGraphExecUpdate_v2(exec, flat, &info));
   EXPECT_EQ(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info.result);
+  EXPECT_EQ(a, info.errorNode);  // There is no such second end.
+  EXPECT_EQ(nullptr, info.errorFromNode);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphExecUpdate_v2(exec, nullptr, &info));
+  EXPECT_EQ(CU_GRAPH_EXEC_UPDATE_SUCCESS, info.result);
   // What was refused has changed nothing.
   CU_OK(run(exec));
   EXPECT_EQ((std::vector<std::uint32_t>{1, 2, 0, 0}), memory->read<std::uint32_t>());
+}
+
+// Nodes are compared from the last ones on, along their dependencies.
+TEST_F(GraphExecTest, AnUpdateMayHaveItsNodesInAnotherOrder) {
+  const OwnedGraph graph;
+  CUgraphNode first = nullptr;
+  CU_OK(add_store(graph, {}, 0, 1, &first));
+  CUgraphNode last = nullptr;
+  CU_OK(add_add(graph, {first}, 0, &last));
+  const OwnedExec exec(graph);
+  const OwnedGraph other;
+  CU_OK(add_add(other, {}, 1, &last));
+  CU_OK(add_store(other, {}, 1, 5, &first));
+  CU_OK(cu().cuGraphAddDependencies_v2(other, &first, &last, nullptr, 1));
+  CU_OK(cu().cuGraphExecUpdate_v2(exec, other, nullptr));
+  CU_OK(run(exec));
+  EXPECT_EQ(6u, read(1));
 }
 
 TEST_F(GraphExecTest, AnUpdateToAnotherKindOfNodeIsRefused) {

@@ -211,6 +211,59 @@ TEST_F(ManagedTest, AdviceIsRemembered) {
                                     kBytes));
 }
 
+// What is advised for a NUMA node matters where GPU and host share page tables alone.
+TEST_F(ManagedTest, AdviceForANodeIsTakenAndForgotten) {
+  constexpr std::size_t kBytes = 2 << 20;
+  const ManagedMemory memory(kBytes);
+  const CUmemLocation node{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+  if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) != 0) {
+    GTEST_SKIP() << "they do";
+  }
+  CU_OK(cu().cuMemAdvise_v2(memory, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, node));
+  CU_OK(cu().cuMemAdvise_v2(memory, kBytes, CU_MEM_ADVISE_SET_READ_MOSTLY, node));
+  int type = 9;
+  int id = 9;
+  int mostly = 9;
+  const auto ask = [&](CUmem_range_attribute which, int& out) {
+    return cu().cuMemRangeGetAttribute(&out, 4, which, memory, kBytes);
+  };
+  CU_OK(ask(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, type));
+  CU_OK(ask(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID, id));
+  CU_OK(ask(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, mostly));
+  EXPECT_EQ(0, type);
+  EXPECT_EQ(CU_DEVICE_INVALID, id);
+  EXPECT_EQ(0, mostly);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemAdvise_v2(memory, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY, node));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemAdvise_v2(memory, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+                            {CU_MEM_LOCATION_TYPE_HOST_NUMA, 5000}));
+  CU_OK(cu().cuMemPrefetchAsync_v2(memory, kBytes, node, 0, nullptr));
+  CU_OK(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, id));
+  EXPECT_EQ(CU_DEVICE_CPU, id);
+  CU_OK(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, type));
+  EXPECT_EQ(CU_MEM_LOCATION_TYPE_HOST_NUMA, type);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemPrefetchAsync_v2(memory, kBytes, {CU_MEM_LOCATION_TYPE_HOST_NUMA, 5000}, 0,
+                                   nullptr));
+}
+
+TEST_F(ManagedTest, AdviceNamesAPlaceThatThereIs) {
+  constexpr std::size_t kBytes = 2 << 20;
+  const ManagedMemory memory(kBytes);
+  for (const auto advice : {CU_MEM_ADVISE_SET_READ_MOSTLY, CU_MEM_ADVISE_UNSET_READ_MOSTLY,
+                            CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION}) {
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAdvise_v2(memory, kBytes, advice, {}));
+    CU_OK(cu().cuMemAdvise_v2(memory, kBytes, advice, {CU_MEM_LOCATION_TYPE_DEVICE, 99}));
+  }
+  for (const auto advice : {CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_ADVISE_SET_ACCESSED_BY,
+                            CU_MEM_ADVISE_UNSET_ACCESSED_BY}) {
+    CU_IS(CUDA_ERROR_INVALID_VALUE,
+          cu().cuMemAdvise_v2(memory, kBytes, advice, {CU_MEM_LOCATION_TYPE_DEVICE, 99}));
+    CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuMemAdvise(memory, kBytes, advice, 99));
+  }
+}
+
 TEST_F(ManagedTest, PrefetchesAndDiscardsComeInBatches) {
   if (!cu().cuMemPrefetchBatchAsync.present()) GTEST_SKIP() << "an older driver";
   constexpr std::size_t kBytes = 2 << 20;
@@ -234,6 +287,8 @@ TEST_F(ManagedTest, PrefetchesAndDiscardsComeInBatches) {
   EXPECT_EQ(8, first.as<std::uint8_t>()[kBytes - 1]);
   CU_IS(CUDA_ERROR_INVALID_VALUE,
         cu().cuMemPrefetchBatchAsync(pointers, sizes, 0, locations, indices, 1, 0, stream));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemPrefetchBatchAsync(pointers, sizes, 2, locations, indices, 2, 0, nullptr));
 }
 
 TEST_F(ManagedTest, VariablesOfAModuleAreTheProgramsToo) {

@@ -123,6 +123,43 @@ TEST_F(PointerTest, SyncMemopsCanBeSetAndRead) {
         cu().cuPointerSetAttribute(nullptr, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
 }
 
+TEST_F(PointerTest, WhoAsksForTokensMakesTheMemorySynchronous) {
+  const DeviceMemory memory(16);
+  unsigned read = 9;
+  CU_OK(get(&read, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+  EXPECT_EQ(0u, read & 0xff);
+  unsigned long long tokens[2] = {};
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_P2P_TOKENS};
+  void* data[] = {tokens};
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuPointerGetAttributes(1, which, data, memory));
+  CU_OK(get(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, memory));
+  CU_OK(get(&read, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory));
+  EXPECT_EQ(1u, read & 0xff);
+}
+
+TEST_F(PointerTest, ManagedMemoryIsSynchronousFromTheBeginning) {
+  CUdeviceptr managed = 0;
+  CU_OK(cu().cuMemAllocManaged(&managed, 16, CU_MEM_ATTACH_GLOBAL));
+  unsigned read = 9;
+  CU_OK(get(&read, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, managed));
+  EXPECT_EQ(1u, read & 0xff);
+  CU_OK(cu().cuMemFree_v2(managed));
+}
+
+TEST_F(PointerTest, NothingAppliesToAnUnknownAddress) {
+  unsigned char value[8];
+  void* data[] = {value};
+  CUdeviceptr local = reinterpret_cast<CUdeviceptr>(value);
+  for (CUpointer_attribute which :
+       {CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+        CU_POINTER_ATTRIBUTE_MAPPING_SIZE, CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID,
+        CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE}) {
+    value[0] = 9;
+    CU_OK(cu().cuPointerGetAttributes(1, &which, data, local));
+    EXPECT_EQ(0, value[0]) << which;
+  }
+}
+
 TEST_F(PointerTest, SyncMemopsCanBeTakenBack) {
   const DeviceMemory memory(16);
   CUdeviceptr managed = 0;

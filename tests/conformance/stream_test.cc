@@ -202,6 +202,54 @@ TEST_F(StreamTest, ValueOperationsCheckTheirArguments) {
   CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
 }
 
+TEST_F(StreamTest, WordsAreInMemoryThatOneDriverCallGave) {
+  const Stream stream;
+  CUdeviceptr pooled = 0;
+  CUdeviceptr managed = 0;
+  CU_OK(cu().cuMemAllocAsync(&pooled, 16, stream));
+  CU_OK(cu().cuMemAllocManaged(&managed, 16, CU_MEM_ATTACH_GLOBAL));
+  for (const CUdeviceptr address : {pooled, managed}) {
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamWriteValue32_v2(stream, address, 5, 0));
+    CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamWaitValue64_v2(stream, address, 5, 0));
+  }
+  CU_OK(cu().cuMemFreeAsync(pooled, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  CU_OK(cu().cuMemFree_v2(managed));
+}
+
+TEST_F(StreamTest, AWriteTakesNoFlags) {
+  const Stream stream;
+  const DeviceMemory memory(16);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuStreamWriteValue32_v2(stream, memory, 5, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
+TEST_F(StreamTest, ABatchMayHoldBarriers) {
+  const Stream stream;
+  const DeviceMemory memory(16);
+  memory.fill(0);
+  CUstreamBatchMemOpParams batch[3] = {};
+  batch[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  batch[0].writeValue.address = memory;
+  batch[0].writeValue.value = 3;
+  batch[1].memoryBarrier.operation = CU_STREAM_MEM_OP_BARRIER;
+  batch[1].memoryBarrier.flags = CU_STREAM_MEMORY_BARRIER_TYPE_GPU;
+  batch[2].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  batch[2].waitValue.address = memory;
+  batch[2].waitValue.value = 3;
+  batch[2].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  CU_OK(cu().cuStreamBatchMemOp_v2(stream, 3, batch, 0));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(3u, memory.read<std::uint32_t>()[0]);
+  CU_OK(cu().cuStreamBatchMemOp_v2(stream, 1, batch + 1, 0));
+  batch[1].memoryBarrier.flags = 2;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamBatchMemOp_v2(stream, 3, batch, 0));
+  batch[1].operation = CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuStreamBatchMemOp_v2(stream, 3, batch, 0));
+  CU_OK(cu().cuStreamSynchronize(stream));
+}
+
 TEST_F(StreamTest, CaptureQueriesSayNo) {
   const Stream stream;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;

@@ -77,14 +77,43 @@ TEST_F(VmmTest, WithoutAccessMemoryCannotBeTouched) {
   unsigned long long flags = 9;
   CU_OK(cu().cuMemGetAccess(&flags, &properties.location, address));
   EXPECT_EQ(0u, flags);
+  CUdeviceptr reached = 1;
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuPointerGetAttribute(&reached, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address));
   CU_OK(cu().cuMemSetAccess(address, unit, &access, 1));
   CU_OK(cu().cuMemGetAccess(&flags, &properties.location, address));
   EXPECT_EQ(3u, flags);
+  CU_OK(cu().cuPointerGetAttribute(&reached, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address));
+  EXPECT_EQ(address, reached);
+  const int one = 1;
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+        cu().cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
   CU_IS(CUDA_SUCCESS, cu().cuMemsetD8_v2(address, 1, 4));
   CU_OK(cu().cuCtxSynchronize());
   CU_OK(cu().cuMemUnmap(address, unit));
   CU_OK(cu().cuMemRelease(handle));
   CU_OK(cu().cuMemAddressFree(address, unit));
+}
+
+TEST_F(VmmTest, MemoryThatWasNotMappedHasAccessForNobody) {
+  const DeviceMemory memory(64);
+  const PinnedMemory pinned(64);
+  unsigned long long flags = 9;
+  for (const CUdeviceptr address :
+       {static_cast<CUdeviceptr>(memory), reinterpret_cast<CUdeviceptr>(pinned.data())}) {
+    flags = 9;
+    CU_OK(cu().cuMemGetAccess(&flags, &properties.location, address));
+    EXPECT_EQ(0u, flags);
+  }
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemGetAccess(&flags, &properties.location, 0x1234));
+}
+
+TEST_F(VmmTest, TheGranularityIsTheSameEverywhere) {
+  CUmemAllocationProp elsewhere = properties;
+  elsewhere.location = {CU_MEM_LOCATION_TYPE_DEVICE, 99};
+  std::size_t bytes = 0;
+  CU_OK(cu().cuMemGetAllocationGranularity(&bytes, &elsewhere, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  EXPECT_EQ(unit, bytes);
 }
 
 TEST_F(VmmTest, MemoryThatOnlyAnotherDeviceMayUseIsCopiedByThat) {

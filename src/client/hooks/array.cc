@@ -93,7 +93,10 @@ CUresult check_end(BoxSide& side, std::size_t bytes, BoxSide::Use use) {
 CUresult flat(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstream stream,
               Waiting waiting) {
   if (const CUresult result = client::check(stream); result != CUDA_SUCCESS) return result;
-  if (bytes == 0) return CUDA_SUCCESS;
+  Transfers& transfers = session().memory().transfers();
+  std::uint64_t graph = 0;
+  const CUresult no = transfers.look_for_captures(stream, waiting, graph);
+  if (no != CUDA_SUCCESS || bytes == 0) return no;
   BoxCopy copy;
   copy.from = from;
   copy.to = to;
@@ -101,8 +104,7 @@ CUresult flat(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstrea
   copy.rows = copy.slices = 1;
   CUresult result = check_end(copy.to, bytes, BoxSide::Use::kWrite);
   if (result == CUDA_SUCCESS) result = check_end(copy.from, bytes, BoxSide::Use::kRead);
-  return result == CUDA_SUCCESS ? session().memory().transfers().run(copy, stream, waiting)
-                                : result;
+  return result == CUDA_SUCCESS ? transfers.run(copy, stream, waiting, graph) : result;
 }
 
 BoxSide on_host(const void* host) { return at_address(address_of(host), BoxSide::Memory::kHost); }

@@ -303,6 +303,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const commands::SetContextLimit command{.limit = static_cast<std::int32_t>(limit),
                                           .value = value};
   return ask_and_note(command, [limit](const commands::SetContextLimit::Reply& reply) {
@@ -334,6 +335,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   owner().cache_config.store(static_cast<int>(config));
   return post(commands::SetContextCache{.config = static_cast<std::int32_t>(config)});
 }

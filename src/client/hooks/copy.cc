@@ -32,7 +32,10 @@ bool make_end(std::uint64_t address, std::uint64_t bytes, End end, BoxSide::Use 
 CUresult flat(std::uint64_t to, End to_end, std::uint64_t from, End from_end, std::uint64_t bytes,
               CUstream stream, Waiting waiting) {
   if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
-  if (bytes == 0) return CUDA_SUCCESS;
+  std::uint64_t graph = 0;
+  Transfers& transfers = session().memory().transfers();
+  const CUresult no = transfers.look_for_captures(stream, waiting, graph);
+  if (no != CUDA_SUCCESS || bytes == 0) return no;
   BoxCopy copy;
   copy.width = bytes;
   copy.rows = copy.slices = 1;
@@ -40,7 +43,7 @@ CUresult flat(std::uint64_t to, End to_end, std::uint64_t from, End from_end, st
       !make_end(from, bytes, from_end, BoxSide::Use::kRead, copy.from)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return session().memory().transfers().run(copy, stream, waiting);
+  return transfers.run(copy, stream, waiting, graph);
 }
 
 // 2D and 3D: `description` as the program gave it.
@@ -48,10 +51,13 @@ template <class Description>
 CUresult box(const Description* description, CUstream stream, Waiting waiting) {
   if (description == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
-  BoxCopy copy;
   MemoryState& memory = session().memory();
+  std::uint64_t graph = 0;
+  const CUresult no = memory.transfers().look_for_captures(stream, waiting, graph);
+  if (no != CUDA_SUCCESS) return no;
+  BoxCopy copy;
   const CUresult result = make_box_copy({memory.map(), memory.images.arrays}, *description, copy);
-  return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting) : result;
+  return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting, graph) : result;
 }
 
 Waiting waiting_of(CUmemcpySrcAccessOrder order) {

@@ -77,6 +77,7 @@ CUresult give_info(CUstream stream, const InfoOut& out) {
   if (out.status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out.status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!session().captures().any()) return CUDA_SUCCESS;
+  session().captures().settle(stream);
   commands::CaptureInfo::Reply reply;
   rpc::Reply answer;
   const CUresult result = ask(commands::CaptureInfo{.stream = stream}, reply, answer);

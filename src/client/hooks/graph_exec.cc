@@ -20,6 +20,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, std::uint64_t flags, CUstr
     return refused("CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH",
                    "kernels know no executable graphs of the server's");
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   Graphs& graphs = session().graphs();
   const auto made = graphs.execs.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -122,15 +123,18 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo* resultInfo) {
   ExecState* state = find(hGraphExec);
-  if (state == nullptr || resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (resultInfo != nullptr) *resultInfo = {};
+  if (state == nullptr || hGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Graphs& graphs = session().graphs();
   commands::UpdateGraphExec::Reply reply;
   const CUresult result =
       ask(commands::UpdateGraphExec{.exec = address_of(hGraphExec), .graph = address_of(hGraph)},
           reply);
-  resultInfo->result = static_cast<CUgraphExecUpdateResult>(reply.outcome);
-  resultInfo->errorNode = node_at(reply.node);
-  resultInfo->errorFromNode = node_at(reply.from);
+  if (resultInfo != nullptr) {
+    resultInfo->result = static_cast<CUgraphExecUpdateResult>(reply.outcome);
+    resultInfo->errorNode = node_at(reply.node);
+    resultInfo->errorFromNode = node_at(reply.from);
+  }
   if (result == CUDA_SUCCESS) graphs.lend_to_exec(*state, graphs.lent_to(address_of(hGraph)));
   return result;
 }

@@ -11,12 +11,20 @@ namespace {
 
 cuda::ManagedRanges& ranges() { return session().memory().managed(); }
 
+// The stream, and that no capture is in its way.
+CUresult check_for_work(CUstream stream) {
+  const CUresult result = check(stream);
+  std::uint64_t graph = 0;
+  return result != CUDA_SUCCESS ? result : session().captures().work_call(stream, graph);
+}
+
 // All or nothing: `each` is asked first whether it may, and then told to.
 template <class Each>
 CUresult batch(const CUdeviceptr* dptrs, const size_t* sizes, size_t count,
                unsigned long long flags, CUstream stream, Each each) {
-  if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
-  if (dptrs == nullptr || sizes == nullptr || count == 0 || flags != 0) {
+  if (const CUresult result = check_for_work(stream); result != CUDA_SUCCESS) return result;
+  const bool legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
+  if (dptrs == nullptr || sizes == nullptr || count == 0 || flags != 0 || legacy) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -44,6 +52,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
       (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   MemoryState& state = session().memory();
   void* allocated = state.pinned().allocate(bytesize);
   if (allocated == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -69,7 +78,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                unsigned int flags, CUstream hStream) {
-  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check_for_work(hStream); result != CUDA_SUCCESS) return result;
   return flags != 0 ? CUDA_ERROR_INVALID_VALUE : ranges().prefetch(devPtr, count, location);
 }
 
@@ -80,11 +89,13 @@ CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice
 
 CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                         CUmemLocation location) {
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   return ranges().advise(devPtr, count, advice, location);
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
-  return ranges().advise(devPtr, count, advice, cuda::location_of(device));
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
+  return ranges().advise_for(device, devPtr, count, advice);
 }
 
 CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
@@ -130,7 +141,8 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_att
 // Which stream may use the memory is the program's promise; all may here.
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
                                 unsigned int flags) {
-  if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check_for_work(hStream); result != CUDA_SUCCESS) return result;
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const auto memory = session().memory().map().find(dptr);
   if (!memory || !memory->is_managed()) return CUDA_ERROR_INVALID_VALUE;
   return cuda::check_attach(hStream, dptr, length, flags, memory->base, memory->bytes);

@@ -28,11 +28,14 @@ CUresult prepare(Operation& operation) {
                      operation.type == CU_STREAM_MEM_OP_WAIT_VALUE_64;
   const bool writes = operation.type == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
                       operation.type == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-  if (!waits && !writes) return CUDA_ERROR_INVALID_VALUE;
+  if (!waits && !writes) {
+    return operation.type == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES ? CUDA_ERROR_NOT_SUPPORTED
+                                                                  : CUDA_ERROR_INVALID_VALUE;
+  }
   const std::uint64_t bytes = wide ? 8 : 4;
   if (operation.address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   if (waits && (operation.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (operation.flags > (waits ? kWaitKinds : 1U)) return CUDA_ERROR_INVALID_VALUE;
+  if (operation.flags > (waits ? kWaitKinds : 0U)) return CUDA_ERROR_INVALID_VALUE;
   MemoryState& memory = session().memory();
   MemoryMap::Placed placed = memory.map().place(operation.address, bytes);
   if (placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored) {
@@ -40,9 +43,15 @@ CUresult prepare(Operation& operation) {
     if (result != CUDA_SUCCESS) return result;
     placed = memory.map().place(operation.address, bytes);
   }
-  if (!placed.on_gpu_or_pinned()) return CUDA_ERROR_INVALID_VALUE;
+  if (!placed.on_gpu_or_pinned() || !placed.memory.takes_words()) return CUDA_ERROR_INVALID_VALUE;
   operation.address = placed.memory.device_address(operation.address);
   return CUDA_SUCCESS;
+}
+
+// What comes behind it in a stream sees all that came before anyway.
+bool is_barrier(const CUstreamBatchMemOpParams& parameters) {
+  return parameters.operation == CU_STREAM_MEM_OP_BARRIER &&
+         parameters.memoryBarrier.flags <= CU_STREAM_MEMORY_BARRIER_TYPE_GPU;
 }
 
 CUresult send(const Operation& operation, CUstream stream) {
@@ -101,11 +110,14 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   if (paramArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // All or nothing is done.
   std::array<Operation, kBatchMax> operations;
+  unsigned int words = 0;
   for (unsigned int i = 0; i < count; ++i) {
-    operations[i] = operation_of(paramArray[i]);
-    if (const CUresult result = prepare(operations[i]); result != CUDA_SUCCESS) return result;
+    if (is_barrier(paramArray[i])) continue;
+    Operation& operation = operations[words++];
+    operation = operation_of(paramArray[i]);
+    if (const CUresult result = prepare(operation); result != CUDA_SUCCESS) return result;
   }
-  for (unsigned int i = 0; i < count; ++i) {
+  for (unsigned int i = 0; i < words; ++i) {
     const CUresult result = send(operations[i], stream);
     if (result != CUDA_SUCCESS) return result;
   }

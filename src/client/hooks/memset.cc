@@ -48,6 +48,11 @@ CUresult fill_on_device(const Fill& fill, const Memory& memory, std::uint64_t by
 
 CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
   if (const CUresult result = check(stream); result != CUDA_SUCCESS) return result;
+  if (waiting == Waiting::kStaged) {
+    std::uint64_t graph = 0;
+    const CUresult no = session().memory().transfers().look_for_captures(stream, waiting, graph);
+    if (no != CUDA_SUCCESS) return no;
+  }
   if (fill.width == 0 || fill.rows == 0) return CUDA_SUCCESS;
   // The product may wrap, and does so natively too.
   const std::uint64_t width_bytes = fill.width * fill.element_bytes;
@@ -64,10 +69,7 @@ CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
   if (!placed.on_gpu_or_pinned() || placed.memory.read_only()) return CUDA_ERROR_INVALID_VALUE;
   if (width_bytes == 0) return CUDA_SUCCESS;
   if (session().captures().any()) {
-    // A blocking fill would wait; a captured one is done by the GPU, wherever the memory is.
-    const CUresult no =
-        waiting == Waiting::kStaged ? session().captures().wait_call(stream) : CUDA_SUCCESS;
-    if (no != CUDA_SUCCESS) return no;
+    // A captured one is done by the GPU, wherever the memory is.
     if (placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored) {
       static_cast<void>(memory.mirror().begin(fill.address));
       placed = memory.map().place(fill.address, bytes);

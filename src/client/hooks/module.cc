@@ -131,6 +131,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   const ModuleState* module = code.modules.find(address_of(hmod));
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (module->library != 0) return CUDA_ERROR_NOT_PERMITTED;
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   forget_globals(module->globals);
   // Only now: other threads' new functions get the handles of those that the server has let go.
   const auto forget = [&] {

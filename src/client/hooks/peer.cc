@@ -27,10 +27,13 @@ CUresult box(const CUDA_MEMCPY3D_PEER* description, CUstream stream, Waiting wai
   if (result != CUDA_SUCCESS) return result;
   result = check_contexts(description->srcContext, description->dstContext);
   if (result != CUDA_SUCCESS) return result;
-  BoxCopy copy;
   MemoryState& memory = session().memory();
+  std::uint64_t graph = 0;
+  result = memory.transfers().look_for_captures(stream, waiting, graph);
+  if (result != CUDA_SUCCESS) return result;
+  BoxCopy copy;
   result = make_box_copy({memory.map(), memory.images.arrays}, *description, copy);
-  return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting) : result;
+  return result == CUDA_SUCCESS ? memory.transfers().run(copy, stream, waiting, graph) : result;
 }
 
 // As natively, earlier errors are told by these, too.

@@ -101,8 +101,8 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemFreeHost(void* p) {
-  if (p == nullptr) return CUDA_SUCCESS;
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
+  if (p == nullptr) return CUDA_SUCCESS;
   MemoryState& memory = session().memory();
   const auto freed = memory.map().remove(address_of(p), MemoryKind::kPinned);
   if (!freed) return CUDA_ERROR_INVALID_VALUE;

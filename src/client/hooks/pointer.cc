@@ -1,6 +1,7 @@
 // What an address is: answered from the client's own map, without a round trip.
 #include "client/hooks_pointer.h"
 
+#include <array>
 #include <cstring>
 
 #include "base/pages.h"
@@ -30,6 +31,11 @@ Mapping mapping_of(const Memory& memory) {
 }
 
 std::uint64_t handle_types(const Memory& memory) {
+  if (memory.kind == MemoryKind::kPool) {
+    const PoolState* pool = session().memory().pools.find(memory.pool);
+    const bool shared = pool != nullptr && (pool->shareable || pool->imported);
+    return shared ? std::uint64_t{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR} : 0;
+  }
   const AllocationState* allocation = session().memory().allocations.find(memory.allocation);
   if (memory.kind != MemoryKind::kMapped || allocation == nullptr) return 0;
   return static_cast<std::uint64_t>(allocation->properties.requestedHandleTypes);
@@ -42,6 +48,16 @@ std::uint32_t access_here(const Memory& memory) {
   return mapped ? memory.access_of(current->device) : memory.access;
 }
 
+// Unless the program says otherwise.
+bool is_synchronous(const Memory& memory) {
+  return memory.is_managed() || memory.kind == MemoryKind::kGlobal;
+}
+
+bool set_sync_memops(std::uint64_t address, bool wanted) {
+  return session().memory().map().update(address,
+                                         [wanted](Memory& memory) { memory.sync_memops = wanted; });
+}
+
 // Attributes of a range that CUDA knows. `address` is the one that was asked for.
 CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_attribute attribute,
                       void* data) {
@@ -49,12 +65,17 @@ CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_att
   const bool reserved = memory.kind == MemoryKind::kMapped && memory.reserved_bytes != 0;
   switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
-      const bool owned = memory.kind != MemoryKind::kPool && memory.kind != MemoryKind::kMapped;
+      const bool owned = memory.kind != MemoryKind::kPool && memory.kind != MemoryKind::kMapped &&
+                         memory.kind != MemoryKind::kManagedVariable;
       return tell(data, owned ? memory.context : 0);
     }
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return tell<unsigned int>(data, device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (memory.kind == MemoryKind::kMapped && access_here(memory) == 0) {
+        tell<std::uint64_t>(data, 0);
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       return tell(data, memory.device_address(address));
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (device && !memory.is_managed()) {
@@ -63,10 +84,13 @@ CUresult attribute_of(const Memory& memory, std::uint64_t address, CUpointer_att
       }
       return tell(data, address);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-      tell<std::uint64_t>(data, 0);
-      return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      // Both mean nothing to the devices of this machine.
+      tell(data, std::array<std::uint64_t, 2>{});
+      if (!device) return CUDA_ERROR_INVALID_VALUE;
+      set_sync_memops(address, true);
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return tell<unsigned int>(data, memory.sync_memops.value_or(device) ? 1 : 0);
+      return tell<unsigned int>(data, memory.sync_memops.value_or(is_synchronous(memory)) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return tell(data, memory.buffer_id);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -117,10 +141,17 @@ void attribute_of_unknown(std::uint64_t address, CUpointer_attribute attribute, 
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       tell<std::uint64_t>(data, 0);
       return;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       tell<unsigned int>(data, 0);
@@ -147,11 +178,12 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   unsigned int wanted = 0;
   std::memcpy(&wanted, value, sizeof(wanted));
-  const bool found = session().memory().map().update(
-      ptr, [&](Memory& memory) { memory.sync_memops = wanted != 0; });
-  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const auto memory = session().memory().map().find(ptr);
+  if (memory && memory->kind == MemoryKind::kMapped) return CUDA_ERROR_NOT_SUPPORTED;
+  return set_sync_memops(ptr, wanted != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
@@ -161,7 +193,8 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
   }
   const auto memory = session().memory().map().find(ptr);
   for (unsigned int i = 0; i < numAttributes; ++i) {
-    if (!known(attributes[i]) || data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const bool answered = known(attributes[i]) && attributes[i] != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+    if (!answered || data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     // What does not apply to this kind of memory is told as zero here, and is no error.
     if (memory) {
       attribute_of(*memory, ptr, attributes[i], data[i]);

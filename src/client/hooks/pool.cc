@@ -90,6 +90,8 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstre
   const CUresult no = session().captures().work_call(stream, graph);
   if (no != CUDA_SUCCESS) return no;
   if (graph != 0) return capture_allocation(out, bytes, state->device, stream);
+  const CUresult unsafe = session().captures().unsafe_call();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   bool known = true;
   const CUresult result =
       ask_and_note(commands::PoolAllocate{.stream = stream, .pool = state->name, .bytes = bytes},
@@ -123,7 +125,7 @@ CUresult device_of(const char* call, const CUmemLocation* location, CUmemAllocat
     return CUDA_ERROR_INVALID_VALUE;
   }
   device = location->id;
-  return check_device(device);
+  return check_device(device) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 bool is_flag(CUmemPool_attribute attribute) {
@@ -188,6 +190,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPoo
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   const PoolState* state = find_own(pool);
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   return ask(commands::PoolTrim{.pool = state->name, .bytes_to_keep = minBytesToKeep});
 }
 
@@ -267,6 +270,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && poolProps->handleTypes != kFile) {
     return refused("cuMemPoolCreate", "pools are shared by file descriptors only");
   }
+  if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   MemoryState& memory = session().memory();
   const auto made = memory.pools.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -85,6 +85,10 @@ CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
   if (const CUresult result = check(hStream); result != CUDA_SUCCESS) return result;
   if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // NVIDIA's driver takes it for work.
+  std::uint64_t graph = 0;
+  const CUresult no = session().captures().work_call(hStream, graph);
+  if (no != CUDA_SUCCESS) return no;
   if (const StreamState* state = state_of(hStream)) {
     *streamId = state->id;
     return CUDA_SUCCESS;

@@ -216,11 +216,21 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (ptr == 0 || location->type < CU_MEM_LOCATION_TYPE_DEVICE ||
+      location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) return CUDA_ERROR_INVALID_DEVICE;
   const auto memory = session().memory().map().find(ptr);
-  if (!memory || memory->kind != MemoryKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = check_device(location->id); result != CUDA_SUCCESS) return result;
-  *flags = memory->access_of(location->id);
+  if (!memory) return CUDA_ERROR_INVALID_VALUE;
+  // As natively: memory that was not mapped has access for nobody, and the host that of a device.
+  const bool numa = location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  const bool host = location->type == CU_MEM_LOCATION_TYPE_HOST;
+  const CUdevice device = host ? memory->device : location->id;
+  const CUresult bad = numa ? CUDA_SUCCESS : check_device(device);
+  if (bad != CUDA_SUCCESS) return bad;
+  const bool told = memory->kind == MemoryKind::kMapped && !numa;
+  *flags = told ? memory->access_of(device) : std::uint64_t{CU_MEM_ACCESS_FLAGS_PROT_NONE};
   return CUDA_SUCCESS;
 }
 
@@ -254,7 +264,10 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
   const bool known =
       option == CU_MEM_ALLOC_GRANULARITY_MINIMUM || option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
   if (granularity == nullptr || !known) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = check_properties(prop); result != CUDA_SUCCESS) return result;
+  // The same wherever the memory would be, even where there can be none.
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   *granularity = kGranularity;
   return CUDA_SUCCESS;
 }

@@ -81,7 +81,7 @@ CUresult flat_copy(const End& to, const End& from, std::size_t bytes, CUstream s
     if (bad != CUDA_SUCCESS) return bad;
     return copy(driver, call.context, call.stream, request, blocking);
   };
-  return blocking ? with_wait(stream, body) : with_work(stream, body);
+  return blocking ? with_waiting_work(stream, body) : with_work(stream, body);
 }
 
 End in_array(CUarray array, std::size_t offset) {

@@ -309,7 +309,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  return with_context([&](Driver&, Context& context) { return context.set_limit(limit, value); });
+  return with_unsafe([&](Driver&, Context& context) { return context.set_limit(limit, value); });
 }
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
@@ -328,7 +328,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
 }
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
-  return with_context([&](Driver&, Context& context) -> CUresult {
+  return with_unsafe([&](Driver&, Context& context) -> CUresult {
     if (config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
     context.set_cache_config(config);
     return CUDA_SUCCESS;

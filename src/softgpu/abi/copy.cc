@@ -9,7 +9,7 @@ namespace {
 // Calls body(driver, context, stream) for a copy that may be one that waits.
 template <class Body>
 CUresult with_copy(CUstream handle, bool blocking, Body body) {
-  return blocking ? with_wait(handle, body) : with_work(handle, body);
+  return blocking ? with_waiting_work(handle, body) : with_work(handle, body);
 }
 
 CUresult run(const CopyRequest& request, CUstream handle, bool blocking) {

@@ -102,6 +102,19 @@ CUresult with_work(CUstream handle, Body body) {
                      });
 }
 
+// The same for work that the call waits for, which no capture takes.
+template <class Body>
+CUresult with_waiting_work(CUstream handle, Body body) {
+  return with_stream(handle,
+                     [&](Driver& driver, Context& context, const StreamOfCall& stream) -> CUresult {
+                       if (driver.graphs().capturing()) {
+                         const CUresult bad = check_waiting_work(driver, context, *stream.stream);
+                         if (bad != CUDA_SUCCESS) return bad;
+                       }
+                       return body(driver, context, stream);
+                     });
+}
+
 // The same for calls that wait for the stream or ask about its work, which no capture permits.
 template <class Body>
 CUresult with_wait(CUstream handle, Body body) {

@@ -59,14 +59,14 @@ CUresult with_partition(CUcontext handle, CUevent event_handle, Body body) {
 // Calls body(driver, context, event) for an event that may be waited for, whatever context is
 // current.
 template <class Body>
-CUresult with_event(CUevent handle, Body body) {
+CUresult with_event(CUevent handle, bool waits, Body body) {
   return with_driver([&](Driver& driver) -> CUresult {
     std::shared_ptr<Event> event;
     if (const CUresult bad = find_event(driver, handle, event); bad != CUDA_SUCCESS) return bad;
     const auto context = driver.contexts().find(event->context());
     if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const CUresult bad = context->fate()->error(); bad != CUDA_SUCCESS) return bad;
-    if (driver.graphs().capturing() || event->capture() != nullptr) {
+    if ((waits && driver.graphs().capturing()) || event->capture() != nullptr) {
       if (const CUresult bad = check_event(driver, *event); bad != CUDA_SUCCESS) return bad;
     }
     return body(driver, *context, *event);
@@ -143,7 +143,7 @@ CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
 }
 
 CUresult cuEventQuery(CUevent hEvent) {
-  return with_event(hEvent, [](Driver& driver, Context& context, const Event& event) {
+  return with_event(hEvent, true, [](Driver& driver, Context& context, const Event& event) {
     const auto recording = event.recording();
     if (recording != nullptr && !recording->ticket.reached()) return CUDA_ERROR_NOT_READY;
     const auto& shared = event.shared();
@@ -154,7 +154,7 @@ CUresult cuEventQuery(CUevent hEvent) {
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
-  return with_event(hEvent, [](Driver& driver, Context& context, const Event& event) {
+  return with_event(hEvent, true, [](Driver& driver, Context& context, const Event& event) {
     context.event_waits().fetch_add(1);
     if (const auto recording = event.recording()) recording->ticket.wait();
     if (event.shared() != nullptr) await(*event.shared(), event.shared()->last(), *context.fate());
@@ -181,21 +181,22 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
 CUresult cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  return with_event(hStart, [&](Driver& driver, Context& context, const Event& start) -> CUresult {
-    std::shared_ptr<Event> end;
-    if (const CUresult bad = find_event(driver, hEnd, end); bad != CUDA_SUCCESS) return bad;
-    const auto from = start.recording();
-    const auto to = end->recording();
-    if (pMilliseconds == nullptr || from == nullptr || to == nullptr || !start.timed() ||
-        !end->timed()) {
-      return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (!from->ticket.reached() || !to->ticket.reached()) return CUDA_ERROR_NOT_READY;
-    constexpr double kNsPerMs = 1e6;
-    *pMilliseconds = static_cast<float>(
-        static_cast<double>(to->reached_ns.load() - from->reached_ns.load()) / kNsPerMs);
-    return context.fate()->error();
-  });
+  return with_event(
+      hStart, false, [&](Driver& driver, Context& context, const Event& start) -> CUresult {
+        std::shared_ptr<Event> end;
+        if (const CUresult bad = find_event(driver, hEnd, end); bad != CUDA_SUCCESS) return bad;
+        const auto from = start.recording();
+        const auto to = end->recording();
+        if (pMilliseconds == nullptr || from == nullptr || to == nullptr || !start.timed() ||
+            !end->timed()) {
+          return CUDA_ERROR_INVALID_HANDLE;
+        }
+        if (!from->ticket.reached() || !to->ticket.reached()) return CUDA_ERROR_NOT_READY;
+        constexpr double kNsPerMs = 1e6;
+        *pMilliseconds = static_cast<float>(
+            static_cast<double>(to->reached_ns.load() - from->reached_ns.load()) / kNsPerMs);
+        return context.fate()->error();
+      });
 }
 
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

@@ -130,6 +130,7 @@ extern "C" {
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo* resultInfo) {
+  if (resultInfo != nullptr) *resultInfo = {};
   if (const CUresult bad = wait_before_update(hGraphExec); bad != CUDA_SUCCESS) return bad;
   return with_exec(hGraphExec,
                    [&](Driver& driver, const std::shared_ptr<GraphExec>& exec) -> CUresult {

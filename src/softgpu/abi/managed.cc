@@ -10,8 +10,9 @@ namespace {
 template <class Each>
 CUresult batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
                CUstream stream, Each each) {
-  return with_stream(stream, [&](Driver& driver, Context&, const StreamOfCall&) -> CUresult {
-    if (dptrs == nullptr || sizes == nullptr || count == 0 || flags != 0) {
+  return with_work(stream, [&](Driver& driver, Context&, const StreamOfCall&) -> CUresult {
+    const bool legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
+    if (dptrs == nullptr || sizes == nullptr || count == 0 || flags != 0 || legacy) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; ++i) {
@@ -42,7 +43,7 @@ using namespace flyt::softgpu;  // NOLINT(google-build-using-namespace)
 extern "C" {
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
     if (dptr == nullptr || bytesize == 0 ||
         (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -55,7 +56,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
     region.size = bytesize;
     region.device = context.device().number();
     region.context = context.handle();
-    region.managed = true;
+    region.managed = region.sync_memops = true;
     region.readers = region.writers = kAllDevices;
     driver.regions().add(region);
     driver.managed().add(address, bytesize);
@@ -66,7 +67,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                unsigned int flags, CUstream hStream) {
-  return with_stream(hStream, [&](Driver& driver, Context&, const StreamOfCall&) -> CUresult {
+  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall&) -> CUresult {
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
     return driver.managed().prefetch(devPtr, count, location);
   });
@@ -79,13 +80,15 @@ CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice
 
 CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                         CUmemLocation location) {
-  return with_context([&](Driver& driver, Context&) {
+  return with_unsafe([&](Driver& driver, Context&) {
     return driver.managed().advise(devPtr, count, advice, location);
   });
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
-  return cuMemAdvise_v2(devPtr, count, advice, cuda::location_of(device));
+  return with_unsafe([&](Driver& driver, Context&) {
+    return driver.managed().advise_for(device, devPtr, count, advice);
+  });
 }
 
 CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
@@ -135,7 +138,8 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_att
 
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
                                 unsigned int flags) {
-  return with_stream(hStream, [&](Driver& driver, Context&, const StreamOfCall&) -> CUresult {
+  return with_work(hStream, [&](Driver& driver, Context&, const StreamOfCall&) -> CUresult {
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
     const auto region = driver.regions().find(dptr);
     if (!region || !region->managed) return CUDA_ERROR_INVALID_VALUE;
     return cuda::check_attach(hStream, dptr, length, flags, region->base, region->size);

@@ -10,6 +10,7 @@ namespace {
 constexpr unsigned kBatchMax = 255;
 
 CUresult submit(Driver& driver, const StreamOfCall& stream, std::vector<MemoryWord> words) {
+  if (words.empty()) return CUDA_SUCCESS;
   if (stream.stream->capturing()) {
     return capture_words(driver, *stream.stream, *stream.context, std::move(words));
   }

@@ -69,8 +69,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     if (living_context(driver, current) == CUDA_SUCCESS) {
       if (const CUresult bad = current->fate()->error(); bad != CUDA_SUCCESS) return bad;
     }
-    if (dptr == 0) return CUDA_SUCCESS;
     if (const CUresult bad = check_unsafe(driver); bad != CUDA_SUCCESS) return bad;
+    if (dptr == 0) return CUDA_SUCCESS;
     auto region = driver.regions().find(dptr);
     if (region && region->kind == RegionKind::kGraph) {
       if (!driver.unclaim_graph_memory(dptr)) return CUDA_ERROR_INVALID_VALUE;

@@ -78,7 +78,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_unsafe([&](Driver& driver, Context&) -> CUresult {
     const auto module = driver.modules().find(from_handle(hmod));
     if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (module->of_library()) return CUDA_ERROR_NOT_PERMITTED;

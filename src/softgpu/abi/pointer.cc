@@ -1,4 +1,5 @@
 // What an address is.
+#include <array>
 #include <cstring>
 
 #include "softgpu/abi/enter.h"
@@ -51,6 +52,10 @@ CUresult answer(const Region& region, int device, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return put(data, region.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (mapped && access_flags(region, device) == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+        put(data, std::uint64_t{0});
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       return put(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!region.is_host() && !region.managed) {
@@ -59,8 +64,9 @@ CUresult answer(const Region& region, int device, CUpointer_attribute attribute,
       }
       return put(data, ptr);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-      if (region.is_host()) return CUDA_ERROR_INVALID_VALUE;
-      return put(data, std::uint64_t{0});
+      // Nobody has a use for them.
+      put(data, std::array<std::uint64_t, 2>{});
+      return region.is_host() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return put(data, region.sync_memops ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -118,7 +124,6 @@ void answer_unknown(CUpointer_attribute attribute, CUdeviceptr ptr, void* data) 
       return;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -127,6 +132,7 @@ void answer_unknown(CUpointer_attribute attribute, CUdeviceptr ptr, void* data) 
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       put(data, std::uint64_t{0});
       return;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return;
@@ -146,7 +152,11 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
     if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto region = driver.regions().find(ptr);
     if (!region || region->freed) return CUDA_ERROR_INVALID_VALUE;
-    return answer(*region, asking_device(driver, *region), attribute, ptr, data);
+    const CUresult result = answer(*region, asking_device(driver, *region), attribute, ptr, data);
+    // Who asks for these means to reach the memory behind CUDA's back.
+    const bool tokens = attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+    if (tokens && result == CUDA_SUCCESS) driver.regions().set_sync_memops(ptr, true);
+    return result;
   });
 }
 
@@ -155,7 +165,10 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
     if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!driver.regions().find(ptr)) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
+    const auto region = driver.regions().find(ptr);
+    if (!region || region->freed) return CUDA_ERROR_INVALID_VALUE;
+    if (region->kind == RegionKind::kMapped) return CUDA_ERROR_NOT_SUPPORTED;
     unsigned flag = 0;
     std::memcpy(&flag, value, sizeof flag);
     driver.regions().set_sync_memops(ptr, flag != 0);
@@ -171,6 +184,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
     }
     for (unsigned i = 0; i < numAttributes; ++i) {
       if (data[i] == nullptr || attributes[i] == 0 ||
+          attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
           attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE) {
         return CUDA_ERROR_INVALID_VALUE;
       }

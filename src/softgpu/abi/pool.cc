@@ -46,6 +46,7 @@ CUresult allocate(CUdeviceptr* dptr, std::size_t bytes, const CUmemoryPool* pool
         if (stream.stream->capturing()) {
           return capture_alloc(driver, *stream.stream, pool->props(), bytes, dptr);
         }
+        if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
         *dptr = pool->reuse(bytes, stream.stream.get());
         if (*dptr != 0) return CUDA_SUCCESS;
         const CUresult result = pool->allocate(bytes, stream.context->handle(), dptr);
@@ -94,7 +95,10 @@ CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUde
     return CUDA_ERROR_INVALID_VALUE;
   }
   *device = location->id;
-  return CUDA_SUCCESS;
+  // Other calls tell it from other errors.
+  return with_driver([&](Driver& driver) {
+    return driver.device(*device) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 }  // namespace
@@ -174,6 +178,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   return with_driver([&](Driver& driver) -> CUresult {
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
     if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
     CUdevice number = 0;
     const CUresult bad = device_of(&poolProps->location, poolProps->allocType, &number);
@@ -201,7 +206,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
-  return with_pool(pool, [&](Driver&, const std::shared_ptr<Pool>& found) {
+  return with_pool(pool, [&](Driver& driver, const std::shared_ptr<Pool>& found) {
+    if (const CUresult no = check_unsafe(driver); no != CUDA_SUCCESS) return no;
     found->trim(minBytesToKeep);
     return CUDA_SUCCESS;
   });

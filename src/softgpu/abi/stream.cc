@@ -72,7 +72,10 @@ CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
   return ask(hStream, flags, [](const StreamOfCall& s) { return s.stream->flags(); });
 }
 
+// NVIDIA's driver takes it for work: the legacy stream has none while a blocking stream captures.
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  const auto nothing = [](Driver&, Context&, const StreamOfCall&) { return CUDA_SUCCESS; };
+  if (const CUresult no = with_work(hStream, nothing); no != CUDA_SUCCESS) return no;
   return ask(hStream, streamId, [](const StreamOfCall& s) { return s.stream->id(); });
 }
 

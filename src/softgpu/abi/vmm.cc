@@ -243,13 +243,26 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        device_of(driver, *location) == nullptr) {
+    if (flags == nullptr || location == nullptr || ptr == 0 ||
+        location->type < CU_MEM_LOCATION_TYPE_DEVICE ||
+        location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) return CUDA_ERROR_INVALID_DEVICE;
     const auto region = driver.regions().find(ptr);
-    if (!region || region->kind != RegionKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
-    const DeviceSet device = device_set(location->id);
+    if (!region || region->freed) return CUDA_ERROR_INVALID_VALUE;
+    // As NVIDIA's driver has it, the host has the access of a device, and memory that was not
+    // mapped has none for anybody.
+    const bool host = location->type == CU_MEM_LOCATION_TYPE_HOST;
+    const int number = host ? region->device : location->id;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && driver.device(number) == nullptr) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (region->kind != RegionKind::kMapped || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+      *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      return CUDA_SUCCESS;
+    }
+    const DeviceSet device = device_set(number);
     *flags = (region->writers & device) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
              : (region->readers & device) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
                                                : CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -299,14 +312,14 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags option) {
-  return with_driver([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver&) -> CUresult {
     if (granularity == nullptr || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    const CUresult bad = check_prop(driver, prop);
-    // That of host memory is told though there is none to be had.
-    const bool host = prop != nullptr && in_host_memory(prop->location);
-    if (bad != CUDA_SUCCESS && !(host && bad == CUDA_ERROR_NOT_SUPPORTED)) return bad;
+    // The same wherever the memory would be, even where there can be none.
+    if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     *granularity = kGranularity;
     return CUDA_SUCCESS;
   });

@@ -51,7 +51,7 @@ ManagedVariable::ManagedVariable(Regions& regions, std::uint64_t bytes, int devi
   region.base = address_;
   region.size = bytes;
   region.device = device;
-  region.managed = true;
+  region.managed = region.sync_memops = true;
   region.readers = region.writers = kAllDevices;
   regions.add(region);
   regions.managed().add(address_, bytes);
