@@ -68,12 +68,11 @@ CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
   MemoryMap::Placed placed = memory.map().place(fill.address, std::max<std::uint64_t>(bytes, 1));
   if (!placed.on_gpu_or_pinned() || placed.memory.read_only()) return CUDA_ERROR_INVALID_VALUE;
   if (width_bytes == 0) return CUDA_SUCCESS;
-  if (session().captures().any()) {
+  const bool pages = placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored;
+  if (pages && session().captures().any()) {
     // A captured one is done by the GPU, wherever the memory is.
-    if (placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored) {
-      static_cast<void>(memory.mirror().begin(fill.address));
-      placed = memory.map().place(fill.address, bytes);
-    }
+    static_cast<void>(memory.mirror().begin(fill.address));
+    placed = memory.map().place(fill.address, bytes);
   }
   Fill whole = fill;
   whole.width = width_bytes / fill.element_bytes;
