@@ -101,6 +101,7 @@ class Supervisor {
   void take_requests();
   void stop(Duration grace);
   void let_in();
+  unsigned room_for(const wire::ClientHello& hello) const;
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
   bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   Status ask_keeper(const wire::SessionToken& token, const std::string& peer);

@@ -11,6 +11,15 @@
 
 namespace flyt::server {
 
+// How many sessions there may be before this one. Who says that he returns takes the room of the
+// process that he had, which may not have ended yet: under MPS that takes the driver a while.
+// Whether it is true the keeper knows; until he is asked, as many again.
+unsigned Supervisor::room_for(const wire::ClientHello& hello) const {
+  const bool returns = hello.role == wire::ConnectionRole::kCommands &&
+                       hello.recovers != wire::SessionToken{};
+  return returns ? 2 * options_.sessions_max : options_.sessions_max;
+}
+
 // Whoever has said hello gets a process, if there is room.
 void Supervisor::let_in() {
   leaving_ = lobby_.leave();
@@ -33,7 +42,7 @@ void Supervisor::let_in() {
     const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
       return child.second.kind == ChildKind::kSession;
     });
-    if (static_cast<unsigned>(sessions) >= options_.sessions_max) {
+    if (static_cast<unsigned>(sessions) >= room_for(*hello)) {
       log_.warn("client refused", {{"peer", guest.connection->peer()},
                                    {"reason", "too many sessions; --max-sessions allows more"}});
       refuse_full(*guest.connection);

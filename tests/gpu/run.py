@@ -35,7 +35,7 @@ from flyt_process import Server, ServerError  # noqa: E402
 TORCH_CASES = ('first_tensor', 'elementwise', 'matmul_fp32', 'matmul_fp16', 'matmul_bf16', 'train',
                'convolution', 'resnet50', 'gpt2', 'autocast', 'copies', 'streams', 'attention')
 CASE_SECONDS = 45
-CONFORMANCE_SECONDS = 150
+CONFORMANCE_SECONDS = 240
 BENCH_SECONDS = 90
 NEAR = 1e-3
 
