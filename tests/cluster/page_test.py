@@ -77,6 +77,8 @@ class Stream:
         raise AssertionError(f'the stream ended: {self.seen}')
 
     def close(self):
+        # An answer that ends with its connection has that.
+        self.answer.close()
         self.connection.close()
 
 
