@@ -15,8 +15,8 @@ namespace flyt::server {
 // process that he had, which may not have ended yet: under MPS that takes the driver a while.
 // Whether it is true the keeper knows; until he is asked, as many again.
 unsigned Supervisor::room_for(const wire::ClientHello& hello) const {
-  const bool returns = hello.role == wire::ConnectionRole::kCommands &&
-                       hello.recovers != wire::SessionToken{};
+  const bool returns =
+      hello.role == wire::ConnectionRole::kCommands && hello.recovers != wire::SessionToken{};
   return returns ? 2 * options_.sessions_max : options_.sessions_max;
 }
 
