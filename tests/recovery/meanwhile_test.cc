@@ -1,4 +1,7 @@
 // What a program does while its session goes on in another process, and just before.
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
 #include "tests/recovery/recovery_fixture.h"
 #include "tests/recovery/stopped.h"
 
@@ -119,6 +122,20 @@ TEST_P(SharedMeanwhileTest, ACallThatWasBegunBeforeKnowsThatWorkIsLost) {
   kill_at_work();
   ASSERT_EQ(kLaunchFailed, ask(child, "sync")) << server_->log();
   EXPECT_EQ(kLaunchFailed, ask(child, "held-end")) << server_->log();
+}
+
+// Its process may take a while to end, and is not in the way meanwhile.
+TEST_P(SharedMeanwhileTest, AFullServerHasRoomForWhoReturns) {
+  start({"--recover", "10", "--max-sessions", "1"});
+  const auto child = client();
+  ASSERT_EQ("ok", ask(child, "use"));
+  const pid_t process = session();
+  settle();
+  // Its parent hears of its end when its tracer has.
+  if (::ptrace(PTRACE_SEIZE, process, nullptr, nullptr) != 0) GTEST_SKIP() << "traces nobody";
+  kill_now();
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+  EXPECT_EQ(process, ::waitpid(process, nullptr, __WALL));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, MeanwhileTest, ::testing::Values("shm"));

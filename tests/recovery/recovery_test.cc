@@ -2,9 +2,6 @@
 //   FLYT_KILLS=N how often at random moments (default 40)   FLYT_KILL_SEED=S (printed on failure)
 #include "tests/recovery/recovery_fixture.h"
 
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-
 #include <tuple>
 
 #include "base/random.h"
@@ -44,20 +41,6 @@ TEST_P(RecoveryTest, AnIdleProgramGoesOnAndNeverKnows) {
     kill_idle();
     EXPECT_EQ("ok", ask(child, "use")) << server_->log();
   }
-}
-
-// Its process may take a while to end, and is not in the way meanwhile.
-TEST_P(RecoveryTest, AFullServerHasRoomForWhoReturns) {
-  start({"--recover", "10", "--max-sessions", "1"});
-  const auto child = client();
-  ASSERT_EQ("ok", ask(child, "use"));
-  const pid_t process = session();
-  settle();
-  // Its parent hears of its end when its tracer has.
-  if (::ptrace(PTRACE_SEIZE, process, nullptr, nullptr) != 0) GTEST_SKIP() << "traces nobody";
-  kill_now();
-  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
-  EXPECT_EQ(process, ::waitpid(process, nullptr, __WALL));
 }
 
 TEST_P(RecoveryTest, WorkUnderWayIsAnErrorAndMemoryStays) {
