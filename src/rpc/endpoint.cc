@@ -126,7 +126,8 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
   const MutableBytes room = chunk_->bytes().subspan(end_);
   const MutableBytes into = room.first(std::min(room.size(), kReadBytesMax));
   // A client that has just been answered takes a while to send again: trying to read before that
-  // is a system call in vain. Where looking costs nothing the answer is as good as a command.
+  // is a system call in vain. Where there are cores to look with, it is looked for as after a
+  // command.
   const bool replied = replied_.exchange(false, std::memory_order_relaxed);
   if (replied) received_ = true;
   bool sleep_first = replied && deadline.ns > 0 && spin_.count() == 0;

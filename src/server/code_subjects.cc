@@ -27,16 +27,6 @@ CodeSubjects::CodeSubjects(Session& session)
 
 Link::~Link() {
   if (state != nullptr) driver.cuLinkDestroy(state);
-  all_input_bytes->fetch_sub(input_bytes);
-}
-
-bool Link::count_input(std::uint64_t bytes) {
-  if (all_input_bytes->fetch_add(bytes) + bytes > kInputBytesMax) {
-    all_input_bytes->fetch_sub(bytes);
-    return false;
-  }
-  input_bytes += bytes;
-  return true;
 }
 
 template <class Dies>

@@ -50,12 +50,8 @@ struct Link : Attachment {
   // Of all links of a session together, and of what their options take.
   static constexpr std::uint64_t kInputBytesMax = 2 * kGiB;
 
-  // `bytes_of_all`: the session's count.
-  Link(const driver::Table& table, std::shared_ptr<std::atomic<std::uint64_t>> bytes_of_all)
-      : driver(table), all_input_bytes(std::move(bytes_of_all)) {}
+  explicit Link(const driver::Table& table) : driver(table) {}
   ~Link() override;
-  // Counts an input; false if the session has too many.
-  [[nodiscard]] bool count_input(std::uint64_t bytes);
 
   const driver::Table& driver;
   CUlinkState state = nullptr;
@@ -65,11 +61,11 @@ struct Link : Attachment {
   struct Input {
     std::vector<std::byte> data;
     JitArguments arguments;
+    CountedBytes counted;
   };
   std::vector<std::unique_ptr<Input>> inputs;
-  const std::shared_ptr<std::atomic<std::uint64_t>> all_input_bytes;
-  std::uint64_t input_bytes = 0;
-  Mutex mutex;  // Held while the driver works on it.
+  CountedBytes counted;  // As of CodeSubjects::link_bytes(), without the inputs.
+  Mutex mutex;           // Held while the driver works on it.
   // Once something failed: what a driver makes of the link then nobody can make again.
   Spoiler spoiler;
 };
@@ -97,7 +93,7 @@ class CodeSubjects {
   const CountedBytes::Total& loaded_bytes() const { return loaded_bytes_; }
 
   // Bytes that links keep, see Link.
-  const std::shared_ptr<std::atomic<std::uint64_t>>& link_bytes() const { return link_bytes_; }
+  const CountedBytes::Total& link_bytes() const { return link_bytes_; }
 
   // Code is about to be loaded. Once some may print, output comes with replies.
   void note_code(const cuda::CodeFacts& facts);
@@ -111,8 +107,7 @@ class CodeSubjects {
   Foresight foresight_;
   Session& session_;
   Uploads uploads_;
-  const std::shared_ptr<std::atomic<std::uint64_t>> link_bytes_ =
-      std::make_shared<std::atomic<std::uint64_t>>(0);
+  const CountedBytes::Total link_bytes_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   const CountedBytes::Total loaded_bytes_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::atomic<bool> may_print_{false};
 };

@@ -47,25 +47,20 @@ TEST_F(HostileGraphs, EdgesHaveABound) {
   constexpr std::size_t kDense = 32;
   constexpr std::size_t kCopies = server::GraphCosts::kEdgesMax / (kEach * kDense) - 1;
   const std::vector<std::uint64_t> nodes = add_empty(kEach);
-  CUgraphNodeParams empty{};
-  empty.type = CU_GRAPH_NODE_TYPE_EMPTY;
-  const commands::AddGraphNode behind_all{.graph = graph_,
-                                          .dependencies = wire::List<std::uint64_t>(nodes),
-                                          .parameters = bytes_at(&empty, sizeof empty)};
-  for (std::size_t i = 0; i < kDense; ++i) ASSERT_EQ(CUDA_SUCCESS, ask(behind_all)) << i;
+  for (std::size_t i = 0; i < kDense; ++i) ASSERT_EQ(CUDA_SUCCESS, add_behind(nodes)) << i;
   const std::uint64_t last = added();
   const commands::CloneGraph clone{.graph = graph_};
   for (std::size_t i = 0; i < kCopies; ++i) ASSERT_EQ(CUDA_SUCCESS, ask(clone)) << i;
   commands::CloneGraph::Reply copied;
   ASSERT_TRUE(wire::decode(fields(), copied));
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(clone));
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(behind_all));
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, add_behind(nodes));
   const std::uint64_t exec = wire::Handle::make(wire::HandleKind::kGraphExec, 1, 1).value;
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY,
             ask(commands::InstantiateGraph{.exec = exec, .graph = graph_}));
   // What is gone is counted no more.
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraphNode{.node = last}));
-  EXPECT_EQ(CUDA_SUCCESS, ask(behind_all));
+  EXPECT_EQ(CUDA_SUCCESS, add_behind(nodes));
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(clone));
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = copied.clone}));
   EXPECT_EQ(CUDA_SUCCESS, ask(clone));

@@ -89,12 +89,7 @@ TEST_F(GraphsAtWork, HaveTheSameBoundForWhatIsDestroyed) {
   constexpr std::size_t kEach = 8192;
   constexpr std::size_t kDense = 64;
   const std::vector<std::uint64_t> nodes = add_empty(kEach);
-  CUgraphNodeParams empty{};
-  empty.type = CU_GRAPH_NODE_TYPE_EMPTY;
-  const commands::AddGraphNode behind_all{.graph = graph_,
-                                          .dependencies = wire::List<std::uint64_t>(nodes),
-                                          .parameters = bytes_at(&empty, sizeof empty)};
-  for (std::size_t i = 0; i < kDense; ++i) ASSERT_EQ(CUDA_SUCCESS, ask(behind_all)) << i;
+  for (std::size_t i = 0; i < kDense; ++i) ASSERT_EQ(CUDA_SUCCESS, add_behind(nodes)) << i;
   CUresult result = CUDA_SUCCESS;
   std::size_t made = 0;
   while (result == CUDA_SUCCESS && made < 100) {

@@ -103,6 +103,14 @@ class HostileGraphs : public HostileSession {
     }
     return nodes;
   }
+  // One that does nothing behind all of these.
+  CUresult add_behind(const std::vector<std::uint64_t>& nodes) {
+    CUgraphNodeParams empty{};
+    empty.type = CU_GRAPH_NODE_TYPE_EMPTY;
+    return ask(commands::AddGraphNode{.graph = graph_,
+                                      .dependencies = wire::List<std::uint64_t>(nodes),
+                                      .parameters = bytes_at(&empty, sizeof empty)});
+  }
   std::uint64_t new_graph() {
     EXPECT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
     commands::CreateGraph::Reply made;

@@ -33,11 +33,13 @@ void note_failure(Request& request, Link& link) {
 }  // namespace
 
 CUresult create_link(Request& request, const commands::CreateLink& command) {
-  auto link = std::make_shared<Link>(request.driver(), request.session().code().link_bytes());
+  auto link = std::make_shared<Link>(request.driver());
   link->arguments = std::make_unique<JitArguments>();
   JitArguments& jit = *link->arguments;
   if (!jit.take(command.options, command.values)) return CUDA_ERROR_INVALID_VALUE;
-  if (!link->count_input(sizeof *link + jit.log_bytes())) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool room = link->counted.take(request.session().code().link_bytes(),
+                                       sizeof *link + jit.log_bytes(), Link::kInputBytesMax);
+  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result =
       request.driver().cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link->state);
   if (result == CUDA_SUCCESS) {
@@ -62,7 +64,8 @@ void add_link_data(Request request, const commands::AddLinkData& command) {
     return request.reply(CUDA_ERROR_INVALID_VALUE, reply);
   }
   const Lock lock(link->mutex);
-  if (!link->count_input(data.size() + sizeof *input + jit.log_bytes())) {
+  const std::uint64_t bytes = data.size() + sizeof *input + jit.log_bytes();
+  if (!input->counted.take(request.session().code().link_bytes(), bytes, Link::kInputBytesMax)) {
     return request.reply(CUDA_ERROR_OUT_OF_MEMORY, reply);
   }
   input->data = std::move(data);
