@@ -1,6 +1,7 @@
 #include "base/mappings.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/fd.h"
@@ -25,6 +27,37 @@ struct Mapping {
   bool readable = false;
   bool writable = false;
 };
+
+// What Linux from 6.11 on answers on a file of mappings, one mapping at a time, however many there
+// are: PROCMAP_QUERY in its Documentation/filesystems/proc.rst. The headers of older ones lack it.
+struct MappingQuery {
+  std::uint64_t size = sizeof(MappingQuery);
+  std::uint64_t flags = 0;  // None: the mapping that holds the address.
+  std::uint64_t address = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t protection = 0;
+  // Of the file behind it, and the places for names: not asked for.
+  std::array<std::uint64_t, 7> others{};
+};
+static_assert(sizeof(MappingQuery) == 104);
+constexpr unsigned long kMappingQuery = _IOWR('f', 17, MappingQuery);
+constexpr std::uint64_t kReadable = 1;
+constexpr std::uint64_t kWritable = 2;
+
+// The mapping that holds an address; one without bytes if there is none. Nothing if the system
+// does not answer such questions.
+std::optional<Mapping> ask(int file, std::uint64_t address) {
+  MappingQuery query;
+  query.address = address;
+  if (::ioctl(file, kMappingQuery, &query) != 0) {
+    return errno == ENOENT ? std::optional(Mapping{}) : std::nullopt;
+  }
+  return Mapping{.begin = query.begin,
+                 .end = query.end,
+                 .readable = (query.protection & kReadable) != 0,
+                 .writable = (query.protection & kWritable) != 0};
+}
 
 // A line is "begin-end rwxp ...", with numbers in hexadecimal.
 std::optional<Mapping> parse(std::string_view line) {
@@ -92,22 +125,51 @@ bool all_there(std::uint64_t first, std::uint64_t last) {
   return true;
 }
 
+// The pages that hold the bytes, as first and last address; nothing if they are not all there.
+std::optional<std::pair<std::uint64_t, std::uint64_t>> pages_there(std::uint64_t address,
+                                                                   std::uint64_t bytes) {
+  std::uint64_t last = 0;
+  if (bytes == 0 || __builtin_add_overflow(address, bytes - 1, &last)) return std::nullopt;
+  const std::uint64_t first = address / Pages::kPageBytes * Pages::kPageBytes;
+  if (!all_there(first, last)) return std::nullopt;
+  return std::pair(first, last);
+}
+
+bool allows(const Mapping& mapping, PageUse use) {
+  return use == PageUse::kWrite ? mapping.writable : mapping.readable;
+}
+
+// Where nobody tells the protection, it is taken to be good.
+Fd open_mappings() { return Fd(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)); }
+
 }  // namespace
 
 bool pages_allow(std::uint64_t address, std::uint64_t bytes, PageUse use) {
-  std::uint64_t last = 0;
-  if (bytes == 0 || __builtin_add_overflow(address, bytes - 1, &last)) return false;
-  std::uint64_t at = address / Pages::kPageBytes * Pages::kPageBytes;
-  if (!all_there(at, last)) return false;
-  const Fd file(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return true;  // Where nobody tells the protection, it is taken to be good.
+  const auto pages = pages_there(address, bytes);
+  if (!pages) return false;
+  const Fd file = open_mappings();
+  if (!file.valid()) return true;
+  std::uint64_t at = pages->first;
+  while (const auto mapping = ask(file.get(), at)) {
+    if (mapping->end <= at || !allows(*mapping, use)) return false;
+    if (mapping->end > pages->second) return true;
+    at = mapping->end;
+  }
+  return listed_pages_allow(address, bytes, use);
+}
+
+bool listed_pages_allow(std::uint64_t address, std::uint64_t bytes, PageUse use) {
+  const auto pages = pages_there(address, bytes);
+  if (!pages) return false;
+  const Fd file = open_mappings();
+  if (!file.valid()) return true;
+  std::uint64_t at = pages->first;
   Lines lines(file.get());
   while (const auto line = lines.next()) {
     const auto mapping = parse(*line);
     if (!mapping || mapping->end <= at) continue;
-    const bool allowed = use == PageUse::kWrite ? mapping->writable : mapping->readable;
-    if (mapping->begin > at || !allowed) return false;
-    if (mapping->end > last) return true;
+    if (mapping->begin > at || !allows(*mapping, use)) return false;
+    if (mapping->end > pages->second) return true;
     at = mapping->end;
   }
   return false;

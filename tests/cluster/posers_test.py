@@ -3,6 +3,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import unittest
@@ -15,6 +16,14 @@ from daemon_process import free_port  # noqa: E402
 
 NO_ANSWER = 3
 HERE = ('127.0.0.1', 'localhost')
+
+
+def resolves(name):
+    """Not even localhost does where nobody has written /etc/hosts, in a bare chroot for example."""
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except OSError:
+        return False
 
 
 class Posers(unittest.TestCase):
@@ -67,7 +76,8 @@ class Posers(unittest.TestCase):
         cluster.ctl(*words, address=tcp)
         self.assertRegex(cluster.ctl('audit'), r'anna .*vm set')
         # It is there, too, but under an address that is not in its certificate.
-        cluster.ctl(*words, address=tcp.replace('127.0.0.1', 'localhost'))
+        if resolves('localhost'):
+            cluster.ctl(*words, address=tcp.replace('127.0.0.1', 'localhost'))
         cluster.ctl(*words, address=tcp.replace('127.0.0.1', '127.0.0.2'), status=NO_ANSWER)
 
     def test_machines_tell_a_poser_nothing(self):
