@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "bin/command_line.h"
-#include "server/supervisor.h"
+#include "server/parent/supervisor.h"
 
 namespace {
 

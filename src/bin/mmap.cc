@@ -1,5 +1,5 @@
 // mmap() of flyt-server, for itself and for the libraries that it loads, the driver among them.
-#include "server/driver_ranges.h"
+#include "server/memory/driver_ranges.h"
 
 // ThreadSanitizer wants to see each mapping, and allows none where the ranges are.
 #ifndef __SANITIZE_THREAD__

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kConnectTimeoutMs = 5000;
 constexpr std::int64_t kWaitMs = 60000;
-// As long as a server does: server/recovery.h.
+// As long as a server does: server/recovery/recovery.h.
 constexpr std::int64_t kRecoveryTimeoutMs = 10 * 60 * 1000;
 
 // A number of the environment; negative where there is none.

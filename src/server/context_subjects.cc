@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "server/code_subjects.h"
+#include "server/code/code_subjects.h"
+#include "server/lease/moves.h"
+#include "server/lease/usage_board.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
 #include "server/session.h"
-#include "server/usage_board.h"
 
 namespace flyt::server {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/random.h"
-#include "server/fd_line.h"
+#include "server/parent/fd_line.h"
 
 namespace flyt::server {
 namespace {

@@ -4,9 +4,9 @@
 #include <chrono>
 
 #include "server/context_subjects.h"
-#include "server/graphs.h"
+#include "server/graphs/graphs.h"
+#include "server/lease/usage_board.h"
 #include "server/session.h"
-#include "server/usage_board.h"
 
 namespace flyt::server {
 namespace {

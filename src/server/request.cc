@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "server/context_subjects.h"
+#include "server/faults/session_faults.h"
+#include "server/lease/moves.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
 #include "server/session.h"
-#include "server/session_faults.h"
 
 namespace flyt::server {
 

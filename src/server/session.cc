@@ -13,16 +13,16 @@
 #include "commands/module.h"
 #include "commands/pinned.h"
 #include "commands/stream.h"
-#include "server/code_subjects.h"
+#include "server/code/code_subjects.h"
 #include "server/context_subjects.h"
-#include "server/graph_memory.h"
-#include "server/graphs.h"
+#include "server/faults/session_faults.h"
+#include "server/graphs/graph_memory.h"
+#include "server/graphs/graphs.h"
 #include "server/handlers.h"
+#include "server/lease/moves.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
-#include "server/recovery.h"
-#include "server/session_faults.h"
-#include "server/variables.h"
+#include "server/recovery/recovery.h"
+#include "server/recovery/variables.h"
 
 namespace flyt::server {
 namespace {

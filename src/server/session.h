@@ -20,33 +20,33 @@
 #include "cuda/types.h"
 #include "driver/table.h"
 #include "rpc/endpoint.h"
-#include "server/completion.h"
 #include "server/exchange.h"
+#include "server/faults/own_faults.h"
 #include "server/gate.h"
 #include "server/handles.h"
-#include "server/own_faults.h"
-#include "server/regions.h"
+#include "server/lease/sm_grant.h"
+#include "server/lease/usage_board.h"
+#include "server/lease/use_meter.h"
+#include "server/memory/regions.h"
+#include "server/recovery/save_pace.h"
 #include "server/request.h"
-#include "server/save_pace.h"
-#include "server/sm_grant.h"
-#include "server/usage_board.h"
-#include "server/use_meter.h"
+#include "server/streams/completion.h"
 #include "server/workers.h"
 #include "wire/hello.h"
 
 namespace flyt::server {
 
 class MemorySubjects;   // Arena, streams, deliveries, ...: server/memory_subjects.h.
-struct HostBuffers;     // What copies go through: server/pinned_memory.h.
-class CodeStore;        // Code on disk: server/code_store.h.
-class CodeSubjects;     // Uploads, modules, links: server/code_subjects.h.
+struct HostBuffers;     // What copies go through: server/transfers/pinned_memory.h.
+class CodeStore;        // Code on disk: server/code/code_store.h.
+class CodeSubjects;     // Uploads, modules, links: server/code/code_subjects.h.
 class ContextSubjects;  // Contexts and what hangs on them: server/context_subjects.h.
-class Graphs;           // Graphs and captures: server/graphs.h.
-class GraphMemory;      // What graphs allocate: server/graph_memory.h.
-class Moves;            // Changes of multiprocessors: server/moves.h.
-class Marks;            // What is under way: server/marks.h.
-class SessionFaults;    // Faults on a shared GPU: server/session_faults.h.
-class Recovery;         // What other processes can go on with: server/recovery.h.
+class Graphs;           // Graphs and captures: server/graphs/graphs.h.
+class GraphMemory;      // What graphs allocate: server/graphs/graph_memory.h.
+class Moves;            // Changes of multiprocessors: server/lease/moves.h.
+class Marks;            // What is under way: server/recovery/marks.h.
+class SessionFaults;    // Faults on a shared GPU: server/faults/session_faults.h.
+class Recovery;         // What other processes can go on with: server/recovery/recovery.h.
 
 struct HandlerRow;
 

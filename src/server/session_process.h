@@ -9,18 +9,18 @@
 #include "base/result.h"
 #include "base/room.h"
 #include "driver/load.h"
-#include "server/admission.h"
-#include "server/code_store.h"
-#include "server/fault_board.h"
-#include "server/lease.h"
+#include "server/code/code_store.h"
+#include "server/faults/fault_board.h"
+#include "server/lease/lease.h"
+#include "server/lease/usage_board.h"
 #include "server/nvml/fleet.h"
-#include "server/usage_board.h"
+#include "server/parent/admission.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
 
 namespace flyt::server {
 
-struct HostBuffers;  // server/pinned_memory.h
+struct HostBuffers;  // server/transfers/pinned_memory.h
 
 struct SessionOptions {
   std::string driver;     // A path, "auto" or "soft".

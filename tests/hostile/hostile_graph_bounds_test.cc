@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "server/graph_costs.h"
-#include "server/graphs.h"
-#include "server/host_mirror.h"
+#include "server/graphs/graph_costs.h"
+#include "server/graphs/graphs.h"
+#include "server/memory/host_mirror.h"
 #include "tests/hostile/hostile_graphs.h"
 
 namespace flyt::sim {

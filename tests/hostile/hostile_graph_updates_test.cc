@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/graph_costs.h"
+#include "server/graphs/graph_costs.h"
 #include "tests/hostile/hostile_graphs.h"
 
 namespace flyt::sim {

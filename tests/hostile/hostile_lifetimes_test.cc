@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "server/code_subjects.h"
-#include "server/images.h"
+#include "server/code/code_subjects.h"
+#include "server/memory/images.h"
 #include "tests/hostile/hostile_session.h"
 
 namespace flyt::sim {

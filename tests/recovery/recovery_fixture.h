@@ -19,7 +19,7 @@
 #include "base/fd.h"
 #include "base/random.h"
 #include "control/lease/control_client.h"
-#include "server/marks.h"
+#include "server/recovery/marks.h"
 #include "tests/kill/child.h"
 #include "tests/support/server_process.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "driver/load.h"
-#include "server/memory_search.h"
-#include "server/virtual_memory.h"
+#include "server/memory/memory_search.h"
+#include "server/memory/virtual_memory.h"
 #include "wire/handle.h"
 
 #include "tests/support/server_process.h"

@@ -13,8 +13,8 @@
 #include "cuda/functions.h"
 #include "driver/load.h"
 #include "rpc/endpoint.h"
-#include "server/pinned_memory.h"
 #include "server/session.h"
+#include "server/transfers/pinned_memory.h"
 #include "tests/support/server_process.h"
 
 namespace flyt::sim {

@@ -66,7 +66,7 @@ PATTERNS = [
             + TEST),
     Pattern('sockets', r'#\s*include\s*<(sys/socket\.h|sys/un\.h|netinet/\w+\.h|arpa/inet\.h'
             r'|netdb\.h|sys/epoll\.h)>', 'sockets belong to src/transport',
-            allowed=r'src/transport/|tests/|bench/|src/server/(handoff|warm)\w*\.(h|cc)'),
+            allowed=r'src/transport/|tests/|bench/|src/server/parent/handoff\.(h|cc)'),
     Pattern('memory', r'(?<!operator )(?<![\w:>.])new\b(?!\s*\()'
             r'|(?<![\w:>.])new\s*\((?=[^)]*nothrow)',
             'no new: make_unique, a container or a member',
@@ -97,7 +97,7 @@ PATTERNS = [
 
 # One place each for what an API without a session argument forces on us.
 GLOBALS_ALLOWED = re.compile(r'src/client/(current|trace)\.(h|cc)|src/softgpu/current\.cc'
-                             r'|src/cuda/default_stream\.(h|cc)|src/server/usage_board\.cc')
+                             r'|src/cuda/default_stream\.(h|cc)|src/server/lease/usage_board\.cc')
 _NOT_VARIABLE = re.compile(
     r'^(using|typedef|friend|static_assert|namespace|class|struct|union|enum|template|asm|return'
     r'|requires|concept|extern\s*"[^"]*"\s*$|#|default|case)\b')

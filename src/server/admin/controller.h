@@ -6,10 +6,10 @@
 
 #include "base/log.h"
 #include "rpc/endpoint.h"
-#include "server/admission.h"
-#include "server/lease.h"
+#include "server/lease/lease.h"
+#include "server/lease/usage_board.h"
 #include "server/nvml/fleet.h"
-#include "server/usage_board.h"
+#include "server/parent/admission.h"
 
 namespace flyt::server::admin {
 

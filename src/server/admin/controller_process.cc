@@ -6,7 +6,7 @@
 
 #include "rpc/buffer_pool.h"
 #include "server/admin/controller.h"
-#include "server/greet.h"
+#include "server/parent/greet.h"
 
 namespace flyt::server::admin {
 

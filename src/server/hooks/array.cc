@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/graphs.h"
-#include "server/images.h"
+#include "server/graphs/graphs.h"
+#include "server/memory/images.h"
 #include "server/memory_subjects.h"
-#include "server/received.h"
-#include "server/recovery.h"
+#include "server/recovery/recovery.h"
 #include "server/session.h"
+#include "server/transfers/received.h"
 
 namespace flyt::server::hooks {
 namespace {

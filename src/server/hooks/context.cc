@@ -5,18 +5,18 @@
 #include <memory>
 #include <vector>
 
-#include "server/code_subjects.h"
+#include "server/code/code_subjects.h"
+#include "server/code/empty_kernel.h"
 #include "server/context_description.h"
 #include "server/context_subjects.h"
-#include "server/empty_kernel.h"
-#include "server/gpu_return.h"
-#include "server/graphs.h"
+#include "server/faults/gpu_return.h"
+#include "server/graphs/graphs.h"
+#include "server/lease/moves.h"
+#include "server/lease/usage_board.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
-#include "server/pinned_memory.h"
-#include "server/recovery.h"
+#include "server/recovery/recovery.h"
 #include "server/session.h"
-#include "server/usage_board.h"
+#include "server/transfers/pinned_memory.h"
 
 namespace flyt::server::hooks {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "server/graphs.h"
+#include "server/graphs/graphs.h"
 #include "server/memory_subjects.h"
-#include "server/received.h"
 #include "server/session.h"
+#include "server/transfers/received.h"
 
 namespace flyt::server::hooks {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "server/lease/usage_board.h"
 #include "server/session.h"
-#include "server/usage_board.h"
 
 namespace flyt::server::hooks {
 

@@ -7,8 +7,8 @@
 
 #include "server/context_subjects.h"
 #include "server/hooks_context.h"
+#include "server/lease/moves.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

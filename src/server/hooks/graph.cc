@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "server/graph_edges.h"
-#include "server/graph_memory.h"
-#include "server/graphs.h"
+#include "server/graphs/graph_edges.h"
+#include "server/graphs/graph_memory.h"
+#include "server/graphs/graphs.h"
+#include "server/graphs/user_object.h"
 #include "server/session.h"
-#include "server/user_object.h"
 #include "wire/graphs.h"
 
 namespace flyt::server::hooks {

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <vector>
 
-#include "server/graph_edges.h"
-#include "server/graph_memory.h"
-#include "server/graph_node_params.h"
-#include "server/graphs.h"
+#include "server/graphs/graph_edges.h"
+#include "server/graphs/graph_memory.h"
+#include "server/graphs/graph_node_params.h"
+#include "server/graphs/graphs.h"
 #include "server/hooks_graph.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"

@@ -1,14 +1,14 @@
 // Executable graphs.
 #include <vector>
 
-#include "server/exec_origin.h"
-#include "server/graph_memory.h"
-#include "server/graph_node_params.h"
-#include "server/graph_typed_nodes.h"
-#include "server/graphs.h"
+#include "server/graphs/exec_origin.h"
+#include "server/graphs/graph_memory.h"
+#include "server/graphs/graph_node_params.h"
+#include "server/graphs/graph_typed_nodes.h"
+#include "server/graphs/graphs.h"
 #include "server/hooks_graph.h"
+#include "server/lease/moves.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

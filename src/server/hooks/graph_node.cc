@@ -2,13 +2,13 @@
 #include <vector>
 
 #include "server/client_names.h"
-#include "server/graph_edges.h"
-#include "server/graph_memory.h"
-#include "server/graph_node_params.h"
-#include "server/graph_typed_nodes.h"
-#include "server/graphs.h"
+#include "server/code/launch_attributes.h"
+#include "server/graphs/graph_edges.h"
+#include "server/graphs/graph_memory.h"
+#include "server/graphs/graph_node_params.h"
+#include "server/graphs/graph_typed_nodes.h"
+#include "server/graphs/graphs.h"
 #include "server/hooks_graph.h"
-#include "server/launch_attributes.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 

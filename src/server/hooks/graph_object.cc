@@ -1,10 +1,10 @@
 // What graphs own: objects of the program, and memory.
-#include "server/graph_memory.h"
-#include "server/graphs.h"
+#include "server/graphs/graph_memory.h"
+#include "server/graphs/graphs.h"
+#include "server/graphs/user_object.h"
 #include "server/hooks_graph.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
-#include "server/user_object.h"
 
 namespace flyt::server::hooks {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "server/context_description.h"
 #include "server/context_subjects.h"
-#include "server/moves.h"
+#include "server/lease/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

@@ -1,8 +1,8 @@
 // Kernel launches.
 #include "server/hooks_launch.h"
 
-#include "server/code_subjects.h"
-#include "server/launch_attributes.h"
+#include "server/code/code_subjects.h"
+#include "server/code/launch_attributes.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "cuda/image.h"
-#include "server/code_subjects.h"
-#include "server/code_taking.h"
-#include "server/recovery.h"
+#include "server/code/code_subjects.h"
+#include "server/code/code_taking.h"
+#include "server/recovery/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

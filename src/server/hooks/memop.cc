@@ -1,8 +1,8 @@
 // Stream operations that wait for or write words in memory.
 #include "server/hooks_memop.h"
 
+#include "server/lease/moves.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

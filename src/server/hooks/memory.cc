@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/lease/usage_board.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
-#include "server/usage_board.h"
 
 namespace flyt::server::hooks {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "server/code_subjects.h"
-#include "server/code_taking.h"
-#include "server/function_facts.h"
+#include "server/code/code_subjects.h"
+#include "server/code/code_taking.h"
+#include "server/code/function_facts.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 #include "wire/code.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include "server/launch_attributes.h"
+#include "server/code/launch_attributes.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "server/graphs.h"
+#include "server/graphs/graphs.h"
+#include "server/lease/moves.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

@@ -1,11 +1,11 @@
 // A session that goes on in this process.
 #include "server/hooks_recovery.h"
 
-#include "server/code_subjects.h"
-#include "server/graphs.h"
+#include "server/code/code_subjects.h"
+#include "server/graphs/graphs.h"
 #include "server/hooks_graph.h"
 #include "server/memory_subjects.h"
-#include "server/recovery.h"
+#include "server/recovery/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

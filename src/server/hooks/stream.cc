@@ -4,12 +4,12 @@
 #include <memory>
 #include <utility>
 
+#include "server/code/launch_attributes.h"
 #include "server/context_subjects.h"
-#include "server/graphs.h"
-#include "server/launch_attributes.h"
+#include "server/graphs/graphs.h"
+#include "server/lease/moves.h"
 #include "server/memory_subjects.h"
-#include "server/moves.h"
-#include "server/recovery.h"
+#include "server/recovery/recovery.h"
 #include "server/session.h"
 #include "wire/graphs.h"
 

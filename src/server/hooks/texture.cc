@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "server/images.h"
+#include "server/memory/images.h"
 #include "server/memory_subjects.h"
-#include "server/recovery.h"
+#include "server/recovery/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

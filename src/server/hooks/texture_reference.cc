@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "server/code_subjects.h"
-#include "server/images.h"
+#include "server/code/code_subjects.h"
+#include "server/memory/images.h"
 #include "server/memory_subjects.h"
 #include "server/session.h"
 

@@ -3,7 +3,7 @@
 
 #include "commands/recovery.h"
 #include "server/memory_subjects.h"
-#include "server/recovery.h"
+#include "server/recovery/recovery.h"
 #include "server/session.h"
 
 namespace flyt::server::hooks {

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "driver/table.h"
 #include "nvml/gpu.h"
-#include "server/sm_grant.h"
+#include "server/lease/sm_grant.h"
 
 namespace flyt::server::nvml {
 

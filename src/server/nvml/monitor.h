@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "rpc/endpoint.h"
+#include "server/lease/usage_board.h"
 #include "server/nvml/fleet.h"
 #include "server/nvml/native.h"
-#include "server/usage_board.h"
 
 namespace flyt::server::nvml {
 

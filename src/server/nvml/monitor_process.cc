@@ -1,8 +1,8 @@
 #include "server/nvml/monitor_process.h"
 
 #include "rpc/buffer_pool.h"
-#include "server/greet.h"
 #include "server/nvml/monitor.h"
+#include "server/parent/greet.h"
 #include "transport/machine.h"
 
 namespace flyt::server::nvml {

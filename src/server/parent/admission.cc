@@ -1,0 +1,123 @@
+#include "server/parent/admission.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/fd.h"
+#include "base/random.h"
+#include "base/sha256.h"
+#include "server/shared_mutex.h"
+
+namespace flyt::server {
+
+// In memory that all processes share. An entry whose expiry is 0 is free; it is stored last.
+struct TokenBook {
+  struct Entry {
+    std::array<std::byte, wire::kTokenNonceBytes> nonce;
+    Digest peer;
+    std::uint32_t used;
+    std::int64_t expiry;
+  };
+  SharedMutex mutex;
+  std::array<Entry, Admission::kTokensMax> entries GUARDED_BY(mutex);
+};
+
+namespace {
+
+Error denied(std::string_view why) { return {ErrorCode::kDenied, std::string(why)}; }
+
+}  // namespace
+
+Result<wire::TokenKey> Admission::read_key(const std::string& path) {
+  const auto bad = [&](std::string_view why) {
+    return Error{ErrorCode::kInvalid, "token key " + path + ": " + std::string(why)};
+  };
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return system_error("token key " + path, errno);
+  struct stat about {};
+  if (::fstat(file.get(), &about) != 0) return system_error("token key " + path, errno);
+  if (!S_ISREG(about.st_mode)) return bad("it is no file");
+  if (about.st_uid != ::geteuid() && about.st_uid != 0) return bad("it belongs to another user");
+  if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return bad("others than its owner may use it; chmod 600");
+  }
+  std::array<std::byte, wire::kTokenKeyBytes + 1> bytes;
+  const ssize_t got = ::read(file.get(), bytes.data(), bytes.size());
+  if (got != static_cast<ssize_t>(wire::kTokenKeyBytes)) return bad("a key has exactly 32 bytes");
+  // Where the caller has it: no other copy is left anywhere.
+  Result<wire::TokenKey> key{wire::TokenKey{}};
+  std::copy_n(bytes.begin(), key->size(), key->begin());
+  ::explicit_bzero(bytes.data(), bytes.size());
+  return key;
+}
+
+Admission::Admission(std::string lease, const wire::TokenKey& key, TokenBook* book)
+    : lease_(std::move(lease)), key_(key), book_(book) {}
+
+Admission::~Admission() {
+  forget_key();
+  ::munmap(book_, sizeof(TokenBook));
+}
+
+Result<std::unique_ptr<Admission>> Admission::create(std::string lease, const wire::TokenKey& key) {
+  void* memory =
+      ::mmap(nullptr, sizeof(TokenBook), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return system_error("mmap", errno);
+  auto* book = static_cast<TokenBook*>(memory);
+  std::construct_at(&book->mutex);
+  return std::unique_ptr<Admission>(new Admission(std::move(lease), key, book));
+}
+
+Status Admission::admit(std::string_view credential, std::string_view peer, For what,
+                        std::int64_t now) {
+  if (credential.empty()) return denied("a token is needed");
+  const auto token = wire::verify(credential, key_);
+  if (!token) return denied(token.error().message);
+  if (token->lease != lease_) return denied("the token is of another lease");
+  if (token->expiry <= now) return denied("the token has expired");
+  if (token->expiry - now > kTokenSecondsMax) return denied("the token is valid for too long");
+  const Digest who = sha256(bytes_of(peer));
+  const SharedLock lock(book_->mutex);
+  TokenBook::Entry* place = nullptr;
+  for (TokenBook::Entry& entry : book_->entries) {
+    if (entry.expiry != 0 && entry.expiry <= now) entry.expiry = 0;
+    if (entry.expiry == 0) {
+      if (place == nullptr) place = &entry;
+      continue;
+    }
+    if (entry.nonce != token->nonce) continue;
+    if (entry.peer != who) return denied("the token is used from elsewhere");
+    if (what == For::kMonitor) return {};
+    if (entry.used >= token->sessions) return denied("the token is used up");
+    ++entry.used;
+    return {};
+  }
+  if (place == nullptr) return denied("too many tokens are in use");
+  place->nonce = token->nonce;
+  place->peer = who;
+  place->used = what == For::kSession ? 1 : 0;
+  place->expiry = token->expiry;
+  return {};
+}
+
+Result<std::string> Admission::new_token(std::uint32_t seconds, std::uint32_t sessions,
+                                         std::int64_t now) const {
+  if (seconds == 0 || seconds > kTokenSecondsMax || sessions == 0 ||
+      sessions > wire::kTokenSessionsMax) {
+    return Error{ErrorCode::kInvalid, "a token is for 1 to 86400 seconds and 1 to 65535 sessions"};
+  }
+  wire::Token token{.lease = lease_, .expiry = now + seconds, .sessions = sessions};
+  random_bytes(token.nonce.data(), token.nonce.size());
+  return wire::sign(token, key_);
+}
+
+void Admission::forget_key() { ::explicit_bzero(key_.data(), key_.size()); }
+
+}  // namespace flyt::server

@@ -1,0 +1,117 @@
+#include "server/parent/lobby.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "transport/peek.h"
+#include "wire/hello.h"
+
+namespace flyt::server {
+namespace {
+
+// How often a hello that has come in part is looked at again.
+constexpr Duration kLookAgain = std::chrono::milliseconds(20);
+
+enum class Heard : std::uint8_t { kNothing, kPart, kAll, kGone };
+
+// Looks without taking: whoever serves the client reads the hello.
+Heard look_at(const transport::Connection& connection) {
+  std::array<std::byte, wire::kHelloBytesMax> bytes;
+  const auto there = transport::peek(connection.fd(), bytes);
+  if (!there) return Heard::kGone;
+  if (*there == 0) return Heard::kNothing;
+  if (*there < wire::kHelloPrefixBytes) return Heard::kPart;
+  const auto prefix = wire::decode_hello_prefix(Bytes(bytes).first(wire::kHelloPrefixBytes));
+  if (!prefix) return Heard::kAll;
+  const std::size_t whole = wire::kHelloPrefixBytes + prefix->records_bytes;
+  return *there < whole ? Heard::kPart : Heard::kAll;
+}
+
+std::string without_port(std::string peer) {
+  if (peer.starts_with("tcp://")) peer.resize(peer.rfind(':'));
+  return peer;
+}
+
+}  // namespace
+
+std::unique_ptr<transport::Connection> Lobby::enter(
+    std::unique_ptr<transport::Connection> connection, bool share) {
+  std::string peer = without_port(connection->peer());
+  const auto of_peer = [&](const Waiting& one) { return one.peer == peer; };
+  const auto count =
+      static_cast<std::size_t>(std::count_if(waiting_.begin(), waiting_.end(), of_peer));
+  auto goes = waiting_.end();
+  if (count >= kWaitingOfOneMax) {
+    goes = std::find_if(waiting_.begin(), waiting_.end(), of_peer);
+  } else if (waiting_.size() >= kWaitingMax) {
+    goes = waiting_.begin();
+  }
+  std::unique_ptr<transport::Connection> out;
+  if (goes != waiting_.end()) {
+    out = std::move(goes->connection);
+    waiting_.erase(goes);
+  }
+  waiting_.push_back({std::move(connection), std::move(peer), clock_.now(), share});
+  return out;
+}
+
+std::unique_ptr<transport::Connection> Lobby::give_way() {
+  if (waiting_.empty()) return nullptr;
+  auto out = std::move(waiting_.front().connection);
+  waiting_.pop_front();
+  return out;
+}
+
+void Lobby::add_to(std::vector<pollfd>& wanted) const {
+  for (const Waiting& one : waiting_) {
+    if (!one.begun) wanted.push_back({one.connection->fd(), POLLIN, 0});
+  }
+}
+
+int Lobby::timeout_ms() const {
+  if (waiting_.empty()) return -1;
+  Duration left = waiting_.front().since + kWaitMax - clock_.now();
+  const bool begun =
+      std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& one) { return one.begun; });
+  if (begun) left = std::min(left, kLookAgain);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::max<std::int64_t>(ms + 1, 0));
+}
+
+Lobby::Leaving Lobby::leave() {
+  Leaving leaving;
+  const Instant now = clock_.now();
+  for (auto one = waiting_.begin(); one != waiting_.end();) {
+    const Heard heard = look_at(*one->connection);
+    if (heard == Heard::kAll) {
+      leaving.ready.push_back({std::move(one->connection), one->share});
+    } else if (heard == Heard::kGone) {
+      // Nobody is left to be told anything.
+      leaving.gone.push_back(std::move(one->connection));
+    } else if (now - one->since >= kWaitMax) {
+      leaving.late.push_back(std::move(one->connection));
+    } else {
+      one->begun = heard == Heard::kPart;
+      ++one;
+      continue;
+    }
+    one = waiting_.erase(one);
+  }
+  return leaving;
+}
+
+void Lobby::Leaving::abandon() {
+  for (const Guest& guest : ready) {
+    if (guest.connection != nullptr) guest.connection->abandon();
+  }
+  for (const auto& one : late) one->abandon();
+  for (const auto& one : gone) one->abandon();
+}
+
+void Lobby::abandon() {
+  for (Waiting& one : waiting_) one.connection->abandon();
+  waiting_.clear();
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,115 @@
+// Lobby: who has said a whole hello leaves, who takes too long or is one too many goes.
+#include "server/parent/lobby.h"
+
+#include <gtest/gtest.h>
+
+#include "base/testing/hand_clock.h"
+#include "wire/hello.h"
+
+namespace flyt::server {
+namespace {
+
+class LobbyTest : public ::testing::Test {
+ protected:
+  // The far end of a connection that is in the lobby, if it was let in.
+  std::unique_ptr<transport::Connection> come() {
+    auto pair = transport::connection_pair();
+    EXPECT_TRUE(pair.ok());
+    out = lobby.enter(std::move(pair->first), true);
+    return std::move(pair->second);
+  }
+  static void say(transport::Connection& connection, Bytes bytes) {
+    const auto sent = connection.write({&bytes, 1}, transport::Patience::kWait);
+    ASSERT_TRUE(sent.ok());
+    ASSERT_EQ(*sent, bytes.size());
+  }
+
+  HandClock clock;
+  Lobby lobby{clock};
+  std::unique_ptr<transport::Connection> out;
+  const std::vector<std::byte> hello = wire::encode(wire::ClientHello{});
+};
+
+TEST_F(LobbyTest, AWholeHelloLeavesAndIsStillThereToRead) {
+  const auto client = come();
+  say(*client, Bytes(hello).first(10));
+  EXPECT_TRUE(lobby.leave().ready.empty());
+  say(*client, Bytes(hello).subspan(10, hello.size() - 11));
+  EXPECT_TRUE(lobby.leave().ready.empty());
+  say(*client, Bytes(hello).last(1));
+  const auto leaving = lobby.leave();
+  ASSERT_EQ(leaving.ready.size(), 1U);
+  EXPECT_TRUE(leaving.ready[0].share);
+  EXPECT_EQ(lobby.size(), 0U);
+  std::vector<std::byte> read(hello.size());
+  const MutableBytes into(read);
+  const auto got = leaving.ready[0].connection->read({&into, 1}, transport::Patience::kNow);
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(*got, hello.size());
+}
+
+TEST_F(LobbyTest, WhatWillNeverBeAHelloLeavesToBeRefused) {
+  const auto client = come();
+  say(*client, std::vector<std::byte>(wire::kHelloPrefixBytes, std::byte{7}));
+  EXPECT_EQ(lobby.leave().ready.size(), 1U);
+}
+
+TEST_F(LobbyTest, WhoTakesTooLongGoes) {
+  const auto silent = come();
+  EXPECT_GT(lobby.timeout_ms(), 9000);
+  clock.pass(Lobby::kWaitMax / 2);
+  const auto slow = come();
+  say(*slow, Bytes(hello).first(hello.size() - 1));
+  EXPECT_TRUE(lobby.leave().late.empty());
+  EXPECT_LT(lobby.timeout_ms(), 100);
+  clock.pass(Lobby::kWaitMax / 2);
+  EXPECT_EQ(lobby.leave().late.size(), 1U);
+  EXPECT_EQ(lobby.size(), 1U);
+  clock.pass(Lobby::kWaitMax);
+  EXPECT_EQ(lobby.leave().late.size(), 1U);
+  EXPECT_EQ(lobby.timeout_ms(), -1);
+}
+
+TEST_F(LobbyTest, WhoHasGoneIsForgotten) {
+  come().reset();
+  const auto leaving = lobby.leave();
+  EXPECT_TRUE(leaving.ready.empty());
+  EXPECT_TRUE(leaving.late.empty());
+  EXPECT_EQ(lobby.size(), 0U);
+}
+
+TEST_F(LobbyTest, OnePeerHasRoomForSoManyOnly) {
+  std::vector<std::unique_ptr<transport::Connection>> clients;
+  for (std::size_t i = 0; i < Lobby::kWaitingOfOneMax; ++i) {
+    clients.push_back(come());
+    EXPECT_EQ(out, nullptr);
+  }
+  const auto client = come();
+  EXPECT_NE(out, nullptr);
+  EXPECT_EQ(lobby.size(), Lobby::kWaitingOfOneMax);
+}
+
+TEST_F(LobbyTest, WhoHasWaitedLongestGivesWay) {
+  EXPECT_EQ(lobby.give_way(), nullptr);
+  const auto first = come();
+  const auto second = come();
+  lobby.give_way().reset();
+  EXPECT_EQ(lobby.size(), 1U);
+  EXPECT_NE(first->wait(transport::kHangup, {0}, nullptr) & transport::kHangup, 0);
+  EXPECT_EQ(second->wait(transport::kHangup, {0}, nullptr), transport::kNothing);
+}
+
+TEST_F(LobbyTest, ThoseWhoSayNothingDoNotKeepOutTheOthersOfTheirPeer) {
+  std::vector<std::unique_ptr<transport::Connection>> silent;
+  for (std::size_t i = 0; i < Lobby::kWaitingOfOneMax; ++i) silent.push_back(come());
+  const auto client = come();
+  say(*client, hello);
+  EXPECT_EQ(lobby.leave().ready.size(), 1U);
+  // It went for that one: its far end is closed once `out` is.
+  out.reset();
+  EXPECT_NE(silent.front()->wait(transport::kHangup, {0}, nullptr) & transport::kHangup, 0);
+  EXPECT_EQ(silent.back()->wait(transport::kHangup, {0}, nullptr), transport::kNothing);
+}
+
+}  // namespace
+}  // namespace flyt::server

@@ -1,0 +1,95 @@
+// Whom the server's parent lets in. It judges what a client shows before a process is spent on it,
+// and least of all one with a driver: anybody may say anything as often as it likes.
+#include <algorithm>
+
+#include "base/haste.h"
+#include "base/wall_clock.h"
+#include "server/parent/handoff.h"
+#include "server/parent/supervisor.h"
+#include "server/recovery/recovery.h"
+#include "wire/hello.h"
+
+namespace flyt::server {
+
+// How many sessions there may be before this one. Who says that he returns takes the room of the
+// process that he had, which may not have ended yet: under MPS that takes the driver a while.
+// Whether it is true the keeper knows; until he is asked, as many again.
+unsigned Supervisor::room_for(const wire::ClientHello& hello) const {
+  const bool returns =
+      hello.role == wire::ConnectionRole::kCommands && hello.recovers != wire::SessionToken{};
+  return returns ? 2 * options_.sessions_max : options_.sessions_max;
+}
+
+// Whoever has said hello gets a process, if there is room.
+void Supervisor::let_in() {
+  leaving_ = lobby_.leave();
+  for (const auto& late : leaving_.late) {
+    log_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
+    refuse_late(*late);
+  }
+  for (Lobby::Guest& guest : leaving_.ready) {
+    const auto hello = peek_hello(*guest.connection);
+    if (!hello) {
+      const Error& why = hello.error();
+      log_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", why.message}});
+      refuse_bad_hello(*guest.connection, why);
+      continue;
+    }
+    if (hello->role == wire::ConnectionRole::kBulk) {
+      give_to_session(*guest.connection, hello->token);
+      continue;
+    }
+    const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
+      return child.second.kind == ChildKind::kSession;
+    });
+    if (static_cast<unsigned>(sessions) >= room_for(*hello)) {
+      log_.warn("client refused", {{"peer", guest.connection->peer()},
+                                   {"reason", "too many sessions; --max-sessions allows more"}});
+      refuse_full(*guest.connection);
+      continue;
+    }
+    // A monitor has no use for what makes a process warm.
+    const bool wants_driver = hello->role == wire::ConnectionRole::kCommands;
+    if (admit(*guest.connection, *hello)) give_to_child(guest, wants_driver);
+  }
+  // A stranger may have sent descriptors, which go with the connection.
+  const Haste haste;
+  leaving_ = {};
+}
+
+bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
+  // It is told so by the process that hears it.
+  if (hello.role == wire::ConnectionRole::kAdmin) return true;
+  const std::string peer = transport::identity_of_peer(connection.fd());
+  const bool counts = hello.role != wire::ConnectionRole::kMonitor;
+  // A session that goes on shows its own token, and the keeper knows whose that is: a credential
+  // may have run out since it began. Of a monitor nobody would ask the keeper.
+  if (counts && hello.recovers != wire::SessionToken{}) {
+    const Status known = ask_keeper(hello.recovers, peer);
+    if (known) return true;
+    const std::string& reason = known.error().message;
+    log_.info("client refused", {{"peer", connection.peer()}, {"reason", reason}});
+    refuse_to_go_on(connection, reason);
+    return false;
+  }
+  Admission* const admission = options_.session.admission.get();
+  if (admission == nullptr) return true;
+  const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
+  const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
+  if (admitted) return true;
+  const std::string& reason = admitted.error().message;
+  log_.warn("client refused", {{"peer", connection.peer()}, {"reason", reason}});
+  refuse_denied(connection, reason);
+  return false;
+}
+
+// An error: nobody of that peer can go on with such a session.
+Status Supervisor::ask_keeper(const wire::SessionToken& token, const std::string& peer) {
+  if (!keeper_) return Error{ErrorCode::kInvalid, "this server keeps no sessions"};
+  const auto known = keeper_->knows(as_token(token), user_of(peer));
+  if (!known) return known.error();
+  if (!*known) return Error{ErrorCode::kInvalid, "nothing is kept of such a session"};
+  return {};
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,195 @@
+// PinnedMemory: host memory of this process that the GPU copies from and to directly.
+#include "server/transfers/pinned_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "cuda/types.h"
+
+namespace flyt::server {
+
+PinnedStock::~PinnedStock() {
+  const Lock lock(mutex_);
+  for (const auto& block : blocks_) {
+    // The context may be gone, and the registration with it: an error here means nothing.
+    if (block->home != nullptr) driver_.cuMemHostUnregister(block->bytes.data());
+    ::munmap(block->bytes.data(), block->bytes.size());
+  }
+}
+
+void PinnedStock::on_shortage(std::function<void()> call) { shortage_ = std::move(call); }
+
+std::optional<std::size_t> PinnedStock::find_free(bool pinned) const {
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    const Block& block = *blocks_[i];
+    if (!block.taken && (block.home != nullptr || !pinned)) return i;
+  }
+  return std::nullopt;
+}
+
+std::size_t PinnedStock::reserve() const {
+  return static_cast<std::size_t>(
+      std::count_if(blocks_.begin(), blocks_.end(),
+                    [](const auto& block) { return !block->taken && block->home != nullptr; }));
+}
+
+PinnedStock::Block* PinnedStock::add() {
+  void* mapped = ::mmap(nullptr, sizes_.block_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  blocks_.push_back(std::make_unique<Block>());
+  blocks_.back()->bytes = mutable_bytes_at(mapped, sizes_.block_bytes);
+  return blocks_.back().get();
+}
+
+bool PinnedStock::ask_for_more() {
+  if (!possible_ || !shortage_) return false;
+  const bool loose = std::any_of(blocks_.begin(), blocks_.end(),
+                                 [](const auto& block) { return block->home == nullptr; });
+  const bool scarce = reserve() < sizes_.reserve && blocks_.size() < blocks_max_;
+  return (loose || scarce) && !std::exchange(asked_, true);
+}
+
+std::optional<std::size_t> PinnedStock::take(std::size_t blocks_max) {
+  std::optional<std::size_t> found;
+  bool ask = false;
+  {
+    const Lock lock(mutex_);
+    blocks_max_ = std::max(blocks_max_, blocks_max);
+    found = find_free(true);
+    if (found) blocks_[*found]->taken = true;
+    ask = ask_for_more();
+  }
+  if (ask) shortage_();
+  if (found) return found;
+  const Lock lock(mutex_);
+  const Instant deadline = system_clock().now() + kPatience;
+  while (asked_ && !(found = find_free(true)) && system_clock().now() < deadline) {
+    changed_.wait_for(mutex_, deadline - system_clock().now());
+  }
+  if (!found) found = find_free(true);
+  if (!found) found = find_free(false);
+  if (!found && blocks_.size() < blocks_max && add() != nullptr) found = blocks_.size() - 1;
+  if (found) blocks_[*found]->taken = true;
+  return found;
+}
+
+void PinnedStock::give(std::size_t index) {
+  const Lock lock(mutex_);
+  blocks_[index]->taken = false;
+}
+
+MutableBytes PinnedStock::bytes(std::size_t index) const {
+  const Lock lock(mutex_);
+  return blocks_[index]->bytes;
+}
+
+bool PinnedStock::pinned(std::size_t index) const {
+  const Lock lock(mutex_);
+  return blocks_[index]->home != nullptr;
+}
+
+PinnedStock::Block* PinnedStock::next_to_register() {
+  for (const auto& block : blocks_) {
+    if (block->home == nullptr && !block->registering) return block.get();
+  }
+  const std::size_t blocks_max = std::max(blocks_max_, sizes_.reserve);
+  return reserve() < sizes_.reserve && blocks_.size() < blocks_max ? add() : nullptr;
+}
+
+void PinnedStock::restock(CUcontext context) {
+  bool possible = driver_.cuMemHostRegister_v2 != nullptr;
+  while (possible) {
+    Block* block = nullptr;
+    {
+      const Lock lock(mutex_);
+      block = next_to_register();
+      if (block == nullptr) break;
+      block->registering = true;
+    }
+    // Blocks in use too: what is being received, or copied, is where it was.
+    const CUresult result = driver_.cuMemHostRegister_v2(block->bytes.data(), block->bytes.size(),
+                                                         CU_MEMHOSTREGISTER_PORTABLE);
+    possible = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    const Lock lock(mutex_);
+    block->registering = false;
+    if (possible) block->home = context;
+    changed_.notify_all();
+  }
+  const Lock lock(mutex_);
+  possible_ = possible;
+  asked_ = false;
+  changed_.notify_all();
+}
+
+void PinnedStock::given_up() {
+  const Lock lock(mutex_);
+  possible_ = false;
+  asked_ = false;
+  changed_.notify_all();
+}
+
+void PinnedStock::forget(CUcontext context) {
+  bool ask = false;
+  {
+    const Lock lock(mutex_);
+    for (const auto& block : blocks_) {
+      if (block->home == context) block->home = nullptr;
+    }
+    ask = ask_for_more();
+  }
+  if (ask) shortage_();
+}
+
+rpc::Chunk* PinnedBufferPool::acquire() {
+  const auto index = stock_.take(kChunksMax);
+  if (!index) return nullptr;
+  const Lock lock(mutex_);
+  if (chunks_.size() <= *index) chunks_.resize(*index + 1);
+  std::unique_ptr<rpc::Chunk>& chunk = chunks_[*index];
+  if (chunk == nullptr) chunk = std::make_unique<rpc::Chunk>(*this, stock_.bytes(*index), *index);
+  return chunk.get();
+}
+
+Staging::Slot Staging::take(std::size_t bytes, std::size_t bytes_max) {
+  FLYT_ASSERT(bytes <= kSlotBytes);
+  const bool small = bytes <= kSmallSlotBytes;
+  if (small) {
+    const Lock lock(mutex_);
+    if (!small_.empty()) {
+      const Slot slot = small_.back();
+      small_.pop_back();
+      return slot;
+    }
+  }
+  const auto block = stock_.take(bytes_max / kSlotBytes);
+  if (!block) return {};
+  const MutableBytes memory = stock_.bytes(*block);
+  if (!small) return {memory.data(), kSlotBytes, *block};
+  const Lock lock(mutex_);
+  for (std::size_t at = kSmallSlotBytes; at < kSlotBytes; at += kSmallSlotBytes) {
+    small_.push_back({memory.data() + at, kSmallSlotBytes, *block});
+  }
+  return {memory.data(), kSmallSlotBytes, *block};
+}
+
+void Staging::give(const Slot& slot) {
+  if (slot.bytes != kSmallSlotBytes) return stock_.give(slot.block);
+  const Lock lock(mutex_);
+  small_.push_back(slot);
+}
+
+void HostBuffers::restock(CUcontext context) {
+  staging.stock().restock(context);
+  received.stock().restock(context);
+}
+
+void HostBuffers::forget(CUcontext context) {
+  staging.stock().forget(context);
+  received.stock().forget(context);
+}
+
+}  // namespace flyt::server

@@ -1,0 +1,128 @@
+// PinnedStock: nobody who takes a block waits for the driver, and what dies with a context is
+// registered anew.
+#include "server/transfers/pinned_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace flyt::server {
+namespace {
+
+// What the driver has registered, and what it answers.
+struct Registrations {
+  std::set<const void*> now;
+  int calls = 0;
+  CUresult answer = CUDA_SUCCESS;
+};
+
+// Tables hold plain functions; each test starts with its own record.
+Registrations& registrations() {
+  static Registrations record;
+  return record;
+}
+
+CUresult register_memory(void* memory, std::size_t, unsigned int) {
+  ++registrations().calls;
+  if (registrations().answer != CUDA_SUCCESS) return registrations().answer;
+  return registrations().now.insert(memory).second ? CUDA_SUCCESS
+                                                   : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+CUresult unregister_memory(void* memory) {
+  return registrations().now.erase(memory) == 1 ? CUDA_SUCCESS
+                                                : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+class PinnedStockTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kMax = 4;
+
+  PinnedStockTest() {
+    registrations() = {};
+    driver.cuMemHostRegister_v2 = &register_memory;
+    driver.cuMemHostUnregister = &unregister_memory;
+    stock = std::make_unique<PinnedStock>(driver, PinnedStock::Sizes{4096, 2});
+    stock->on_shortage([this] { ++shortages; });
+  }
+
+  static CUcontext context(std::uint64_t number) {
+    return static_cast<CUcontext>(pointer_at(number));
+  }
+
+  driver::Table driver;
+  std::unique_ptr<PinnedStock> stock;
+  int shortages = 0;
+};
+
+TEST_F(PinnedStockTest, WithoutAContextBlocksAreJustMemory) {
+  const auto block = stock->take(kMax);
+  ASSERT_TRUE(block);
+  EXPECT_FALSE(stock->pinned(*block));
+  EXPECT_EQ(stock->bytes(*block).size(), 4096U);
+  EXPECT_EQ(registrations().calls, 0);
+  EXPECT_EQ(shortages, 0);
+}
+
+TEST_F(PinnedStockTest, ABlockInUseIsRegisteredTooAndTheReserveIsFilled) {
+  const auto early = stock->take(kMax);
+  stock->restock(context(1));
+  EXPECT_TRUE(stock->pinned(*early));
+  EXPECT_EQ(registrations().now.size(), 3U);
+}
+
+TEST_F(PinnedStockTest, TakingNeverRegistersButAsksOnce) {
+  stock->restock(context(1));
+  const int before = registrations().calls;
+  const auto first = stock->take(kMax);
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(stock->pinned(*first));
+  ASSERT_TRUE(stock->take(kMax));
+  EXPECT_EQ(registrations().calls, before);
+  EXPECT_EQ(shortages, 1);
+}
+
+TEST_F(PinnedStockTest, WhenHelpDoesNotComeABlockIsGivenAnyway) {
+  stock->restock(context(1));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(stock->take(kMax));
+  const auto late = stock->take(kMax);
+  ASSERT_TRUE(late);
+  EXPECT_FALSE(stock->pinned(*late));
+}
+
+TEST_F(PinnedStockTest, ThereAreNeverMoreBlocksThanAllowed) {
+  for (std::size_t i = 0; i < kMax; ++i) ASSERT_TRUE(stock->take(kMax));
+  EXPECT_FALSE(stock->take(kMax));
+  stock->restock(context(1));
+  EXPECT_FALSE(stock->take(kMax));
+  stock->give(2);
+  EXPECT_EQ(stock->take(kMax), std::optional<std::size_t>(2));
+}
+
+TEST_F(PinnedStockTest, WhatDiesWithItsContextIsRegisteredAnew) {
+  stock->restock(context(1));
+  const auto kept = stock->take(kMax);
+  stock->restock(context(2));
+  ASSERT_TRUE(stock->pinned(*kept));
+  const int asked = shortages;
+  registrations().now.clear();
+  stock->forget(context(2));
+  EXPECT_TRUE(stock->pinned(*kept));
+  stock->forget(context(1));
+  EXPECT_FALSE(stock->pinned(*kept));
+  EXPECT_EQ(shortages, asked + 1);
+  stock->restock(context(3));
+  EXPECT_TRUE(stock->pinned(*kept));
+}
+
+TEST_F(PinnedStockTest, ADriverThatRefusesIsNotAskedAgain) {
+  registrations().answer = CUDA_ERROR_OUT_OF_MEMORY;
+  stock->restock(context(1));
+  const int calls = registrations().calls;
+  EXPECT_EQ(calls, 1);
+  for (std::size_t i = 0; i < kMax; ++i) ASSERT_TRUE(stock->take(kMax));
+  EXPECT_EQ(shortages, 0);
+  EXPECT_EQ(registrations().calls, calls);
+}
+
+}  // namespace
+}  // namespace flyt::server
