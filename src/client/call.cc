@@ -1,6 +1,6 @@
 #include "client/call.h"
 
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "client/memory_state.h"
 #include "client/refusals.h"
 

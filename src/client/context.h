@@ -11,8 +11,8 @@
 #include "base/annotations.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "client/context_streams.h"
 #include "client/handle_table.h"
+#include "client/streams/context_streams.h"
 #include "cuda/types.h"
 
 namespace flyt::client {
@@ -74,7 +74,7 @@ struct SeenDone {
   Instant at;
 };
 
-// The stream that a thread found busy last: watching a stream in client/watches.h.
+// The stream that a thread found busy last: watching a stream in client/streams/watches.h.
 struct SeenBusy {
   const Session* session = nullptr;
   std::uint64_t context = 0;

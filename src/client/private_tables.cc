@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client/call.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "client/hooks_context.h"
 #include "client/hooks_device.h"
 #include "client/hooks_module.h"

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "client/code_state.h"
-#include "client/graphs.h"
+#include "client/code/code_state.h"
+#include "client/graphs/graphs.h"
 #include "client/memory_state.h"
-#include "client/recovery.h"
-#include "client/recovery_thread.h"
+#include "client/recovery/recovery.h"
+#include "client/recovery/recovery_thread.h"
 #include "client/settings.h"
 #include "commands/graph.h"
 #include "commands/module.h"

@@ -11,12 +11,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "client/captures.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "client/context.h"
 #include "client/device_cache.h"
 #include "client/exchange.h"
-#include "client/host_mirror.h"
+#include "client/graphs/captures.h"
+#include "client/memory/host_mirror.h"
 #include "client/refusals.h"
 #include "cuda/compile_cache.h"
 #include "cuda/context_storage.h"
@@ -26,9 +26,9 @@
 namespace flyt::client {
 
 class MemoryState;     // Memory, streams, events, pools, host functions: client/memory_state.h.
-class Graphs;          // Graphs, and what of the program they use: client/graphs.h.
-class RecoveryThread;  // Looks whether it has to: client/recovery_thread.h.
-class Recovery;        // How the session goes on when its process was killed: client/recovery.h.
+class Graphs;          // Graphs, and what of the program they use: client/graphs/graphs.h.
+class RecoveryThread;  // Looks whether it has to: client/recovery/recovery_thread.h.
+class Recovery;        // How it goes on when its process was killed: client/recovery/recovery.h.
 
 struct SessionOptions {
   std::string url;             // As FLYT_SERVER.

@@ -24,7 +24,7 @@ Duration recovery_patience();
 // FLYT_WAIT_MS: for a GPU of this machine's client manager.
 Duration wait_patience();
 
-// FLYT_FENCE_US: how long a wait looks at a word of its own (client/fences.h).
+// FLYT_FENCE_US: how long a wait looks at a word of its own (client/streams/fences.h).
 Duration fence_patience(Duration wished);
 
 // FLYT_LOG.

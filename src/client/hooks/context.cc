@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "client/call.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "client/context_life.h"
 #include "client/memory_state.h"
-#include "client/recovery.h"
+#include "client/recovery/recovery.h"
 #include "commands/context.h"
 
 namespace flyt::client::hooks {

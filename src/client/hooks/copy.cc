@@ -1,9 +1,9 @@
 // Copies between host and device memory, one to three dimensions.
 #include "client/hooks_copy.h"
 
-#include "client/box_copy.h"
 #include "client/call.h"
 #include "client/memory_state.h"
+#include "client/transfers/box_copy.h"
 #include "cuda/batch_copy.h"
 
 namespace flyt::client::hooks {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "client/call.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "commands/device.h"
 #include "cuda/host_link.h"
 

@@ -4,7 +4,7 @@
 #include "client/call.h"
 #include "client/hooks_context.h"
 #include "client/memory_state.h"
-#include "client/watched_query.h"
+#include "client/streams/watched_query.h"
 #include "commands/context.h"
 #include "commands/event.h"
 

@@ -2,7 +2,7 @@
 #include "client/hooks_function.h"
 
 #include "client/call.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "commands/function.h"
 
 namespace flyt::client::hooks {

@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 #include "client/call.h"
-#include "client/graphs.h"
+#include "client/graphs/graphs.h"
 #include "commands/graph.h"
 #include "wire/graphs.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "client/call.h"
-#include "client/captures.h"
-#include "client/graphs.h"
+#include "client/graphs/captures.h"
+#include "client/graphs/graphs.h"
 #include "client/hooks_graph.h"
 #include "commands/graph.h"
 

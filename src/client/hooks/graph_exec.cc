@@ -1,6 +1,6 @@
 // Executable graphs.
 #include "client/call.h"
-#include "client/graphs.h"
+#include "client/graphs/graphs.h"
 #include "client/hooks_graph.h"
 #include "client/memory_state.h"
 #include "commands/graph.h"

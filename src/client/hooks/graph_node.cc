@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "client/call.h"
-#include "client/graph_node.h"
-#include "client/graphs.h"
+#include "client/graphs/graph_node.h"
+#include "client/graphs/graphs.h"
 #include "client/hooks_graph.h"
 #include "client/memory_state.h"
 #include "commands/graph.h"

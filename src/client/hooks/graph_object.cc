@@ -2,10 +2,10 @@
 #include <cstring>
 
 #include "client/call.h"
-#include "client/graphs.h"
+#include "client/graphs/graphs.h"
 #include "client/hooks_graph.h"
-#include "client/host_call_scope.h"
 #include "client/memory_state.h"
+#include "client/streams/host_call_scope.h"
 #include "commands/graph.h"
 
 namespace flyt::client::hooks {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/call.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "client/context_life.h"
 #include "client/hooks_context.h"
 #include "client/memory_state.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "client/call.h"
-#include "client/launch.h"
+#include "client/code/launch.h"
 #include "client/memory_state.h"
 
 namespace flyt::client::hooks {

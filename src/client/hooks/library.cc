@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "client/call.h"
-#include "client/code_state.h"
-#include "client/function_facts.h"
-#include "client/image_sender.h"
-#include "client/jit_options.h"
+#include "client/code/code_state.h"
+#include "client/code/function_facts.h"
+#include "client/code/image_sender.h"
+#include "client/code/jit_options.h"
+#include "client/code/module_globals.h"
+#include "client/code/names.h"
 #include "client/memory_state.h"
-#include "client/module_globals.h"
-#include "client/names.h"
 #include "commands/library.h"
 
 namespace flyt::client::hooks {

@@ -2,9 +2,9 @@
 #include "client/hooks_link.h"
 
 #include "client/call.h"
-#include "client/code_state.h"
-#include "client/image_sender.h"
-#include "client/jit_options.h"
+#include "client/code/code_state.h"
+#include "client/code/image_sender.h"
+#include "client/code/jit_options.h"
 #include "commands/link.h"
 
 namespace flyt::client::hooks {

@@ -6,7 +6,7 @@
 
 #include "client/call.h"
 #include "client/memory_state.h"
-#include "client/stream_wait.h"
+#include "client/streams/stream_wait.h"
 #include "commands/memset.h"
 
 namespace flyt::client::hooks {

@@ -5,14 +5,14 @@
 #include <cstring>
 
 #include "client/call.h"
-#include "client/code_state.h"
-#include "client/function_facts.h"
+#include "client/code/code_state.h"
+#include "client/code/function_facts.h"
+#include "client/code/image_sender.h"
+#include "client/code/jit_options.h"
+#include "client/code/module_globals.h"
+#include "client/code/names.h"
 #include "client/hooks_library.h"
-#include "client/image_sender.h"
-#include "client/jit_options.h"
 #include "client/memory_state.h"
-#include "client/module_globals.h"
-#include "client/names.h"
 #include "commands/module.h"
 
 namespace flyt::client::hooks {

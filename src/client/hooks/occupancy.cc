@@ -6,7 +6,7 @@
 
 #include "client/answer_cache.h"
 #include "client/call.h"
-#include "client/launch.h"
+#include "client/code/launch.h"
 #include "commands/occupancy.h"
 
 namespace flyt::client::hooks {

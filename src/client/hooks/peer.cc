@@ -3,10 +3,10 @@
 
 #include <span>
 
-#include "client/box_copy.h"
 #include "client/call.h"
 #include "client/hooks_copy.h"
 #include "client/memory_state.h"
+#include "client/transfers/box_copy.h"
 #include "commands/peer.h"
 
 namespace flyt::client::hooks {

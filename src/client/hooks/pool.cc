@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "client/call.h"
-#include "client/graphs.h"
+#include "client/graphs/graphs.h"
 #include "client/memory_state.h"
 #include "commands/graph.h"
 #include "commands/peer.h"

@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "client/call.h"
-#include "client/graphs.h"
-#include "client/host_call_scope.h"
+#include "client/graphs/graphs.h"
 #include "client/memory_state.h"
-#include "client/stream_wait.h"
-#include "client/watched_query.h"
+#include "client/streams/host_call_scope.h"
+#include "client/streams/stream_wait.h"
+#include "client/streams/watched_query.h"
 #include "commands/graph.h"
 #include "commands/stream.h"
 #include "cuda/default_stream.h"

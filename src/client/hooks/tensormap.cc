@@ -5,7 +5,7 @@
 
 #include "client/answer_cache.h"
 #include "client/call.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
 #include "commands/tensormap.h"
 
 namespace flyt::client::hooks {

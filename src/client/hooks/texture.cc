@@ -4,9 +4,9 @@
 #include <map>
 #include <optional>
 
-#include "client/box_copy.h"
 #include "client/call.h"
 #include "client/memory_state.h"
+#include "client/transfers/box_copy.h"
 #include "commands/texture.h"
 
 namespace flyt::client::hooks {

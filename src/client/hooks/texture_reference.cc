@@ -3,11 +3,11 @@
 
 #include <string_view>
 
-#include "client/box_copy.h"
 #include "client/call.h"
-#include "client/code_state.h"
+#include "client/code/code_state.h"
+#include "client/code/names.h"
 #include "client/memory_state.h"
-#include "client/names.h"
+#include "client/transfers/box_copy.h"
 #include "commands/texture_reference.h"
 
 namespace flyt::client::hooks {

@@ -1,0 +1,321 @@
+#include "client/graphs/graph_node.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "client/call.h"
+#include "client/code/launch.h"
+#include "client/graphs/graphs.h"
+#include "client/hooks_library.h"
+#include "client/memory_state.h"
+#include "client/transfers/box_copy.h"
+#include "commands/graph.h"
+
+namespace flyt::client {
+namespace {
+
+constexpr unsigned kWordsMax = 255;
+
+// What a function is, or a kernel in its place; null for neither.
+std::shared_ptr<const KernelCode> code_of(std::uint64_t handle) {
+  CodeState& code = session().code();
+  if (const FunctionState* function = code.functions.find(handle)) return function->code;
+  const KernelState* kernel = code.kernels.find(handle);
+  return kernel != nullptr ? kernel->code : nullptr;
+}
+
+// Where the GPU finds device memory or page-locked host memory. False: nowhere.
+bool find_for_gpu(std::uint64_t& address, std::uint64_t bytes) {
+  MemoryState& memory = session().memory();
+  MemoryMap::Placed placed = memory.map().place(address, bytes);
+  if (placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored) {
+    if (memory.mirror().begin(address) != CUDA_SUCCESS) return false;
+    placed = memory.map().place(address, bytes);
+  }
+  if (!placed.on_gpu_or_pinned()) return false;
+  address = placed.memory.device_address(address);
+  return true;
+}
+
+// How far the GPU's address of host memory is from the program's.
+CUresult reach_host(std::uint64_t first, std::uint64_t bytes, LentMemories& lent,
+                    std::uint64_t& distance) {
+  MemoryState& memory = session().memory();
+  std::uint64_t address = first;
+  if (memory.map().place(first, bytes).place == MemoryMap::Place::kPinned) {
+    if (!find_for_gpu(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    distance = address - first;
+    return CUDA_SUCCESS;
+  }
+  std::uint64_t loan = 0;
+  const CUresult result = memory.mirror().borrow(first, bytes, address, loan);
+  if (result != CUDA_SUCCESS) return result;
+  lent.insert(std::make_shared<LentMemory>(memory.mirror(), loan));
+  distance = address - first;
+  return CUDA_SUCCESS;
+}
+
+// The last byte of a box, from its first one.
+std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
+  return (copy.slices - 1) * side.slice_pitch + (copy.rows - 1) * side.pitch + copy.width;
+}
+
+// Host memory of one side; device memory that is mirrored has its address already.
+CUresult take_side(const BoxCopy& box, const BoxSide& side, LentMemories& lent, CUmemorytype type,
+                   const void*& host, CUdeviceptr& device) {
+  if (type == CU_MEMORYTYPE_ARRAY) return CUDA_SUCCESS;
+  std::uint64_t distance = 0;
+  if (side.memory == BoxSide::Memory::kHost) {
+    const CUresult result = reach_host(side.address, extent(box, side), lent, distance);
+    if (result != CUDA_SUCCESS) return result;
+  } else {
+    distance = side.distance;
+  }
+  if (type == CU_MEMORYTYPE_HOST) {
+    host = pointer_at(address_of(host) + distance);
+  } else {
+    device += distance;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult take_graph_copy(CUDA_MEMCPY3D& copy, LentMemories& lent) {
+  MemoryState& memory = session().memory();
+  BoxCopy box;
+  CUresult result = make_box_copy({memory.map(), memory.images.arrays}, copy, box);
+  if (result != CUDA_SUCCESS) return result;
+  if (box.empty()) return CUDA_ERROR_INVALID_VALUE;
+  result = take_side(box, box.from, lent, copy.srcMemoryType, copy.srcHost, copy.srcDevice);
+  if (result != CUDA_SUCCESS) return result;
+  const void* to = copy.dstHost;
+  result = take_side(box, box.to, lent, copy.dstMemoryType, to, copy.dstDevice);
+  copy.dstHost = const_cast<void*>(to);
+  return result;
+}
+
+CUresult GraphNode::take(const CUgraphNodeParams& given) {
+  params_ = given;
+  switch (params_.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return take_kernel();
+    case CU_GRAPH_NODE_TYPE_MEMCPY: {
+      // Its memory is reached from its own context.
+      const ContextScope scope(session().contexts().find(params_.memcpy.copyCtx));
+      return take_graph_copy(params_.memcpy.copyParams, lent_);
+    }
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return take_memset();
+    case CU_GRAPH_NODE_TYPE_HOST:
+      return take_host();
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return check(params_.eventWait.event);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: {
+      const CUresult no = check(params_.eventRecord.event);
+      if (no != CUDA_SUCCESS) return no;
+      session().memory().events.find(address_of(params_.eventRecord.event))->in_graphs = true;
+      return CUDA_SUCCESS;
+    }
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return take_words();
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      return take_access();
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+      return refused("CU_GRAPH_NODE_TYPE_EXT_SEMAS",
+                     "external memory and semaphores are not remoted");
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult GraphNode::take_kernel() {
+  CUDA_KERNEL_NODE_PARAMS_v3& kernel = params_.kernel;
+  const bool by_kernel = kernel.func == nullptr;
+  const std::uint64_t handle = by_kernel ? address_of(kernel.kern) : address_of(kernel.func);
+  if (handle == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!by_kernel) kernel.kern = nullptr;
+  const auto code = code_of(handle);
+  if (code == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto packed = std::make_unique<PackedParameters>();
+  const CUresult no = packed->pack(*code, kernel.kernelParams, kernel.extra);
+  if (no != CUDA_SUCCESS) return no;
+  own_.assign(packed->bytes().begin(), packed->bytes().end());
+  data_ = own_;
+  session().memory().mirror().begin_all_in(data_);
+  return CUDA_SUCCESS;
+}
+
+CUresult GraphNode::take_memset() {
+  CUDA_MEMSET_NODE_PARAMS_v2& fill = params_.memset;
+  std::uint64_t address = fill.dst;
+  if (!find_for_gpu(address, 1)) return CUDA_ERROR_INVALID_VALUE;
+  fill.dst = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult GraphNode::take_host() {
+  if (params_.host.fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t name = session().graphs().name_of(params_.host.fn, params_.host.userData);
+  const Bytes bytes = bytes_at(&name, sizeof name);
+  own_.assign(bytes.begin(), bytes.end());
+  data_ = own_;
+  return CUDA_SUCCESS;
+}
+
+CUresult GraphNode::take_words() {
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& batch = params_.memOp;
+  if (batch.count == 0 || batch.count > kWordsMax || batch.paramArray == nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<CUstreamBatchMemOpParams> words(batch.paramArray, batch.paramArray + batch.count);
+  for (CUstreamBatchMemOpParams& word : words) {
+    const bool wide = word.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                      word.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    std::uint64_t address = word.waitValue.address;
+    const auto memory = session().memory().map().find(address);
+    if (memory && !memory->takes_words()) return CUDA_ERROR_INVALID_VALUE;
+    if (!find_for_gpu(address, wide ? 8 : 4)) return CUDA_ERROR_INVALID_VALUE;
+    word.waitValue.address = address;
+  }
+  const Bytes bytes = bytes_at(words.data(), words.size() * sizeof words[0]);
+  own_.assign(bytes.begin(), bytes.end());
+  data_ = own_;
+  return CUDA_SUCCESS;
+}
+
+CUresult GraphNode::take_access() {
+  const CUDA_MEM_ALLOC_NODE_PARAMS_v2& alloc = params_.alloc;
+  constexpr std::size_t kAccessMax = 64;
+  if (alloc.accessDescCount > kAccessMax ||
+      (alloc.accessDescCount != 0 && alloc.accessDescs == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  data_ = bytes_at(alloc.accessDescs, alloc.accessDescCount * sizeof(CUmemAccessDesc));
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+template <class T>
+std::vector<T> array_of(Bytes bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+// Where the program has what the server told as an address of the GPU's.
+std::uint64_t as_given(std::uint64_t address) {
+  MemoryState& memory = session().memory();
+  return memory.mirror().active() ? memory.mirror().host_address(address) : address;
+}
+
+void fill_kernel(CUDA_KERNEL_NODE_PARAMS_v3& kernel, ToldNode& told) {
+  // A kernel of a library has a function in each context; the driver tells that one, too.
+  if (kernel.func == nullptr && kernel.kern != nullptr && thread_state().current_state != nullptr) {
+    static_cast<void>(hooks::cuKernelGetFunction(&kernel.func, kernel.kern));
+  }
+  told.function = kernel.func != nullptr ? address_of(kernel.func) : address_of(kernel.kern);
+  const auto code = code_of(told.function);
+  if (code == nullptr || code->parameter_bytes > told.data.size()) return;
+  for (const Parameter& parameter : code->parameters) {
+    told.pointers.push_back(told.data.data() + parameter.offset);
+  }
+}
+
+void give_copy(CUDA_MEMCPY3D& copy) {
+  if (copy.srcMemoryType == CU_MEMORYTYPE_HOST) {
+    copy.srcHost = pointer_at(as_given(address_of(copy.srcHost)));
+  } else {
+    copy.srcDevice = as_given(copy.srcDevice);
+  }
+  if (copy.dstMemoryType == CU_MEMORYTYPE_HOST) {
+    copy.dstHost = pointer_at(as_given(address_of(copy.dstHost)));
+  } else {
+    copy.dstDevice = as_given(copy.dstDevice);
+  }
+}
+
+void fill_words(ToldNode& told) {
+  told.words = array_of<CUstreamBatchMemOpParams>(told.data);
+  for (CUstreamBatchMemOpParams& word : told.words) {
+    word.waitValue.address = as_given(word.waitValue.address);
+  }
+}
+
+// What the program gets, but for what point() adds.
+void give(CUgraphNodeParams& out, std::uint64_t graph, ToldNode& told) {
+  switch (out.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return fill_kernel(out.kernel, told);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return give_copy(out.memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      out.memset.dst = as_given(out.memset.dst);
+      return;
+    case CU_GRAPH_NODE_TYPE_HOST: {
+      std::uint64_t name = 0;
+      std::memcpy(&name, told.data.data(), std::min(sizeof name, told.data.size()));
+      std::tie(out.host.fn, out.host.userData) = session().graphs().function_of(name);
+      return;
+    }
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return session().graphs().put_within(address_of(out.graph.graph), graph);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      told.access = array_of<CUmemAccessDesc>(told.data);
+      return;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return fill_words(told);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return;
+  }
+}
+
+// What the program may read until the node has other parameters.
+void point(CUgraphNodeParams& out, ToldNode& kept) {
+  if (out.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    out.kernel.kernelParams = kept.pointers.empty() ? nullptr : kept.pointers.data();
+    out.kernel.extra = nullptr;
+  } else if (out.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    out.alloc.accessDescCount = kept.access.size();
+    out.alloc.accessDescs = kept.access.empty() ? nullptr : kept.access.data();
+  } else if (out.type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
+    out.memOp.count = static_cast<unsigned int>(kept.words.size());
+    out.memOp.paramArray = kept.words.empty() ? nullptr : kept.words.data();
+  }
+}
+
+}  // namespace
+
+CUresult ask_graph_node(CUgraphNode node, CUgraphNodeType type, CUgraphNodeParams& out) {
+  commands::GetGraphNode::Reply reply;
+  rpc::Reply answer;
+  const CUresult result =
+      ask(commands::GetGraphNode{.node = address_of(node), .type = static_cast<std::int32_t>(type)},
+          reply, answer);
+  if (result != CUDA_SUCCESS) return result;
+  if (reply.parameters.size() != sizeof out) return CUDA_ERROR_UNKNOWN;
+  std::memcpy(static_cast<void*>(&out), reply.parameters.data(), sizeof out);
+  out.type = type;
+  auto told = std::make_unique<ToldNode>();
+  told->data.assign(reply.data.begin(), reply.data.end());
+  Graphs& graphs = session().graphs();
+  give(out, reply.graph, *told);
+  point(out, graphs.keep(reply.graph, address_of(node), std::move(told)));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace flyt::client
