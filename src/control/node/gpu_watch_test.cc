@@ -82,6 +82,13 @@ TEST_F(NvmlTest, OnlyWhatIsLostOrNeedsAResetHasFailed) {
   EXPECT_EQ(failed_gpus(config_), (GpuFailures{{0, "NVML says that it has to be reset"}}));
 }
 
+TEST_F(NvmlTest, WhatTheDriverSaysThatItNeedsIsAFailureIfProgramsCannotGoOn) {
+  say("RDB");
+  EXPECT_EQ(failed_gpus(config_),
+            (GpuFailures{{0, "NVML says that it has to be reset"},
+                         {2, "NVML says that its machine has to be restarted"}}));
+}
+
 TEST_F(NvmlTest, OthersAreFoundBesideALostOne) {
   say("olo");
   const auto found = find_gpus(config_);
