@@ -34,6 +34,9 @@ CREATE TABLE processes (
   name TEXT PRIMARY KEY, pid INTEGER NOT NULL, start INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE settings (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+CREATE TABLE failed_gpus (
+  uuid TEXT PRIMARY KEY, boot TEXT NOT NULL, why TEXT NOT NULL
+) STRICT;
 )";
 
 // What each version added to the one before it; the first one is version 2.
@@ -49,6 +52,8 @@ INSERT INTO lease_groups_3 SELECT gpu, number, 0, lease FROM lease_groups;
 DROP TABLE lease_groups;
 ALTER TABLE lease_groups_3 RENAME TO lease_groups;
 )",
+    "CREATE TABLE failed_gpus ("
+    " uuid TEXT PRIMARY KEY, boot TEXT NOT NULL, why TEXT NOT NULL) STRICT",
 };
 
 Error unusable(const std::string& path, const std::string& why) {
@@ -357,6 +362,28 @@ Status State::remember(const std::string& name, ProcessId id) {
   row->bind(1, name).bind(2, std::int64_t{id.pid});
   return row->bind(3, static_cast<std::int64_t>(id.start)).run();
 }
+
+Result<std::map<std::string, std::string>> State::failed(const std::string& boot) {
+  auto rows = database_.prepare("SELECT uuid, why FROM failed_gpus WHERE boot = ?");
+  if (!rows) return std::move(rows).error();
+  rows->bind(1, boot);
+  std::map<std::string, std::string> failed;
+  while (true) {
+    const Result<bool> row = rows->step();
+    if (!row) return row.error();
+    if (!*row) return failed;
+    failed[rows->text(0)] = rows->text(1);
+  }
+}
+
+Status State::keep_failed(const std::string& uuid, const std::string& boot,
+                          const std::string& why) {
+  auto row = database_.prepare("INSERT OR REPLACE INTO failed_gpus VALUES (?, ?, ?)");
+  if (!row) return std::move(row).error();
+  return row->bind(1, uuid).bind(2, boot).bind(3, why).run();
+}
+
+Status State::forget_failed() { return database_.execute("DELETE FROM failed_gpus"); }
 
 Status State::limit_pages(std::int64_t pages) {
   return database_.execute("PRAGMA max_page_count = " + std::to_string(pages));

@@ -20,7 +20,7 @@ using control::Database;
 // thread-safe.
 class State {
  public:
-  static constexpr std::int64_t kSchemaVersion = 3;
+  static constexpr std::int64_t kSchemaVersion = 4;
 
   // Makes what is not there. A damaged file, or one of a newer version, is refused with what to do,
   // and left as it is. At most `events_max` events are kept.
@@ -49,6 +49,12 @@ class State {
   // Processes that are no leases' servers, by name; pid 0 for none.
   Result<ProcessId> recall(const std::string& name);
   Status remember(const std::string& name, ProcessId id);
+
+  // Why GPUs have failed, by their UUIDs, as long as the machine has not been started again: `boot`
+  // tells one start from another.
+  Result<std::map<std::string, std::string>> failed(const std::string& boot);
+  Status keep_failed(const std::string& uuid, const std::string& boot, const std::string& why);
+  Status forget_failed();
 
   // For tests: the file may not grow beyond so many pages, as on a full disk.
   Status limit_pages(std::int64_t pages);

@@ -96,6 +96,7 @@ TEST_F(StateTest, BringsAFileOfTheFirstVersionUpToDate) {
     auto database = Database::open(path());
     ASSERT_TRUE(database->execute("ALTER TABLE leases DROP COLUMN memory_pending"));
     ASSERT_TRUE(database->execute(
+        "DROP TABLE failed_gpus;"
         "DROP TABLE lease_groups;"
         "CREATE TABLE lease_groups (gpu INTEGER NOT NULL, number INTEGER NOT NULL,"
         " lease TEXT NOT NULL REFERENCES leases(id) ON DELETE CASCADE,"
@@ -112,6 +113,7 @@ TEST_F(StateTest, BringsAFileOfTheFirstVersionUpToDate) {
   EXPECT_EQ(leases->front().grant.groups, (std::vector<std::uint32_t>{2, 3}));
   EXPECT_TRUE(state.update(lease("a", {2, 3}), event(2)));
   EXPECT_EQ(open().leases()->front().memory_pending, 1ull << 39);
+  EXPECT_TRUE(state.keep_failed("GPU-1", "boot", "why"));
 }
 
 TEST_F(StateTest, LetsLeasesShareGroupsOnceThatIsWanted) {
@@ -180,6 +182,24 @@ TEST_F(StateTest, RemembersDrainingAndProcesses) {
   EXPECT_EQ(*again.recall("mps-1"), ProcessId{});
 }
 
+TEST_F(StateTest, KeepsWhyGpusHaveFailedUntilTheMachineIsStartedAgain) {
+  using Failed = std::map<std::string, std::string>;
+  {
+    State state = open();
+    EXPECT_TRUE(state.failed("first")->empty());
+    ASSERT_TRUE(state.keep_failed("GPU-1", "first", "an error"));
+    ASSERT_TRUE(state.keep_failed("GPU-2", "first", "a worse one"));
+  }
+  State again = open();
+  EXPECT_EQ(*again.failed("first"), (Failed{{"GPU-1", "an error"}, {"GPU-2", "a worse one"}}));
+  EXPECT_TRUE(again.failed("second")->empty());
+  ASSERT_TRUE(again.keep_failed("GPU-2", "second", "once more"));
+  EXPECT_EQ(*again.failed("first"), (Failed{{"GPU-1", "an error"}}));
+  EXPECT_EQ(*again.failed("second"), (Failed{{"GPU-2", "once more"}}));
+  ASSERT_TRUE(again.forget_failed());
+  EXPECT_TRUE(again.failed("second")->empty());
+}
+
 TEST_F(StateTest, RemembersTheNewestLeaderOfEachCluster) {
   {
     State state = open();
@@ -232,8 +252,9 @@ TEST_F(StateTest, RefusesWhatIsNoDatabase) {
 
 TEST_F(StateTest, RefusesANewerVersion) {
   open();
-  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = 4"));
-  EXPECT_NE(refusal().find("schema version 4"), std::string::npos);
+  const std::string newer = std::to_string(State::kSchemaVersion + 1);
+  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = " + newer));
+  EXPECT_NE(refusal().find("schema version " + newer), std::string::npos);
 }
 
 TEST_F(StateTest, SaysThatTheDiskIsFullAndChangesNothing) {
