@@ -586,6 +586,9 @@ NodeView Manager::describe() {
       }
     }
     one.totals = totals_[gpu.index];
+    for (const auto& [key, xids] : xids_) {
+      if (key.first == gpu.index) one.xids[key.second] = xids.seen;
+    }
     if (const auto failed = failed_.find(gpu.index); failed != failed_.end()) {
       one.failed = failed->second;
       one.sms_free = 0;

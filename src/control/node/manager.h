@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/annotations.h"
@@ -26,6 +27,7 @@
 #include "control/node/planner.h"
 #include "control/node/process.h"
 #include "control/node/state.h"
+#include "control/node/xid_watch.h"
 #include "control/pki/expiry.h"
 #include "transport/transport.h"
 
@@ -83,6 +85,7 @@ struct GpuView {
   Room::Count sessions = {};       // Those that count.
   std::uint64_t refused = 0;       // Sessions, for want of room, since the machine's start.
   GpuTotals totals = {};           // As leases() has counted them last.
+  XidCounts xids = {};             // Since the manager's start.
 };
 
 struct NodeView {
@@ -255,6 +258,13 @@ class Manager {
   void watch_mps();
   // GPUs that have failed, and their leases, whose servers end.
   void note_failed_gpus();
+  void fail(std::uint32_t gpu, const std::string& why) REQUIRES(mutex_);
+  // What GPUs' drivers say of errors.
+  void note_xids();
+  void tell_xids(std::uint32_t gpu, const XidCounts& counts) REQUIRES(mutex_);
+  // GPUs that an Xid has failed, for the next manager, should this one die.
+  void keep_failed(std::uint32_t gpu, const std::string& why) REQUIRES(mutex_);
+  void recall_failed() REQUIRES(mutex_);
   // What servers of a GPU say of sessions for which it had no room.
   void open_rooms();
   void look_for_refusals();
@@ -273,6 +283,7 @@ class Manager {
   std::vector<Fd> folder_locks_;
   std::optional<Planner> planner_;       // Set by start(), not changed afterwards.
   std::unique_ptr<GpuWatch> gpu_watch_;  // The same.
+  std::unique_ptr<XidWatch> xid_watch_;  // The same.
   // By GPU; the same. None where sessions are not counted.
   std::map<std::uint32_t, std::unique_ptr<Room>> rooms_;
 
@@ -291,6 +302,13 @@ class Manager {
   };
   std::map<std::uint32_t, Refusals> refusals_ GUARDED_BY(mutex_);  // By GPU.
   GpuFailures failed_ GUARDED_BY(mutex_);  // GPUs of which it was told that they have failed.
+  struct Xids {
+    std::uint64_t seen = 0;  // Since the start,
+    std::uint64_t told = 0;  // and how many of them it has told of.
+    Instant next = {};       // When it may do so again.
+  };
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Xids> xids_
+      GUARDED_BY(mutex_);                                                  // By GPU and number.
   std::map<std::string, std::int64_t> faults_told_ms_ GUARDED_BY(mutex_);  // At the start.
   std::string state_problem_ GUARDED_BY(mutex_);
   bool draining_ GUARDED_BY(mutex_) = false;

@@ -13,6 +13,11 @@ constexpr Duration kEndTime = std::chrono::seconds(2);
 
 }  // namespace
 
+void Manager::fail(std::uint32_t gpu, const std::string& why) {
+  if (!failed_.emplace(gpu, why).second) return;
+  note("gpu-failed", nullptr, "GPU " + std::to_string(gpu) + ": " + why);
+}
+
 // Servers end as for good, so that programs are told at once that nobody goes on with their
 // sessions.
 void Manager::note_failed_gpus() {
@@ -20,10 +25,7 @@ void Manager::note_failed_gpus() {
   {
     const Lock lock(mutex_);
     if (stopping_ || gpu_watch_ == nullptr) return;
-    for (const auto& [gpu, why] : gpu_watch_->failures()) {
-      if (!failed_.emplace(gpu, why).second) continue;
-      note("gpu-failed", nullptr, "GPU " + std::to_string(gpu) + ": " + why);
-    }
+    for (const auto& [gpu, why] : gpu_watch_->failures()) fail(gpu, why);
     for (auto& [id, held] : held_) {
       const auto failed = failed_.find(held.lease.grant.gpu);
       const LeaseState state = held.lease.state;

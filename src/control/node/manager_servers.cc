@@ -115,6 +115,7 @@ void Manager::wait_for_something(Duration patience) {
 
 void Manager::tick(Duration patience) {
   wait_for_something(patience);
+  note_xids();
   note_failed_gpus();
   take_deaths();
   note_kept();

@@ -36,10 +36,12 @@ Status Manager::start() {
   {
     const Lock lock(mutex_);
     failed_ = failed_gpus(config_);
+    recall_failed();
     for (const auto& [gpu, why] : failed_) {
       note("gpu-failed", nullptr, "GPU " + std::to_string(gpu) + ": " + why);
     }
   }
+  xid_watch_ = std::make_unique<XidWatch>(config_, log_, [this] { wake(); });
   if (Status status = start_mps(); !status) return status;
   if (Status status = find_all_gpus(); !status) return status;
   open_rooms();
@@ -292,6 +294,8 @@ void Manager::stop(bool end_leases) {
   {
     const Lock lock(mutex_);
     stopping_ = true;
+    // Who stops a manager may repair its GPUs before the next one starts.
+    static_cast<void>(checked(state_->forget_failed()).ok());
     note("node-stopped", nullptr, end_leases ? "servers of leases end" : "leases go on");
   }
   freed_.notify_all();

@@ -69,6 +69,22 @@ void add_gpu_refusals(const NodeView& node, Page& page) {
   for (const GpuView& gpu : node.gpus) page.value(labels_of(gpu), gpu.refused);
 }
 
+// Numbers that are no program's are there before they come, so that the first one is a rise.
+void add_gpu_xids(const NodeView& node, Page& page) {
+  page.family("flyt_gpu_xid_total", "counter", "Errors that the driver has numbered.");
+  for (const GpuView& gpu : node.gpus) {
+    XidCounts counts = gpu.xids;
+    for (const XidFacts& facts : known_xids()) {
+      if (facts.kind != XidKind::kProgram) counts.emplace(facts.number, 0);
+    }
+    for (const auto& [number, times] : counts) {
+      Page::Labels labels = labels_of(gpu);
+      labels.emplace_back("xid", number == kOtherXids ? "other" : std::to_string(number));
+      page.value(labels, times);
+    }
+  }
+}
+
 void add_gpu_totals(const NodeView& node, Page& page) {
   const auto each = [&](const char* name, const char* help, auto member) {
     page.family(name, "counter", help);
@@ -190,6 +206,7 @@ std::string metrics_text(const NodeView& node, const std::vector<LeaseView>& lea
   add_gpus(node, page);
   add_gpu_use(node, leases, page);
   add_gpu_refusals(node, page);
+  add_gpu_xids(node, page);
   add_gpu_totals(node, page);
   add_leases(leases, page);
   add_lease_counters(leases, page);

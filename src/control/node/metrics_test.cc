@@ -15,6 +15,7 @@ TEST(Metrics, TellGpusLeasesAndCounters) {
   gpu.sessions_max = 46;
   gpu.sessions = {.sessions = 2, .ready = 1, .awaited = 4};
   gpu.refused = 6;
+  gpu.xids = {{31, 12}, {79, 1}, {kOtherXids, 2}};
   node.gpus.push_back(gpu);
   LeaseView lease{.lease = {.id = "id", .name = "a\"b"}, .use = LeaseUse{50, 2}};
   lease.lease.state = LeaseState::kRunning;
@@ -37,6 +38,12 @@ TEST(Metrics, TellGpusLeasesAndCounters) {
         "flyt_gpu_sessions_max{gpu=\"3\",uuid=\"GPU-3\"} 46\n",
         "flyt_gpu_sessions_taken{gpu=\"3\",uuid=\"GPU-3\"} 7\n",
         "flyt_gpu_sessions_refused_total{gpu=\"3\",uuid=\"GPU-3\"} 6\n",
+        "# TYPE flyt_gpu_xid_total counter\n"
+        "flyt_gpu_xid_total{gpu=\"3\",uuid=\"GPU-3\",xid=\"other\"} 2\n"
+        "flyt_gpu_xid_total{gpu=\"3\",uuid=\"GPU-3\",xid=\"31\"} 12\n",
+        "flyt_gpu_xid_total{gpu=\"3\",uuid=\"GPU-3\",xid=\"79\"} 1\n",
+        // Nothing yet of what no program causes.
+        "flyt_gpu_xid_total{gpu=\"3\",uuid=\"GPU-3\",xid=\"95\"} 0\n",
         "# TYPE flyt_gpu_recoveries_total counter\n"
         "flyt_gpu_recoveries_total{gpu=\"3\",uuid=\"GPU-3\"} 5\n",
         "flyt_lease_received_bytes_total{lease=\"id\",name=\"a\\\"b\",gpu=\"3\"} 4096\n",
