@@ -9,12 +9,14 @@ import collections
 import glob
 import json
 import os
+import re
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'node'))
@@ -34,6 +36,8 @@ MEMORY_TOLERANCE_MIB = 48
 LAUNCH_FAILED = 719
 ILLEGAL_ADDRESS = 700
 FAULTS = 3
+# What the driver calls them: MMU fault, and graphics engine exception.
+FAULT_XIDS = (31, 13)
 TAIL_LINES = 25
 MIB = 1 << 20
 HELD = 64 * MIB
@@ -105,10 +109,16 @@ class GpuNode(Node):
         self.transcript = os.path.join(runner.out, f'node-{mode}.log')
         with open(self.transcript, 'w', encoding='utf-8'):
             pass
-        ports = free_ports(2)
+        ports = free_ports(3)
+        self.pages = f'127.0.0.1:{ports + 2}'
         leases = f'{LEASES}tcp_host = "127.0.0.1"\ntcp_ports = "{ports}-{ports + 1}"\n'
         super().__init__(runner.prefix, 0 if self.real else 1, leases, f'gpu-test-{mode}',
                          f'mode = "{mode}"')
+        self.token = f'{self.folder}/metrics.key'
+        with open(self.token, 'w', encoding='utf-8') as file:
+            file.write(os.urandom(16).hex())
+        with open(self.config, 'a', encoding='utf-8') as file:
+            file.write(f'[metrics]\nlisten = "{self.pages}"\ntoken = "{self.token}"\n')
 
     def say(self, text):
         with open(self.transcript, 'a', encoding='utf-8') as log:
@@ -143,6 +153,28 @@ class GpuNode(Node):
         """MiB in use of each GPU, whoever uses them; none without nvidia-smi."""
         said = self.smi('--query-gpu=memory.used')
         return [int(line) for line in said.splitlines() if line.strip().isdigit()]
+
+    def launch(self, *arguments):
+        # Software GPUs have the errors that are written there.
+        if not self.real:
+            os.environ['FLYT_SOFTGPU_LOST'] = self.folder
+        try:
+            return super().launch(*arguments)
+        finally:
+            os.environ.pop('FLYT_SOFTGPU_LOST', None)
+
+    def xids(self):
+        """How many errors of each number (Xid) the manager has counted, of those that came."""
+        with open(self.token, encoding='utf-8') as file:
+            request = urllib.request.Request(f'http://{self.pages}/metrics', headers={
+                'Authorization': f'Bearer {file.read()}'})
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+            found = re.findall(r'^flyt_gpu_xid_total{.*xid="(\d+)"} (\d+)$',
+                               answer.read().decode(), re.M)
+        counts = collections.Counter()
+        for number, count in found:
+            counts[int(number)] += int(count)
+        return +counts
 
     def look(self, when):
         """What there is now, for the log."""
@@ -189,7 +221,7 @@ class GpuNode(Node):
 class NodeRun:
     """The steps in one mode, in order; each returns what there is to tell."""
 
-    STEPS = ('start', 'lease', 'run', 'resize', 'fault', 'kill_server', 'kill_manager',
+    STEPS = ('start', 'lease', 'run', 'resize', 'fault', 'xid', 'kill_server', 'kill_manager',
              'replace_servers', 'release', 'stop')
 
     def __init__(self, runner, mode):
@@ -283,6 +315,28 @@ class NodeRun:
         need(not self.faults('b'), f'attributed to the other lease: {self.faults("b")}')
         self.node.look('faulted')
         return f'{FAULTS} survived, both others answer after {max(times):.2f} s at most'
+
+    def xid(self):
+        """The driver has a number for these faults, and the manager has heard it."""
+        if not self.node.real:
+            with open(f'{self.node.folder}/xid-0', 'a', encoding='utf-8') as file:
+                file.write(f'{FAULT_XIDS[0]}\n' * FAULTS)
+        deaf = re.findall(r'Xids are not read gpu=0 why="([^"]*)"', self.node.log())
+        if deaf:
+            return f'NOT TESTED, Xids are not read here: {deaf[-1]}'
+        try:
+            self.node.wait_for(lambda: any(one in self.node.xids() for one in FAULT_XIDS),
+                               ANSWER_SECONDS)
+        except AssertionError as error:
+            raise StepFailed(f'no Xid of {FAULT_XIDS} came, but {self.node.xids()}') from error
+        told = [event['text'] for event in self.node.events() if event['kind'] == 'gpu-xid']
+        need(any(f'Xid {one} (' in text for text in told for one in FAULT_XIDS),
+             f'no event tells of it: {told}')
+        need(self.node.ctl('health') == 'healthy\n', 'the node is not healthy')
+        need(all(lease['state'] == 'running' for lease in self.node.leases().values()),
+             'a lease does not run')
+        counts = ', '.join(f'Xid {number}: {count}' for number, count in self.node.xids().items())
+        return f'counted after {FAULTS} faults: {counts}'
 
     def faults(self, name):
         lease = self.node.leases()[name]['id']
