@@ -28,7 +28,7 @@ LEFT_OUT = {'flyt-cluster-bench', 'flyt-placement-bench', 'flyt-rpc-bench'}
 SOURCES = [('dev', '.'), ('README.md', '.'), ('LICENSE', '.'), ('NOTICE', '.'),
            ('CHANGELOG.md', '.'), ('ARCHITECTURE.md', '.'), ('STYLE.md', '.'),
            ('CONTRIBUTING.md', '.'), ('tools/demo.py', 'tools'), ('tools/bench.py', 'tools'),
-           ('tools/flyt_process.py', 'tools'), ('tools/quietly.sh', 'tools'),
+           ('tools/flyt_process.py', 'tools'), ('tools/nvcc.py', 'tools'), ('tools/quietly.sh', 'tools'),
            ('tools/completion.bash', 'tools'), ('tests/apps/rt_*.cu', 'tests/apps'),
            ('tests/gpu/*.cu', 'tests/gpu'), ('tests/gpu/*.py', 'tests/gpu'),
            ('tests/node/*_process.py', 'tests/node'),

@@ -8,24 +8,16 @@ import argparse
 import concurrent.futures
 import glob
 import os
-import shutil
 import subprocess
 import sys
 import time
 
 from flyt_process import Server, ServerError
+from nvcc import find_nvcc, nvcc_command, runtime_folder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SAMPLE_SECONDS_MAX = 60
 COLUMNS = ('sample', 'ran on', 'verified', 'posted', 'waited', 'time')
-
-
-def find_nvcc():
-    found = shutil.which('nvcc')
-    if found:
-        return found
-    installed = sorted(glob.glob('/usr/local/cuda*/bin/nvcc'))
-    return installed[-1] if installed else None
 
 
 def compile_cuda(nvcc, source, cudart, folder):
@@ -34,7 +26,7 @@ def compile_cuda(nvcc, source, cudart, folder):
     program = os.path.join(folder, f'{name}-{cudart}')
     if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(source):
         return program, ''
-    done = subprocess.run([nvcc, '-O2', '-std=c++17', '-cudart', cudart, source, '-o', program],
+    done = subprocess.run(nvcc_command(nvcc, source, cudart, program),
                           capture_output=True, text=True, check=False)
     return (program, '') if done.returncode == 0 else (None, done.stdout + done.stderr)
 
@@ -55,9 +47,8 @@ def client_environment(nvcc):
     """The environment of a machine that has CUDA's runtime library and no driver settings."""
     environment = dict(os.environ)
     if nvcc:
-        lib = os.path.join(os.path.dirname(os.path.dirname(nvcc)), 'lib64')
         environment['LD_LIBRARY_PATH'] = ':'.join(
-            part for part in (environment.get('LD_LIBRARY_PATH'), lib) if part)
+            part for part in (environment.get('LD_LIBRARY_PATH'), runtime_folder(nvcc)) if part)
     return environment
 
 

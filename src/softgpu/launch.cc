@@ -4,10 +4,9 @@
 #include <cstring>
 #include <utility>
 
-#include "base/annotations.h"
-#include "cuda/error_text.h"
 #include "softgpu/capture.h"
 #include "softgpu/interpreter/grid.h"
+#include "softgpu/kernel_run.h"
 
 namespace flyt::softgpu {
 namespace {
@@ -18,186 +17,6 @@ constexpr unsigned kSharedUnit = 128;
 
 std::uint64_t product(const std::array<unsigned, 3>& extent) {
   return std::uint64_t{extent[0]} * extent[1] * extent[2];
-}
-
-CUresult error_of(ptx::FaultKind kind) {
-  switch (kind) {
-    case ptx::FaultKind::kIllegalAddress:
-      return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case ptx::FaultKind::kMisalignedAddress:
-      return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case ptx::FaultKind::kIllegalInstruction:
-      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-    case ptx::FaultKind::kInvalidPc:
-      return CUDA_ERROR_INVALID_PC;
-    case ptx::FaultKind::kStackOverflow:
-      return CUDA_ERROR_HARDWARE_STACK_ERROR;
-    case ptx::FaultKind::kTrap:
-      return CUDA_ERROR_LAUNCH_FAILED;
-    case ptx::FaultKind::kAssert:
-      return CUDA_ERROR_ASSERT;
-    case ptx::FaultKind::kTimeout:
-      return CUDA_ERROR_LAUNCH_TIMEOUT;
-    case ptx::FaultKind::kStopped:
-      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    case ptx::FaultKind::kResources:
-      return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  return CUDA_ERROR_LAUNCH_FAILED;
-}
-
-// What a kernel asks of the context it runs in.
-class KernelEnvironment final : public ptx::Environment {
- public:
-  KernelEnvironment(Driver& driver, Context& context, const ImageBindings& bindings,
-                    const SetConditional& set_conditional)
-      : driver_(driver),
-        context_(context),
-        output_(driver.output()),
-        bindings_(bindings),
-        set_conditional_(set_conditional) {}
-  void print(std::string_view text) override { output_.print(text); }
-  void assertion(std::string_view text) override { output_.complain(text); }
-  std::uint64_t allocate(std::uint64_t bytes) override { return context_.heap().allocate(bytes); }
-  void release(std::uint64_t address) override { context_.heap().release(address); }
-  bool set_conditional(std::uint64_t handle, std::uint32_t value) override {
-    return set_conditional_ != nullptr && set_conditional_(handle, value);
-  }
-  const ptx::Texture* texture(std::uint64_t handle) override {
-    if (const auto bound = bindings_.textures.find(handle); bound != bindings_.textures.end()) {
-      return bound->second.get();
-    }
-    return keep(textures_, handle, [&]() -> std::shared_ptr<const ptx::Texture> {
-      const auto object = driver_.textures().find(handle);
-      return object == nullptr ? nullptr : object->texture;
-    });
-  }
-  const ptx::Surface* surface(std::uint64_t handle) override {
-    if (const auto bound = bindings_.surfaces.find(handle); bound != bindings_.surfaces.end()) {
-      return bound->second.get();
-    }
-    return keep(surfaces_, handle, [&]() -> std::shared_ptr<const ptx::Surface> {
-      const auto object = driver_.surfaces().find(handle);
-      return object == nullptr ? nullptr : object->surface;
-    });
-  }
-
- private:
-  // Looks an image up once, and keeps it until the kernel has ended.
-  template <class Image, class Find>
-  const Image* keep(std::map<std::uint64_t, std::shared_ptr<const Image>>& kept,
-                    std::uint64_t handle, Find find) {
-    const Lock lock(mutex_);
-    auto known = kept.find(handle);
-    if (known == kept.end()) known = kept.emplace(handle, find()).first;
-    return known->second.get();
-  }
-
-  Driver& driver_;
-  Context& context_;
-  Output& output_;
-  const ImageBindings& bindings_;
-  const SetConditional& set_conditional_;
-  Mutex mutex_;  // Guards the rest.
-  std::map<std::uint64_t, std::shared_ptr<const ptx::Texture>> textures_;
-  std::map<std::uint64_t, std::shared_ptr<const ptx::Surface>> surfaces_;
-};
-
-// Other threads that help with one grid: none begins once it is closed, and close() waits for
-// those that have begun.
-class Helpers {
- public:
-  explicit Helpers(ptx::Grid& grid) : grid_(grid) {}
-  void help() {
-    {
-      const Lock lock(mutex_);
-      if (closed_) return;
-      ++working_;
-    }
-    grid_.work();
-    const Lock lock(mutex_);
-    --working_;
-    changed_.notify_all();
-  }
-  void close() {
-    const Lock lock(mutex_);
-    closed_ = true;
-    while (working_ != 0) changed_.wait(mutex_);
-  }
-
- private:
-  ptx::Grid& grid_;
-  Mutex mutex_;
-  Condition changed_;
-  bool closed_ GUARDED_BY(mutex_) = false;
-  unsigned working_ GUARDED_BY(mutex_) = 0;
-};
-
-// A part of the device has the same part of the processors, and at least one.
-void work_together(Driver& driver, ptx::Grid& grid, std::uint64_t blocks, std::uint64_t sms,
-                   std::uint64_t sms_of_device) {
-  const std::uint64_t threads = std::uint64_t{driver.settings().threads} * sms;
-  const std::uint64_t share = std::max<std::uint64_t>(threads / sms_of_device, 1);
-  const std::uint64_t helpers = std::min(share, blocks) - 1;
-  const auto shared = std::make_shared<Helpers>(grid);
-  for (std::uint64_t i = 0; i < helpers; ++i) {
-    driver.workers().run([shared] { shared->help(); });
-  }
-  grid.work();
-  shared->close();
-}
-
-// What cooperative_groups finds by %envreg1 and %envreg2: a size and a barrier.
-class Workspace {
- public:
-  Workspace(Device& device, bool wanted) : device_(device) {
-    if (!wanted) return;
-    const auto address = device_.memory().allocate(kBytes);
-    if (!address) return;
-    address_ = *address;
-    std::memset(pointer_at(address_), 0, kBytes);
-    std::memcpy(pointer_at(address_), &kBytes, sizeof kBytes);
-    device_.map().add(address_, kBytes);
-  }
-  ~Workspace() {
-    if (address_ == 0) return;
-    device_.map().remove(address_, kBytes);
-    device_.memory().release(address_, kBytes);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  std::uint64_t address() const { return address_; }
-
- private:
-  static constexpr std::uint32_t kBytes = 512;
-  Device& device_;
-  std::uint64_t address_ = 0;
-};
-
-void run(Driver& driver, Context& context, const Function& function, ptx::Launch launch,
-         const ImageBindings& bindings, const SetConditional& set_conditional) {
-  const Module& module = *function.module();
-  const Workspace workspace(module.device(), launch.cooperative);
-  launch.workspace = workspace.address();
-  const std::uint64_t blocks = product(launch.grid);
-  const std::uint64_t sms = multiprocessors_for(module.device(), launch.sms.get());
-  KernelEnvironment environment(driver, context, bindings, set_conditional);
-  auto grid = ptx::Grid::make(module.image(), function.kernel(), std::move(launch),
-                              module.device().map(), environment);
-  if (!grid) {
-    context.fate()->fail(CUDA_ERROR_LAUNCH_FAILED);
-    return;
-  }
-  context.add_grid(grid->get());
-  work_together(driver, **grid, blocks, sms, module.device().limits().multiprocessors);
-  context.remove_grid(grid->get());
-  const auto& fault = (*grid)->fault();
-  if (!fault) return;
-  // No call is sure to come that would show it: from now on they fail before they do anything.
-  driver.output().flush();
-  context.fate()->fail(error_of(fault->kind));
-  driver.driver_log().write(CU_LOG_LEVEL_ERROR, "kernel " + fault->kernel + ": " +
-                                                    cuda::error_name(error_of(fault->kind)));
 }
 
 CUresult check_cluster(const Function& function, LaunchRequest& request) {
@@ -247,27 +66,6 @@ CUresult check_block(const Function& function, const LaunchRequest& request) {
     }
   }
   return CUDA_SUCCESS;
-}
-
-// All but the parameters.
-ptx::Launch prepare(Driver& driver, const Context& context, const LaunchRequest& request) {
-  const Device& device = context.device();
-  ptx::Launch launch;
-  launch.grid = request.grid;
-  launch.block = request.block;
-  launch.cluster = request.cluster;
-  launch.in_clusters = request.in_clusters;
-  launch.dynamic_shared_bytes = request.shared_bytes;
-  launch.cooperative = request.cooperative;
-  launch.sm_count = device.limits().multiprocessors;
-  launch.sms = request.sms;
-  launch.time_max_ns = device.settings().kernel_timeout_ns;
-  launch.grid_id = driver.next_grid();
-  std::size_t stack = 0;
-  if (context.limit(CU_LIMIT_STACK_SIZE, &stack) == CUDA_SUCCESS) {
-    launch.stack_bytes = static_cast<std::uint32_t>(stack);
-  }
-  return launch;
 }
 
 // Parameters from an array with a pointer to each.
@@ -373,30 +171,48 @@ std::shared_ptr<const ImageBindings> bindings_for(const Driver& driver, const Fu
   return std::make_shared<const ImageBindings>(driver.bindings_of(module));
 }
 
+ptx::Launch make_launch(Driver& driver, const Context& context, LaunchRequest request) {
+  const Device& device = context.device();
+  ptx::Launch launch;
+  launch.grid = request.grid;
+  launch.block = request.block;
+  launch.cluster = request.cluster;
+  launch.in_clusters = request.in_clusters;
+  launch.dynamic_shared_bytes = request.shared_bytes;
+  launch.cooperative = request.cooperative;
+  launch.sm_count = device.limits().multiprocessors;
+  launch.sms = request.sms;
+  launch.parameters = std::move(request.parameters);
+  launch.time_max_ns = device.settings().kernel_timeout_ns;
+  launch.grid_id = driver.next_grid();
+  std::size_t stack = 0;
+  if (context.limit(CU_LIMIT_STACK_SIZE, &stack) == CUDA_SUCCESS) {
+    launch.stack_bytes = static_cast<std::uint32_t>(stack);
+  }
+  return launch;
+}
+
 CUresult submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
                        const std::shared_ptr<Stream>& stream,
                        const std::shared_ptr<Function>& function, LaunchRequest request) {
   if (stream->capturing()) {
     return capture_kernel(driver, *stream, *context, function, std::move(request));
   }
-  ptx::Launch launch = prepare(driver, *context, request);
-  launch.parameters = std::move(request.parameters);
+  ptx::Launch launch = make_launch(driver, *context, std::move(request));
   stream->await_room();
   context->make_stacks();
   // The context ends only after what was submitted to it, so the operation may refer to it.
   context->submit(*stream, [&driver, &context = *context, function, launch = std::move(launch),
                             bindings = bindings_for(driver, *function)]() mutable {
-    run(driver, context, *function, std::move(launch), *bindings, nullptr);
+    run_kernel(driver, context, *function, std::move(launch), *bindings, nullptr);
   });
   return CUDA_SUCCESS;
 }
 
 void run_launch(Driver& driver, Context& context, const Function& function,
                 const LaunchRequest& request, SetConditional set_conditional) {
-  ptx::Launch launch = prepare(driver, context, request);
-  launch.parameters = request.parameters;
-  run(driver, context, function, std::move(launch), *bindings_for(driver, function),
-      set_conditional);
+  run_kernel(driver, context, function, make_launch(driver, context, request),
+             *bindings_for(driver, function), set_conditional);
 }
 
 unsigned multiprocessors_for(const Device& device, const SmSet* sms) {

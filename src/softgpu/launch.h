@@ -41,6 +41,9 @@ CUresult apply_attribute(const CUlaunchAttribute& attribute, LaunchRequest& requ
 CUresult pack_parameters(const ptx::Function& code, void** pointers, void** extra,
                          std::vector<std::byte>& out);
 
+// What the device is to run; `request` has been checked.
+ptx::Launch make_launch(Driver& driver, const Context& context, LaunchRequest request);
+
 // Runs the kernel in the stream; `request` has been checked. The stream may be capturing.
 CUresult submit_launch(Driver& driver, const std::shared_ptr<Context>& context,
                        const std::shared_ptr<Stream>& stream,

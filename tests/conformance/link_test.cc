@@ -89,6 +89,31 @@ TEST_F(LinkTest, APartThatHasNothingForTheDriverIsLeftOut) {
   expect_parts_run(parts);
 }
 
+// As cudart does for code with launches in its kernels, before it has a context.
+TEST_F(LinkTest, PartsAreLinkedWithoutAContext) {
+  const auto caller = fat_binary(kLinkCallerPtx);
+  const auto callee = fat_binary(kLinkCalleePtx);
+  const auto whole = fat_binary(nullptr);
+  const void* parts[] = {caller.data(), callee.data(), nullptr};
+  const struct {
+    std::uint32_t magic;
+    std::uint32_t version;
+    const void* header;
+    const void* const* parts;
+  } wrapper{cuda::kFatbinWrapperMagic, 2, whole.data(), parts};
+  CUcontext popped = nullptr;
+  CU_OK(cu().cuCtxPopCurrent_v2(&popped));
+  CUlibrary library = nullptr;
+  CU_OK(cu().cuLibraryLoadData(&library, &wrapper, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUcontext current = popped;
+  CU_OK(cu().cuCtxGetCurrent(&current));
+  EXPECT_EQ(nullptr, current);
+  CU_OK(cu().cuCtxPushCurrent_v2(popped));
+  CUkernel kernel = nullptr;
+  CU_OK(cu().cuLibraryGetKernel(&kernel, library, "caller"));
+  CU_OK(cu().cuLibraryUnload(library));
+}
+
 // The software GPU runs PTX alone, whatever nvcc has linked for a GPU of its kind.
 TEST_F(LinkTest, PartsAreLinkedWhereTheWholeIsMachineCode) {
   const auto caller = fat_binary(kLinkCallerPtx);

@@ -31,6 +31,7 @@ import framework_steps  # noqa: E402
 import node_steps  # noqa: E402
 import recovery_steps  # noqa: E402
 from flyt_process import Server, ServerError  # noqa: E402
+from nvcc import find_nvcc, nvcc_command, runtime_folder  # noqa: E402
 
 TORCH_CASES = ('first_tensor', 'elementwise', 'matmul_fp32', 'matmul_fp16', 'matmul_bf16', 'train',
                'convolution', 'resnet50', 'gpt2', 'autocast', 'copies', 'streams', 'attention')
@@ -154,12 +155,6 @@ class Runner:
                 self._servers.popitem()[1].__exit__(None, None, None)
 
 
-def find_nvcc():
-    found = shutil.which('nvcc')
-    installed = sorted(glob.glob('/usr/local/cuda*/bin/nvcc'))
-    return found or (installed[-1] if installed else None)
-
-
 def real_driver():
     """The path of NVIDIA's libcuda.so.1 on this machine."""
     listed = subprocess.run(['ldconfig', '-p'], capture_output=True, text=True, check=False).stdout
@@ -258,8 +253,7 @@ def build_cuda(runner, source, cudart, libraries=()):
     if program in runner.built:
         return runner.built[program]
     built = runner.run(f'nvcc-{name}-{cudart}', [
-        runner.nvcc or 'nvcc', '-O2', '-std=c++17', '-cudart', cudart, source, '-o', program,
-        *libraries], 90)
+        *nvcc_command(runner.nvcc or 'nvcc', source, cudart, program), *libraries], 90)
     runner.built[program] = program if built.status == 'ok' else None
     return runner.built[program]
 
@@ -277,8 +271,7 @@ def build_all(runner):
 def cuda_environment(runner):
     environment = dict(os.environ)
     if runner.nvcc:
-        lib = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(runner.nvcc))), 'lib64')
-        parts = [environment.get('LD_LIBRARY_PATH'), lib]
+        parts = [environment.get('LD_LIBRARY_PATH'), runtime_folder(runner.nvcc)]
         environment['LD_LIBRARY_PATH'] = ':'.join(part for part in parts if part)
     return environment
 

@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include "client/call.h"
 #include "client/code/code_state.h"
+#include "client/hooks_context.h"
 #include "client/hooks_link.h"
 #include "client/recovery/recovery.h"
 #include "commands/module.h"
@@ -32,6 +33,31 @@ cuda::ComputeCapability capability_of(CUdevice device) {
   const std::uint32_t number = session().devices().find(device)->capability();
   return {.major = number / 10, .minor = number % 10};
 }
+
+// A context to link in: the thread's own, or the device's primary one, for libraries are loaded
+// without any, too.
+class LinkContext {
+ public:
+  explicit LinkContext(CUdevice device) : device_(device) {
+    if (thread_state().current_state != nullptr) return;
+    result_ = hooks::cuDevicePrimaryCtxRetain(&primary_, device_);
+    if (result_ == CUDA_SUCCESS) result_ = hooks::cuCtxPushCurrent_v2(primary_);
+  }
+  ~LinkContext() {
+    if (primary_ == nullptr) return;
+    CUcontext popped = nullptr;
+    static_cast<void>(hooks::cuCtxPopCurrent_v2(&popped));
+    static_cast<void>(hooks::cuDevicePrimaryCtxRelease_v2(device_));
+  }
+  LinkContext(const LinkContext&) = delete;
+  LinkContext& operator=(const LinkContext&) = delete;
+  CUresult result() const { return result_; }
+
+ private:
+  const CUdevice device_;
+  CUcontext primary_ = nullptr;
+  CUresult result_ = CUDA_SUCCESS;
+};
 
 // Ends a link whatever becomes of it.
 class LinkScope {
@@ -64,6 +90,8 @@ class LinkScope {
 // Relocatable device code that was not linked for this driver: links the parts that it consists
 // of. One without anything for the device is missed only if its symbols are.
 CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload& out) {
+  const LinkContext context(device);
+  if (context.result() != CUDA_SUCCESS) return context.result();
   const LinkScope scope;
   if (scope.result() != CUDA_SUCCESS) return scope.result();
   bool any = false;

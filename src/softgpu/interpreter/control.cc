@@ -184,7 +184,7 @@ Flow enter(Warp& warp, const CallSite& site, std::uint32_t callee, Mask lanes) {
   }
   const Flow copied = copy_arguments(warp, site, lanes, false);
   if (copied != Flow::kNext) return copied;
-  if (function.system != SystemCall::kNone) return system_call(warp, function.system, site, lanes);
+  if (function.system != SystemCall::kNone) return system_call(warp, function, site, lanes);
   return warp.call(site, callee, lanes);
 }
 

@@ -27,6 +27,7 @@
 
 namespace flyt::ptx {
 
+class DeviceRuntime;
 struct Surface;
 struct Texture;
 class Program;  // Executable form of a Module; not bound to addresses yet. Immutable.
@@ -46,8 +47,8 @@ struct KernelInfo {
 };
 
 // Fails with kUnsupported, and tells `log` the instruction and its line, where a function uses
-// what the interpreter lacks; with kNotFound where it is a function of CUDA's device runtime, by
-// which kernels launch kernels. `module` must be complete: parsed alone, or linked.
+// what the interpreter lacks; with kNotFound where that is a function of CUDA's device runtime.
+// `module` must be complete: parsed alone, or linked.
 Result<std::shared_ptr<const Program>> translate(std::shared_ptr<const Module> module, JitLog* log);
 const Module& module_of(const Program& program);
 // For the kernel at Module::kernels()[index].
@@ -141,6 +142,8 @@ class Environment {
     static_cast<void>(value);
     return false;
   }
+  // For kernels that launch kernels; null: they are faults.
+  virtual DeviceRuntime* runtime() { return nullptr; }
 };
 
 class Grid {

@@ -85,6 +85,38 @@ enum class SystemCall : std::uint8_t {
   kRelease,
   kAssert,
   kSetConditional,
+  kDeviceRuntime,  // FunctionCode::device_call says which.
+};
+
+// Of CUDA's device runtime, each under its name there (device_call.h).
+enum class DeviceCall : std::uint8_t {
+  kNone,
+  kGetParameterBuffer,
+  kLaunchDevice,
+  kMemcpyAsync,
+  kMemcpy2DAsync,
+  kMemsetAsync,
+  kMemset2DAsync,
+  kStreamCreate,
+  kStreamDestroy,
+  kStreamWaitEvent,
+  kEventCreate,
+  kEventRecord,
+  kEventDestroy,
+  kGetLastError,
+  kPeekAtLastError,
+  kGetErrorName,
+  kGetErrorString,
+  kGetDevice,
+  kGetDeviceCount,
+  kGetRuntimeVersion,
+  kGetDeviceAttribute,
+  kGetDeviceLimit,
+  kGetCacheConfig,
+  kGetFunctionAttributes,
+  kGetOccupancy,
+  kDeviceMalloc,
+  kDeviceFree,
 };
 
 struct CallSite {
@@ -100,6 +132,7 @@ struct FunctionCode {
   std::uint32_t end = 0;
   bool defined = false;
   SystemCall system = SystemCall::kNone;
+  DeviceCall device_call = DeviceCall::kNone;
   std::uint32_t bytes32 = 0;  // Of register rows.
   std::uint32_t bytes64 = 0;
   std::uint32_t predicates = 0;

@@ -4,47 +4,15 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "softgpu/interpreter/access.h"
+#include "softgpu/interpreter/call_arguments.h"
+#include "softgpu/interpreter/device_call.h"
 #include "softgpu/interpreter/lanes.h"
 
 namespace flyt::ptx {
 namespace {
 
-constexpr std::size_t kStringBytesMax = 64u << 10;  // Of a format or %s.
 constexpr std::size_t kPrintBytesMax = 256u << 10;  // Of the text of one call.
 constexpr int kFieldWidthMax = 128 << 10;
-
-// Reads what one lane's pointers lead to. After a fault everything is zero or empty.
-class LaneReader {
- public:
-  LaneReader(Warp& warp, unsigned lane) : warp_(warp), lane_(lane) {}
-
-  template <class T>
-  T value(std::uint64_t address) {
-    T result{};
-    Access<Space::kGeneric> access(warp_, sizeof(T), false);
-    const std::byte* place = ok_ ? access.at(lane_, address) : nullptr;
-    ok_ = place != nullptr;
-    if (ok_) std::memcpy(&result, place, sizeof(T));
-    return result;
-  }
-
-  std::string text(std::uint64_t address) {
-    std::string result;
-    while (ok_ && result.size() < kStringBytesMax) {
-      const char c = value<char>(address++);
-      if (c == '\0') break;
-      result += c;
-    }
-    return result;
-  }
-  bool ok() const { return ok_; }
-
- private:
-  Warp& warp_;
-  const unsigned lane_;
-  bool ok_ = true;
-};
 
 // One conversion of a format: %[flags][width][.precision][length]letter. Lengths are h, hh, l and
 // ll; GPUs know no others, and no precision among the arguments.
@@ -60,7 +28,7 @@ struct Conversion {
 
 class Formatter {
  public:
-  Formatter(LaneReader& reader, std::uint64_t arguments) : reader_(reader), next_(arguments) {}
+  Formatter(LaneMemory& reader, std::uint64_t arguments) : reader_(reader), next_(arguments) {}
 
   std::string run(const std::string& format) {
     for (std::size_t i = 0; i < format.size() && reader_.ok() && out_.size() < kPrintBytesMax;) {
@@ -202,43 +170,14 @@ class Formatter {
     add(conversion, "", value);
   }
 
-  LaneReader& reader_;
+  LaneMemory& reader_;
   std::uint64_t next_;
   int count_ = 0;
   std::string out_;
 };
 
-// The arguments of a system call, in the frame behind the caller's.
-class Arguments {
- public:
-  Arguments(Warp& warp, const CallSite& site, unsigned lane)
-      : warp_(warp), site_(site), lane_(lane) {}
-
-  std::uint64_t at(std::size_t index) const {
-    std::uint64_t value = 0;
-    if (index >= site_.arguments.size()) return 0;
-    const Argument& argument = site_.arguments[index];
-    const std::size_t size = std::min<std::size_t>(argument.size, 8);
-    const std::byte* place = warp_.local(lane_, warp_.frame().stack + argument.remote, size);
-    if (place != nullptr) std::memcpy(&value, place, size);
-    return value;
-  }
-  void give(std::uint64_t value) const {
-    if (site_.returns.empty()) return;
-    const Argument& argument = site_.returns[0];
-    const std::size_t size = std::min<std::size_t>(argument.size, 8);
-    std::byte* place = warp_.local(lane_, warp_.frame().stack + argument.remote, size);
-    if (place != nullptr) std::memcpy(place, &value, size);
-  }
-
- private:
-  Warp& warp_;
-  const CallSite& site_;
-  const unsigned lane_;
-};
-
-bool print(Warp& warp, unsigned lane, const Arguments& arguments) {
-  LaneReader reader(warp, lane);
+bool print(Warp& warp, unsigned lane, const CallArguments& arguments) {
+  LaneMemory reader(warp, lane);
   const std::uint64_t format_address = arguments.at(0);
   if (format_address == 0) {
     arguments.give(~std::uint64_t{0});
@@ -258,8 +197,8 @@ std::string dimensions(const std::array<std::uint32_t, 3>& of) {
          "]";
 }
 
-void fail_assertion(Warp& warp, unsigned lane, const Arguments& arguments) {
-  LaneReader reader(warp, lane);
+void fail_assertion(Warp& warp, unsigned lane, const CallArguments& arguments) {
+  LaneMemory reader(warp, lane);
   const std::string message = reader.text(arguments.at(0));
   const std::string file = reader.text(arguments.at(1));
   const std::string function = reader.text(arguments.at(3));
@@ -279,18 +218,22 @@ SystemCall system_call_named(std::string_view name) {
   if (name == "free") return SystemCall::kRelease;
   if (name == "cudaGraphSetConditional") return SystemCall::kSetConditional;
   if (name == "__assertfail" || name == "__assert_fail") return SystemCall::kAssert;
-  return SystemCall::kNone;
+  return device_call_named(name) == DeviceCall::kNone ? SystemCall::kNone
+                                                      : SystemCall::kDeviceRuntime;
 }
 
-Flow system_call(Warp& warp, SystemCall call, const CallSite& site, Mask lanes) {
+Flow system_call(Warp& warp, const FunctionCode& function, const CallSite& site, Mask lanes) {
+  const SystemCall call = function.system;
   Environment& environment = *warp.block().state().environment;
   const Mask all = lanes;
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
-    const Arguments arguments(warp, site, lane);
+    const CallArguments arguments(warp, site, lane);
     switch (call) {
       case SystemCall::kNone:
         break;
+      case SystemCall::kDeviceRuntime:
+        return call_device(warp, function.device_call, site, all);
       case SystemCall::kPrint:
         if (!print(warp, lane, arguments)) return Flow::kFault;
         break;

@@ -1,4 +1,4 @@
-// Functions that the device's runtime provides: vprintf, malloc, free, __assertfail and others.
+// Functions that the device provides: vprintf, malloc, free, __assertfail, and the device runtime's.
 #pragma once
 
 #include <string>
@@ -13,6 +13,6 @@ SystemCall system_call_named(std::string_view name);
 
 // The arguments lie behind the frame of the caller, as a callee would find them; the result goes
 // there too.
-Flow system_call(Warp& warp, SystemCall call, const CallSite& site, Mask lanes);
+Flow system_call(Warp& warp, const FunctionCode& function, const CallSite& site, Mask lanes);
 
 }  // namespace flyt::ptx

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "softgpu/interpreter/block.h"
+#include "softgpu/interpreter/device_call.h"
 #include "softgpu/interpreter/select.h"
 #include "softgpu/interpreter/system.h"
 #include "softgpu/ptx/types.h"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kReachWorkMax = 1ull << 28;  // Function visits over all kernels.
 
-// What kernels call that launch kernels themselves; no other function may have such a name.
+// CUDA's device runtime; no other function may have such a name.
 bool of_device_runtime(std::string_view name) {
   return name.starts_with("__cuda") || name.starts_with("cuda");
 }
@@ -32,6 +33,7 @@ class Translation {
     for (std::uint32_t i = 0; i < functions.size(); ++i) {
       if (!functions[i].defined) {
         program_->functions[i].system = system_call_named(functions[i].name);
+        program_->functions[i].device_call = device_call_named(functions[i].name);
         program_->functions[i].frame_bytes =
             static_cast<std::uint32_t>(align_up(functions[i].parameter_bytes, kFrameAlign));
       }
@@ -63,8 +65,7 @@ class Translation {
     }
     error_code_ = ErrorCode::kNotFound;
     return refuse(function.line, "'" + function.name +
-                                     "' is of CUDA's device runtime: dynamic parallelism is not "
-                                     "supported");
+                                     "' of CUDA's device runtime is not supported");
   }
 
   // Which functions name which variables and call whom, straight from the operands. A first look
@@ -87,7 +88,8 @@ class Translation {
     seen[kernel] = true;
     bool indirect = false;
     const auto add = [&](std::uint32_t function) {
-      if (seen[function]) return;
+      // A kernel is named to be launched, and has its own memory then.
+      if (seen[function] || program_->module->functions()[function].kernel) return;
       seen[function] = true;
       reached.push_back(function);
     };
@@ -208,6 +210,10 @@ class Translation {
       bool deeper = false;
       while (visit.next < references.callees.size() && !deeper) {
         const std::uint32_t callee = references.callees[visit.next];
+        if (program_->module->functions()[callee].kernel) {  // It is launched, not called.
+          ++visit.next;
+          continue;
+        }
         if (depth_state_[callee] == kOpen) bounded = false;
         if (depth_state_[callee] == kNew) {
           deeper = true;
