@@ -16,7 +16,7 @@ def find_nvcc():
 
 
 def nvcc_command(nvcc, source, cudart, program):
-    """The command that makes a program of one .cu file, with the flags that its first line names."""
+    """The command that makes a program of a .cu file, with the flags that its first line names."""
     with open(source, encoding='utf-8') as file:
         flags = _FLAGS.match(file.readline())
     return [nvcc, '-O2', '-std=c++17', *(flags[1].split() if flags else ()), '-cudart', cudart,

@@ -72,13 +72,13 @@ DeviceLaunches::~DeviceLaunches() {
   context_.device().memory().release(base_, kRegionBytes);
 }
 
-std::deque<DeviceLaunches::Task> DeviceLaunches::take_children() {
+std::vector<DeviceLaunches::Task> DeviceLaunches::take_children() {
   const Lock lock(mutex_);
   family_.pending.fetch_sub(children_.size());
   return std::exchange(children_, {});
 }
 
-std::deque<DeviceLaunches::Task> DeviceLaunches::take_tails() {
+std::vector<DeviceLaunches::Task> DeviceLaunches::take_tails() {
   const Lock lock(mutex_);
   family_.pending.fetch_sub(tails_.size());
   return std::exchange(tails_, {});
@@ -105,7 +105,8 @@ std::optional<std::uint64_t> DeviceLaunches::room_for(std::uint64_t bytes) {
   return ranges_->allocate(bytes, kParameterAlign);
 }
 
-std::uint64_t DeviceLaunches::parameter_buffer(std::uint64_t thread, const ptx::ChildConfig& config) {
+std::uint64_t DeviceLaunches::parameter_buffer(std::uint64_t thread,
+                                               const ptx::ChildConfig& config) {
   auto kernel = kernel_of(config.function);
   if (kernel == nullptr) {
     note_error(thread, DeviceError::kInvalidFunction);
@@ -197,7 +198,7 @@ std::int32_t DeviceLaunches::device() const { return context_.device().number();
 std::int32_t DeviceLaunches::device_count() const { return driver_.device_count(); }
 
 DeviceError DeviceLaunches::attribute(std::int32_t attribute, std::int32_t device,
-                                 std::int32_t& value) const {
+                                      std::int32_t& value) const {
   if (device != context_.device().number()) return DeviceError::kInvalidDevice;
   const auto known = context_.device().attribute(static_cast<CUdevice_attribute>(attribute));
   if (!known) return DeviceError::kInvalidValue;
@@ -215,8 +216,8 @@ DeviceError DeviceLaunches::limit(std::int32_t limit, std::uint64_t& value) cons
   return DeviceError::kNone;
 }
 
-DeviceError DeviceLaunches::function_attributes(std::uint32_t function,
-                                           std::span<std::uint32_t, kFunctionWords> words) const {
+DeviceError DeviceLaunches::function_attributes(
+    std::uint32_t function, std::span<std::uint32_t, kFunctionWords> words) const {
   const auto kernel = kernel_of(function);
   if (kernel == nullptr) return DeviceError::kInvalidFunction;
   const auto ask = [&](CUfunction_attribute attribute) {
@@ -246,7 +247,7 @@ DeviceError DeviceLaunches::function_attributes(std::uint32_t function,
 }
 
 DeviceError DeviceLaunches::occupancy(std::uint32_t function, std::int32_t threads,
-                                 std::uint64_t shared_bytes, std::int32_t& blocks) const {
+                                      std::uint64_t shared_bytes, std::int32_t& blocks) const {
   const auto kernel = kernel_of(function);
   if (kernel == nullptr) return DeviceError::kInvalidFunction;
   if (threads <= 0) return DeviceError::kInvalidValue;

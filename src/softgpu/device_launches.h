@@ -3,12 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/annotations.h"
 #include "softgpu/interpreter/device_runtime.h"
@@ -42,7 +42,7 @@ class DeviceLaunches final : public ptx::DeviceRuntime {
 
   // `depth`: of the grid; 0 for what the host launched.
   DeviceLaunches(Driver& driver, Context& context, std::shared_ptr<Module> module,
-            KernelFamily& family, unsigned depth)
+                 KernelFamily& family, unsigned depth)
       : driver_(driver),
         context_(context),
         module_(std::move(module)),
@@ -53,14 +53,13 @@ class DeviceLaunches final : public ptx::DeviceRuntime {
   DeviceLaunches& operator=(const DeviceLaunches&) = delete;
 
   // Once the grid has run. Tails are those that wait for all its children, too.
-  std::deque<Task> take_children() EXCLUDES(mutex_);
-  std::deque<Task> take_tails() EXCLUDES(mutex_);
+  std::vector<Task> take_children() EXCLUDES(mutex_);
+  std::vector<Task> take_tails() EXCLUDES(mutex_);
 
   std::uint64_t parameter_buffer(std::uint64_t thread, const ptx::ChildConfig& config) override
       EXCLUDES(mutex_);
   ptx::DeviceError launch(std::uint64_t buffer, std::uint64_t stream) override EXCLUDES(mutex_);
-  ptx::DeviceError copy(const ptx::ChildCopy& copy, std::uint64_t stream) override
-      EXCLUDES(mutex_);
+  ptx::DeviceError copy(const ptx::ChildCopy& copy, std::uint64_t stream) override EXCLUDES(mutex_);
   std::uint64_t make_handle() override { return kHandleFirst + handles_.fetch_add(1); }
   bool is_handle(std::uint64_t handle) const override {
     return handle >= kHandleFirst && handle - kHandleFirst < handles_.load();
@@ -108,8 +107,8 @@ class DeviceLaunches final : public ptx::DeviceRuntime {
   std::map<std::uint64_t, Buffer> buffers_ GUARDED_BY(mutex_);  // By address.
   std::map<std::pair<ptx::DeviceError, bool>, std::uint64_t> texts_ GUARDED_BY(mutex_);
   std::map<std::uint64_t, ptx::DeviceError> errors_ GUARDED_BY(mutex_);  // By thread.
-  std::deque<Task> children_ GUARDED_BY(mutex_);
-  std::deque<Task> tails_ GUARDED_BY(mutex_);
+  std::vector<Task> children_ GUARDED_BY(mutex_);
+  std::vector<Task> tails_ GUARDED_BY(mutex_);
 };
 
 }  // namespace flyt::softgpu

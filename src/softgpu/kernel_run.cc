@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/clock.h"
 #include "cuda/error_text.h"
-#include "softgpu/device_launches.h"
 #include "softgpu/context.h"
+#include "softgpu/device_launches.h"
 #include "softgpu/interpreter/grid.h"
 
 namespace flyt::softgpu {
@@ -186,26 +186,30 @@ class KernelRun {
   }
 
   void run(const Function& function, ptx::Launch launch, const ImageBindings& bindings) {
-    std::deque<DeviceLaunches::Task> tails;
-    if (run_grid(function, std::move(launch), bindings, 0, tails)) run_in_order(tails, 0);
+    std::vector<DeviceLaunches::Task> tails;
+    if (run_grid(function, std::move(launch), bindings, 0, tails)) {
+      run_in_order(std::move(tails), 0);
+    }
   }
 
  private:
   static std::int64_t now_ns() { return system_clock().now().ns; }
 
   // Each with its children; its tails come before what is behind it.
-  bool run_in_order(std::deque<DeviceLaunches::Task>& tasks, unsigned depth) {
+  bool run_in_order(std::vector<DeviceLaunches::Task> tasks, unsigned depth) {
+    std::reverse(tasks.begin(), tasks.end());  // The next one is the last.
     while (!tasks.empty()) {
-      const DeviceLaunches::Task task = std::move(tasks.front());
-      tasks.pop_front();
-      std::deque<DeviceLaunches::Task> tails;
+      const DeviceLaunches::Task task = std::move(tasks.back());
+      tasks.pop_back();
+      std::vector<DeviceLaunches::Task> tails;
       if (!run_task(task, depth, tails)) return false;
-      std::move(tails.rbegin(), tails.rend(), std::front_inserter(tasks));
+      std::move(tails.rbegin(), tails.rend(), std::back_inserter(tasks));
     }
     return true;
   }
 
-  bool run_task(const DeviceLaunches::Task& task, unsigned depth, std::deque<DeviceLaunches::Task>& tails) {
+  bool run_task(const DeviceLaunches::Task& task, unsigned depth,
+                std::vector<DeviceLaunches::Task>& tails) {
     if (context_.fate()->ended() || context_.fate()->error() != CUDA_SUCCESS) return false;
     if (task.kernel == nullptr) return copy(task.copy);
     ptx::Launch launch = make_launch(driver_, context_, task.request);
@@ -220,15 +224,15 @@ class KernelRun {
 
   // The grid and its children. False: a fault, which is the context's from now on.
   bool run_grid(const Function& function, ptx::Launch launch, const ImageBindings& bindings,
-                unsigned depth, std::deque<DeviceLaunches::Task>& tails) {
-    std::deque<DeviceLaunches::Task> children;
+                unsigned depth, std::vector<DeviceLaunches::Task>& tails) {
+    std::vector<DeviceLaunches::Task> children;
     {
       DeviceLaunches work(driver_, context_, function.module(), family_, depth);
       if (!run_threads(function, std::move(launch), bindings, work)) return false;
       children = work.take_children();
       tails = work.take_tails();
     }
-    return run_in_order(children, depth + 1);
+    return run_in_order(std::move(children), depth + 1);
   }
 
   bool run_threads(const Function& function, ptx::Launch launch, const ImageBindings& bindings,

@@ -64,15 +64,15 @@ TEST(Program, NamesAnUnknownInstructionAndItsLineInTheLog) {
   EXPECT_EQ(address_of(values[1]), text.size());
 }
 
-TEST(Program, KernelsThatLaunchKernelsAreRefusedByName) {
+TEST(Program, WhatTheDeviceRuntimeLacksIsRefusedByName) {
   const std::string text =
-      ".version 7.0\n.target sm_75\n.address_size 64\n.extern .func __cudaCDP2LaunchDeviceV2();\n"
-      ".visible .entry k() { call __cudaCDP2LaunchDeviceV2; ret; }\n";
+      ".version 7.0\n.target sm_75\n.address_size 64\n.extern .func __cudaCDP2Memcpy3DAsync();\n"
+      ".visible .entry k() { call __cudaCDP2Memcpy3DAsync; ret; }\n";
   ptx::JitLog log;
   Program program;
   EXPECT_EQ(load_program(text.c_str(), kHopper, log, program), CUDA_ERROR_CDP_NOT_SUPPORTED);
-  EXPECT_NE(log.errors().find("__cudaCDP2LaunchDeviceV2"), std::string::npos) << log.errors();
-  EXPECT_NE(log.errors().find("dynamic parallelism"), std::string::npos) << log.errors();
+  EXPECT_NE(log.errors().find("__cudaCDP2Memcpy3DAsync"), std::string::npos) << log.errors();
+  EXPECT_NE(log.errors().find("device runtime"), std::string::npos) << log.errors();
 }
 
 TEST(Program, ALinkedImageIsLoadedLikeAnyOther) {

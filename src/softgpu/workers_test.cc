@@ -12,8 +12,8 @@ namespace {
 TEST(Workers, BeginSoManyJobsAtOnceAndTheOthersBehindThem) {
   constexpr int kThreads = 4;
   constexpr int kJobs = 10;
-  // They never end.
-  static const auto workers = std::make_unique<Workers>(kThreads);
+  // Their threads wait for jobs when the process ends.
+  static Workers* const workers = std::make_unique<Workers>(kThreads).release();
   std::latch begun(kThreads);
   std::latch open(1);
   std::latch ended(kJobs);

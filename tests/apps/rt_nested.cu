@@ -73,9 +73,9 @@ int main() {
   const cudaError_t error = cudaDeviceSynchronize();
   // 28 is the sum of the weights, 2080 that of the threads of one of two blocks.
   const bool right = error == cudaSuccess && sorted == values && seen == 28u * 2080 * 2 && why != 0;
-  std::printf("rt_nested: %s, %zu values sorted, %u summed, %s (%s)\n", right ? "verified" : "WRONG",
-              values.size(), seen, cudaGetErrorName(static_cast<cudaError_t>(why)),
-              cudaGetErrorString(error));
+  std::printf("rt_nested: %s, %zu values sorted, %u summed, %s (%s)\n",
+              right ? "verified" : "WRONG", values.size(), seen,
+              cudaGetErrorName(static_cast<cudaError_t>(why)), cudaGetErrorString(error));
   cudaFree(device);
   return right ? 0 : 1;
 }

@@ -86,7 +86,8 @@ std::string parent(const std::string& body) {
   .reg .b64 %k; .reg .b64 %a; .reg .b64 %s; .reg .b64 %x; .reg .b32 %v; .reg .b32 %t;
   .reg .b32 %e; .reg .pred %p;
   ld.param.u64 %a, [out]; ld.param.u32 %v, [value]; mov.u32 %t, %tid.x; mov.u64 %s, 0;
-)" + body + "  ret;\n}\n";
+)" + body +
+         "  ret;\n}\n";
 }
 
 // start(%k, blocks, threads, %s, %a, second), whose answer is in %e.
@@ -147,9 +148,10 @@ TEST_F(DeviceRuntimeTest, ATailComesWhenTheChildrenHaveEnded) {
 }
 
 TEST_F(DeviceRuntimeTest, AKernelMayLaunchItselfAgainAsItsTail) {
-  const std::string again = "  setp.eq.u32 %p, %v, 0;\n  @%p bra end;\n  mov.u64 %s, 3;\n"
-                            "  atom.global.add.u32 %t, [%a], %v;\n  sub.u32 %v, %v, 1;\n" +
-                            start("parent", 1, 1, "%v") + "end:\n";
+  const std::string again =
+      "  setp.eq.u32 %p, %v, 0;\n  @%p bra end;\n  mov.u64 %s, 3;\n"
+      "  atom.global.add.u32 %t, [%a], %v;\n  sub.u32 %v, %v, 1;\n" +
+      start("parent", 1, 1, "%v") + "end:\n";
   run(again, 1, 100);
   if (IsSkipped()) return;
   EXPECT_EQ(5050u, out()[0]);

@@ -98,8 +98,8 @@ class LaneCall {
   bool find_function(std::uint64_t address, std::uint32_t& function) const {
     const std::uint64_t index = (address - kFunctionWindow) / kFunctionStride;
     const auto& functions = warp_.program().module->functions();
-    if (address < kFunctionWindow || address % kFunctionStride != 0 ||
-        index >= functions.size() || !functions[index].kernel) {
+    if (address < kFunctionWindow || address % kFunctionStride != 0 || index >= functions.size() ||
+        !functions[index].kernel) {
       return false;
     }
     function = static_cast<std::uint32_t>(index);
@@ -176,8 +176,7 @@ class LaneCall {
                                                       : DeviceError::kInvalidHandle;
     };
     if (call == DeviceCall::kStreamCreate || call == DeviceCall::kEventCreate) {
-      const bool good =
-          call == DeviceCall::kEventCreate || arguments_.at(1) == kStreamNonBlocking;
+      const bool good = call == DeviceCall::kEventCreate || arguments_.at(1) == kStreamNonBlocking;
       return tell(good ? DeviceError::kNone : DeviceError::kInvalidValue, 0,
                   good ? runtime_.make_handle() : 0);
     }
@@ -271,8 +270,8 @@ DeviceCall device_call_named(std::string_view name) {
     return DeviceCall::kNone;
   }
   if (name.ends_with(kPerThread)) name.remove_suffix(kPerThread.size());
-  const auto* const found =
-      std::find_if(kNames.begin(), kNames.end(), [&](const DeviceCallName& one) { return one.name == name; });
+  const auto* const found = std::find_if(
+      kNames.begin(), kNames.end(), [&](const DeviceCallName& one) { return one.name == name; });
   return found == kNames.end() ? DeviceCall::kNone : found->call;
 }
 

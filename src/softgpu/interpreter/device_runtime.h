@@ -1,5 +1,5 @@
-// DeviceRuntime: what kernels may ask of the device that they run on, launches of kernels above all.
-// Source: CUDA Programming Guide, "CUDA Dynamic Parallelism"; cuda_device_runtime_api.h.
+// DeviceRuntime: what kernels may ask of the device that they run on, launches of kernels above
+// all. Source: CUDA Programming Guide, "CUDA Dynamic Parallelism"; cuda_device_runtime_api.h.
 #pragma once
 
 #include <array>
@@ -73,8 +73,8 @@ class DeviceRuntime {
   virtual DeviceError limit(std::int32_t limit, std::uint64_t& value) const = 0;
   // cudaFuncAttributes from its beginning, as words of 4 bytes.
   static constexpr std::size_t kFunctionWords = 19;
-  virtual DeviceError function_attributes(
-      std::uint32_t function, std::span<std::uint32_t, kFunctionWords> words) const = 0;
+  virtual DeviceError function_attributes(std::uint32_t function,
+                                          std::span<std::uint32_t, kFunctionWords> words) const = 0;
   virtual DeviceError occupancy(std::uint32_t function, std::int32_t threads,
                                 std::uint64_t shared_bytes, std::int32_t& blocks) const = 0;
 };

@@ -1,4 +1,5 @@
-// Functions that the device provides: vprintf, malloc, free, __assertfail, and the device runtime's.
+// Functions that the device provides: vprintf, malloc, free, __assertfail, and the device
+// runtime's.
 #pragma once
 
 #include <string>

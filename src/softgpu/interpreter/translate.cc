@@ -64,8 +64,8 @@ class Translation {
       return refuse(function.line, "Undefined reference to '" + function.name + "'");
     }
     error_code_ = ErrorCode::kNotFound;
-    return refuse(function.line, "'" + function.name +
-                                     "' of CUDA's device runtime is not supported");
+    return refuse(function.line,
+                  "'" + function.name + "' of CUDA's device runtime is not supported");
   }
 
   // Which functions name which variables and call whom, straight from the operands. A first look
