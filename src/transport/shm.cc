@@ -273,12 +273,14 @@ bool SharedConnection::prepare_to_sleep(ReadySet condition) {
 }
 
 ReadySet SharedConnection::wait(ReadySet wanted, Instant deadline, const Wakeup* wakeup) {
+  bool late = false;
   while (true) {
     ReadySet ready = look(wanted);
     if (ready != kNothing) {
       if (wakeup != nullptr && wakeup->clear()) ready |= kWoken;
       return ready;
     }
+    if (late) return kNothing;
     const bool reads = (wanted & kReadable) != 0;
     const bool writes = (wanted & kWritable) != 0;
     if ((reads && !prepare_to_sleep(kReadable)) || (writes && !prepare_to_sleep(kWritable))) {
@@ -296,6 +298,8 @@ ReadySet SharedConnection::wait(ReadySet wanted, Instant deadline, const Wakeup*
     if (wakeup != nullptr && (entries[3].found & POLLIN) != 0 && wakeup->clear()) {
       return look(wanted) | kWoken;
     }
+    // A peer that rings for nothing, again and again, does not make this wait any longer.
+    late = deadline != kNever && system_clock().now() >= deadline;
   }
 }
 

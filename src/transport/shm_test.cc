@@ -1,5 +1,6 @@
 // What only shared memory can suffer: a peer that writes anything anywhere. What it has in common
 // with other connections is tested in connection_test.cc.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -279,6 +280,27 @@ TEST_P(ShmBells, ThatTheOtherSideHasSilencedDoNotMakeAReaderWait) {
   EXPECT_TRUE(
       ends([&] { EXPECT_EQ(victim().wait(kReadable, Instant{1}, nullptr), kNothing); },
            [&] { [[maybe_unused]] const auto put = ::write(own.get(), &once, sizeof once); }));
+}
+
+TEST_P(ShmBells, ThatRingForNothingDoNotOutlastADeadline) {
+  const Fd& own = bell(kServerReads, kClientReads, true);
+  ASSERT_GE(::fcntl(own.get(), F_SETPIPE_SZ, 1 << 20), 1 << 20);
+  may_wait(own, false);
+  std::atomic<bool> stop{false};
+  std::thread ringer([&] {
+    static const std::array<char, 1 << 16> rings{};
+    while (!stop.load()) {
+      [[maybe_unused]] const auto put = ::write(own.get(), rings.data(), rings.size());
+    }
+  });
+  EXPECT_TRUE(ends(
+      [&] {
+        const Instant deadline = system_clock().now() + std::chrono::milliseconds(50);
+        EXPECT_EQ(victim().wait(kReadable, deadline, nullptr), kNothing);
+      },
+      [&] { stop.store(true); }));
+  stop.store(true);
+  ringer.join();
 }
 
 TEST_P(ShmBells, AreTheLastFilesThatAClientTakes) {
