@@ -427,7 +427,7 @@ void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload, Th
   senders_waiting_.fetch_sub(1, std::memory_order_relaxed);
   if (closed()) return;
   if (then == Then::kReply && backlog_.size() + total_size(pieces) <= kDataBeforeReplyBytesMax) {
-    for (const Bytes& piece : pieces) backlog_.insert(backlog_.end(), piece.begin(), piece.end());
+    for (const Bytes& piece : pieces) backlog_.add(piece);
     backlogged_.store(true, std::memory_order_release);
   } else {
     send_locked(pieces);
@@ -437,7 +437,7 @@ void Endpoint::send(wire::FrameHeader header, std::span<const Bytes> payload, Th
 // Sends, or keeps for later, all of the pieces: half a frame would break the stream.
 void Endpoint::send_locked(std::span<Bytes> pieces) {
   if (!backlog_.empty()) send_behind_backlog(pieces);
-  if (!flush_locked(backlog_.size() - backlog_sent_ >= kBacklogBytesMax)) return;
+  if (!flush_locked(backlog_.size() >= kBacklogBytesMax)) return;
   while (std::size_t rest = total_size(pieces)) {
     std::size_t taken = 0;
     if (backlog_.empty()) {
@@ -462,22 +462,20 @@ void Endpoint::send_locked(std::span<Bytes> pieces) {
 // What was kept, and as much of the pieces as goes with it, in one write.
 void Endpoint::send_behind_backlog(std::span<Bytes> pieces) {
   FLYT_ASSERT(pieces.size() <= kPiecesPerFrame);
-  std::array<Bytes, kPiecesPerFrame + 1> all{Bytes(backlog_).subspan(backlog_sent_)};
+  std::array<Bytes, kPiecesPerFrame + 1> all{backlog_.rest()};
   std::copy(pieces.begin(), pieces.end(), all.begin() + 1);
   const std::size_t kept = all.front().size();
   Result<std::size_t> sent = connection_->write(all, Patience::kNow);
   if (!sent) return close_with(std::move(sent).error(), false);
-  backlog_sent_ += std::min(*sent, kept);
+  backlog_.sent(std::min(*sent, kept));
   if (*sent < kept) return;
-  backlog_.clear();
-  backlog_sent_ = 0;
   backlogged_.store(false, std::memory_order_release);
   drop_front(pieces, *sent - kept);
 }
 
 // The main thread sends it when there is room; it may be asleep and must hear of it.
 void Endpoint::keep_for_later(std::span<const Bytes> pieces) {
-  for (const Bytes& piece : pieces) backlog_.insert(backlog_.end(), piece.begin(), piece.end());
+  for (const Bytes& piece : pieces) backlog_.add(piece);
   backlogged_.store(true, std::memory_order_release);
   wakeup_.signal();
 }
@@ -485,16 +483,14 @@ void Endpoint::keep_for_later(std::span<const Bytes> pieces) {
 // False if the session ended meanwhile. `all`: waits until nothing is left.
 bool Endpoint::flush_locked(bool all) {
   while (!backlog_.empty()) {
-    const Bytes rest = Bytes(backlog_).subspan(backlog_sent_);
+    const Bytes rest = backlog_.rest();
     Result<std::size_t> sent = connection_->write({&rest, 1}, Patience::kNow);
     if (!sent) {
       close_with(std::move(sent).error(), false);
       return false;
     }
-    backlog_sent_ += *sent;
-    if (backlog_sent_ == backlog_.size()) {
-      backlog_.clear();
-      backlog_sent_ = 0;
+    backlog_.sent(*sent);
+    if (backlog_.empty()) {
       backlogged_.store(false, std::memory_order_release);
     } else if (*sent == 0) {
       if (!all) return true;

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "rpc/backlog.h"
 #include "rpc/buffer_pool.h"
 #include "transport/transport.h"
 #include "wire/frame.h"
@@ -217,8 +218,7 @@ class Endpoint {
   std::atomic<int> senders_waiting_{0};
   // What the socket did not take yet.
   Mutex send_mutex_;
-  std::vector<std::byte> backlog_ GUARDED_BY(send_mutex_);
-  std::size_t backlog_sent_ GUARDED_BY(send_mutex_) = 0;
+  Backlog backlog_ GUARDED_BY(send_mutex_);
   bool broken_frame_ GUARDED_BY(send_mutex_) = false;  // A frame was given up half sent.
   std::atomic<bool> backlogged_{false};
 
