@@ -44,10 +44,10 @@ bool receive(int socket, Message& message, Fd& file, int flags) {
 // The process that keeps things. One thread.
 class Shelf {
  public:
-  explicit Shelf(Fd door) : door_(std::move(door)) {}
+  Shelf(Fd door, std::size_t files_max) : door_(std::move(door)), files_max_(files_max) {}
 
   void run() {
-    files_max_ = allow_most_files();
+    if (files_max_ == 0) files_max_ = allow_most_files();
     while (door_.valid()) turn();
   }
 
@@ -88,10 +88,7 @@ class Shelf {
       if ((events & POLLHUP) != 0) door_.close();
       return;
     }
-    if (!socket.valid() || message.ask != Ask::kHello ||
-        lines_.size() + kept_.size() + kFilesKept > files_max_) {
-      return;
-    }
+    if (!socket.valid() || message.ask != Ask::kHello || room() == 0) return;
     const pid_t process = maker_of(socket.get());
     const auto of_process =
         std::count_if(lines_.begin(), lines_.end(),
@@ -154,10 +151,15 @@ class Shelf {
     return send(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
   }
 
+  // For lines and objects together.
+  std::size_t room() const {
+    const std::size_t used = lines_.size() + kept_.size() + kFilesKept;
+    return files_max_ - std::min(used, files_max_);
+  }
+
   bool keep(Line& line, const Message& message, Fd file, Token& token) {
     if (message.kind < SharedKind::kMemory || message.kind > SharedKind::kPool) return false;
-    const bool full = line.objects >= Exchange::kObjectsMax ||
-                      lines_.size() + kept_.size() + kFilesKept > files_max_;
+    const bool full = line.objects >= std::min(Exchange::kObjectsMax, room());
     if (full || (message.kind == SharedKind::kMemory) != file.valid()) return false;
     random_bytes(token.data(), token.size());
     Kept kept{{message.kind, message.facts, std::move(file)}, line.socket.get(), line.user};
@@ -167,7 +169,7 @@ class Shelf {
   }
 
   Fd door_;
-  std::size_t files_max_ = 1024;
+  std::size_t files_max_;
   std::map<int, Line> lines_;  // By socket.
   std::map<Token, Kept> kept_;
 };
@@ -189,7 +191,7 @@ Result<Door> make_door() {
   return Door{std::move(ends->first), std::move(ends->second)};
 }
 
-void run_exchange(Fd inside) { Shelf(std::move(inside)).run(); }
+void run_exchange(Fd inside, std::size_t files_max) { Shelf(std::move(inside), files_max).run(); }
 
 Status Exchange::connect() {
   if (line_.valid()) return {};

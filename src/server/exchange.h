@@ -40,13 +40,15 @@ struct Door {
 Result<Door> make_door();
 
 // The exchange itself: serves until the last process that holds the outside of the door has gone.
-// What a session shared goes with it, but not what others hold of it by then.
-void run_exchange(Fd inside);
+// What a session shared goes with it, but not what others hold of it by then. `files_max`: that the
+// process may have open; 0: as many as the system lets it.
+void run_exchange(Fd inside, std::size_t files_max = 0);
 
 // A session's access. Safe from any thread.
 class Exchange {
  public:
-  // Objects that one session may share at a time.
+  // Objects that one session may share at a time, where the exchange has room for twice as many:
+  // none has more than it leaves to the others.
   static constexpr std::size_t kObjectsMax = 4096;
 
   // door: the outside, which stays the caller's; -1: nothing can be shared. `user`: sessions of

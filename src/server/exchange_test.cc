@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -21,12 +22,14 @@ namespace {
 
 class ExchangeTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { start(0); }
+  void start(std::size_t files_max) {
     auto door = make_door();
     ASSERT_TRUE(door.ok());
     outside_ = std::move(door->outside);
-    keeper_ = std::thread(
-        [inside = std::move(door->inside)]() mutable { run_exchange(std::move(inside)); });
+    keeper_ = std::thread([inside = std::move(door->inside), files_max]() mutable {
+      run_exchange(std::move(inside), files_max);
+    });
   }
   void TearDown() override {
     outside_.close();
@@ -123,6 +126,28 @@ TEST_F(ExchangeTest, TakesOnlySoMuchFromOneSession) {
   EXPECT_FALSE(giver.share(event(0)).ok());
   Exchange other(door(), 7);
   EXPECT_TRUE(other.share(event(0)).ok());
+}
+
+// One in a process that may have few files open.
+class SmallExchangeTest : public ExchangeTest {
+ protected:
+  static constexpr std::size_t kFilesMax = 256;
+  void SetUp() override { start(kFilesMax); }
+};
+
+TEST_F(SmallExchangeTest, LeavesOneSessionNoMoreThanTheOthers) {
+  std::vector<std::unique_ptr<Exchange>> sessions;
+  std::vector<std::size_t> shared;
+  for (int i = 0; i < 3; ++i) {
+    sessions.push_back(std::make_unique<Exchange>(door(), 7));
+    std::size_t objects = 0;
+    while (objects < kFilesMax && sessions.back()->share(event(0)).ok()) ++objects;
+    shared.push_back(objects);
+  }
+  EXPECT_GE(shared[0], kFilesMax / 4);
+  EXPECT_LE(shared[0], kFilesMax / 2);
+  EXPECT_GE(shared[1], shared[0] / 3);
+  EXPECT_GE(shared[2], shared[1] / 3);
 }
 
 // A session that says anything at all.
