@@ -10,6 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/text.h"
+
 namespace flyt::rpc {
 namespace {
 
@@ -127,10 +129,11 @@ Result<DeskVisit> visit_desk(const std::string& socket, wire::DeskPurpose purpos
         return DeskVisit{std::move(*granted), visit->take_connection()};
       }
       if (auto* refused = std::get_if<wire::DeskRefused>(&*message)) {
-        return Error{refused->code, std::move(refused->why)};
+        return Error{refused->code, plain_text(refused->why, wire::kDeskTextBytesMax)};
       }
       auto* waiting = std::get_if<wire::DeskWaiting>(&*message);
       if (waiting == nullptr) return unexpected();
+      waiting->why = plain_text(waiting->why, wire::kDeskTextBytesMax);
       if (last == *waiting) continue;
       last = *waiting;
       told = false;
@@ -147,9 +150,11 @@ Result<std::string> ask_desk_status(const std::string& socket, Duration patience
   if (!visit) return std::move(visit).error();
   auto message = visit->receive(deadline);
   if (!message) return std::move(message).error();
-  if (auto* status = std::get_if<wire::DeskStatus>(&*message)) return std::move(status->json);
+  if (auto* status = std::get_if<wire::DeskStatus>(&*message)) {
+    return plain_text(status->json, wire::kDeskTextBytesMax);
+  }
   if (auto* refused = std::get_if<wire::DeskRefused>(&*message)) {
-    return Error{refused->code, std::move(refused->why)};
+    return Error{refused->code, plain_text(refused->why, wire::kDeskTextBytesMax)};
   }
   return unexpected();
 }

@@ -4,6 +4,7 @@
 #include <bitset>
 #include <string_view>
 
+#include "base/text.h"
 #include "wire/frame.h"
 
 namespace flyt::wire {
@@ -297,8 +298,9 @@ Result<Welcome> decode_answer(Bytes bytes) {
   Result<Fields> fields = take_records(*prefix, bytes.subspan(kHelloPrefixBytes));
   if (!fields) return std::move(fields).error();
   if (prefix->kind == HelloKind::kRefusal) {
-    return Error{error_code(fields->refusal.code),
-                 "refused by the server: " + fields->refusal.reason};
+    return Error{
+        error_code(fields->refusal.code),
+        "refused by the server: " + plain_text(fields->refusal.reason, kHelloTextBytesMax)};
   }
   if (prefix->version_min != prefix->version_max) return malformed("welcome without one version");
   if (!one_of_each_purpose(fields->hello.windows))

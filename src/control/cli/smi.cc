@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/text.h"
 #include "control/cli/launcher.h"
 #include "nvml/functions.h"
 
@@ -93,7 +94,8 @@ Result<Nvml> load() {
 template <class Call>
 std::string text(Call&& call) {
   std::array<char, 256> out{};
-  return call(out.data(), static_cast<unsigned int>(out.size())) == NVML_SUCCESS ? out.data() : "";
+  const bool told = call(out.data(), static_cast<unsigned int>(out.size())) == NVML_SUCCESS;
+  return told ? plain_text(out.data(), out.size()) : std::string();
 }
 
 Number number(nvmlReturn_t result, std::uint64_t value) {

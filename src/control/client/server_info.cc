@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include "base/text.h"
 #include "rpc/credential.h"
 #include "rpc/no_pushes.h"
 #include "transport/transport.h"
 
 namespace flyt::control {
 namespace {
+
+constexpr std::size_t kTextBytesMax = 1024;
 
 // Nobody listens there, or cannot be reached.
 Error nobody_at(std::string_view url, const Error& error) {
@@ -65,14 +68,16 @@ Result<ServerInfo> greet(std::string_view text) {
 }
 
 std::string describe(const ServerInfo& info, bool json) {
+  const std::string server = plain_text(info.server, kTextBytesMax);
+  const std::string driver = plain_text(info.driver, kTextBytesMax);
   const std::string version = version_text(info.cuda_version);
   const std::string protocol = std::to_string(info.protocol_version);
   if (json) {
-    return "{\"url\": " + quoted(info.url) + ", \"server\": " + quoted(info.server) +
-           ", \"driver\": " + quoted(info.driver) + ", \"cuda\": " + quoted(version) +
+    return "{\"url\": " + quoted(info.url) + ", \"server\": " + quoted(server) +
+           ", \"driver\": " + quoted(driver) + ", \"cuda\": " + quoted(version) +
            ", \"protocol\": " + protocol + "}\n";
   }
-  return "url       " + info.url + "\nserver    " + info.server + "\ndriver    " + info.driver +
+  return "url       " + info.url + "\nserver    " + server + "\ndriver    " + driver +
          "\ncuda      " + version + "\nprotocol  " + protocol + "\n";
 }
 
