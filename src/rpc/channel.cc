@@ -1,5 +1,6 @@
 #include "rpc/channel.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "rpc/channel_core.h"
@@ -147,6 +148,18 @@ bool ChannelCore::send_bulk(const CommandKey& key, Bytes fields, std::span<const
   return true;
 }
 
+namespace {
+
+// A server may take a part of a window.
+bool offers(const std::vector<wire::Window>& offered, const wire::Window& taken) {
+  return std::any_of(offered.begin(), offered.end(), [&](const wire::Window& window) {
+    return window.purpose == taken.purpose && window.base == taken.base &&
+           taken.bytes <= window.bytes;
+  });
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connection> connection,
                                                const wire::ClientHello& hello, Instant deadline,
                                                PushHandler& pushes, const ChannelOptions& options) {
@@ -163,6 +176,11 @@ Result<std::unique_ptr<Channel>> Channel::open(std::unique_ptr<transport::Connec
   Result<wire::Limits> limits = wire::common_limits(hello.limits, welcome->limits);
   if (!limits) return std::move(limits).error();
 
+  for (const wire::Window& window : welcome->windows) {
+    if (!offers(hello.windows, window)) {
+      return Error{ErrorCode::kInvalid, "hello: the server took addresses that were not offered"};
+    }
+  }
   if (welcome->shared_memory) {
     if (!hello.shared_memory) {
       return Error{ErrorCode::kInvalid, "hello: the server chose shared memory unasked"};
@@ -302,6 +320,8 @@ void Channel::take_in() {
 }
 
 Status Channel::close(Instant deadline) {
+  // Nor for credits, or the rest of a frame that has begun to arrive.
+  answer_by(deadline);
   Post goodbye = begin(static_cast<std::uint16_t>(wire::ProtocolOp::kGoodbye), 0, 0);
   if (!goodbye) return core().loss_.error();
   goodbye.commit();
@@ -313,6 +333,8 @@ Status Channel::close(Instant deadline) {
     core().connection_->wait(transport::kReadable, deadline, nullptr);
     core().inbox_.read_if_nobody_does();
   }
+  // Who waited for something of the server's at the deadline has found the session lost.
+  if (lost() && error().code == ErrorCode::kTimeout) told = false;
   shut_down("the channel was closed");
   if (told) return {};
   return Error{ErrorCode::kTimeout, "the server did not take the goodbye in time"};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text.h"
 #include "rpc/futex.h"
 
 namespace flyt::rpc {
@@ -15,6 +16,9 @@ using transport::Patience;
 constexpr std::size_t kPiecesPerRead = transport::kPiecesMax - 1;
 
 constexpr Duration kLeavePause = std::chrono::microseconds(50);
+
+// Who reads in passing has other things to do, however much more the server sends.
+constexpr std::uint64_t kPassingBytesMax = 16 * kMiB;
 
 bool settled(const Waiter& waiter) {
   const std::uint32_t state = waiter.state.load(std::memory_order_acquire);
@@ -134,13 +138,14 @@ void Inbox::read_if_nobody_does() {
     if (reader_present_.load(std::memory_order_relaxed)) return;
     reader_present_.store(true, std::memory_order_relaxed);
   }
+  const std::uint64_t last = bytes_received() + kPassingBytesMax;
   while (true) {
-    const std::uint64_t before = bytes_received_.load(std::memory_order_relaxed);
-    if (!run_frames(Frames::kBegun, nullptr) || !read_more(Patience::kNow)) {
-      release_all();
-      break;
-    }
-    if (bytes_received_.load(std::memory_order_relaxed) == before) break;
+    bool going = run_frames(Frames::kBegun, nullptr, last);
+    const std::uint64_t before = bytes_received();
+    if (going && before >= last) break;
+    going = going && read_more(Patience::kNow);
+    if (!going) release_all();
+    if (!going || bytes_received() == before) break;
   }
   leave_role();
 }
@@ -239,9 +244,11 @@ bool Inbox::read_more(Patience patience) {
 }
 
 // Runs frames from the buffer: those that have begun to arrive, reading their rest, or just those
-// that are there whole. Stops when `until` (may be null) is settled. False: the session is lost.
-bool Inbox::run_frames(Frames which, const Waiter* until) {
-  while (end_ - begin_ >= wire::kHeaderBytes) {
+// that are there whole. Stops when `until` (may be null) is settled, or so many bytes have been
+// received since the beginning. False: the session is lost.
+bool Inbox::run_frames(Frames which, const Waiter* until, std::uint64_t bytes_until) {
+  while (end_ - begin_ >= wire::kHeaderBytes &&
+         bytes_received_.load(std::memory_order_relaxed) < bytes_until) {
     Reader reader(Bytes(buffer_).subspan(begin_, wire::kHeaderBytes));
     const wire::FrameHeader header = wire::decode_frame_header(reader);
     const std::string_view problem = wire::problem_with(header);
@@ -387,7 +394,8 @@ bool Inbox::on_push(const wire::FrameHeader& header) {
 bool Inbox::on_ended(const wire::FrameHeader& header) {
   large_.resize(header.payload_bytes);
   if (!take_payload(large_)) return false;
-  loss_.declare(Error{ErrorCode::kLost, "ended by the server: " + std::string(text_of(large_))});
+  loss_.declare(Error{ErrorCode::kLost, "ended by the server: " +
+                                            plain_text(text_of(large_), wire::kReasonBytesMax)});
   return false;
 }
 

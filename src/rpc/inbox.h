@@ -58,8 +58,9 @@ class Inbox {
   // no longer enrolled.
   bool wait(Waiter& waiter);
 
-  // Reads what has arrived, if nobody else does. For threads that wait for something else, like
-  // room in the socket, and must not let the two sides wait for each other.
+  // Reads what has arrived, if nobody else does; not for ever where there is always more. For
+  // threads that wait for something else, like room in the socket, and must not let the two sides
+  // wait for each other.
   void read_if_nobody_does();
 
   // From the next wait on no waiter looks for longer than that before it sleeps.
@@ -94,7 +95,7 @@ class Inbox {
   bool read_more(transport::Patience patience);
   bool arrives_in_time();
   enum class Frames : std::uint8_t { kBegun, kWhole };
-  bool run_frames(Frames which, const Waiter* until);
+  bool run_frames(Frames which, const Waiter* until, std::uint64_t bytes_until = UINT64_MAX);
   bool run_frame(const wire::FrameHeader& header);
   bool on_reply(const wire::FrameHeader& header);
   bool on_ack(const wire::FrameHeader& header);

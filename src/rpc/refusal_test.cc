@@ -1,7 +1,10 @@
 // A Channel against a server that says what it should not, byte by byte.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <future>
+#include <string>
 #include <thread>
 
 #include "rpc/channel.h"
@@ -134,6 +137,69 @@ TEST_P(ChannelAgainst, MayBeToldToWaitForEverAgain) {
   channel->answer_by(system_clock().now());
   channel->answer_by({});
   EXPECT_TRUE(echo(*channel, "question").ok());
+}
+
+// Whether a call comes to an end by itself. `help` makes it.
+bool ends(const std::function<void()>& call, const std::function<void()>& help) {
+  auto ended = std::async(std::launch::async, call);
+  const bool by_itself = ended.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+  if (!by_itself) help();
+  return by_itself;
+}
+
+TEST_P(ChannelAgainst, ClosesInTimeWhereAFrameIsNeverComplete) {
+  RawPeer* other = nullptr;
+  serve([&other](RawPeer& peer) {
+    other = &peer;
+    peer.receive_command();
+    peer.send(wire::FrameHeader{.payload_bytes = 100, .kind = 6, .argument = 1}, "abc");
+    while (!peer.at_end()) {
+    }
+  });
+  ASSERT_TRUE(post_note(*channel, "posted"));
+  Status closed;
+  EXPECT_TRUE(
+      ends([&] { closed = channel->close(system_clock().now() + std::chrono::milliseconds(100)); },
+           [&] { other->hang_up(); }));
+  ASSERT_FALSE(closed.ok());
+  EXPECT_EQ(closed.error().code, ErrorCode::kTimeout);
+}
+
+// Takes longer than it takes to say more.
+class UnhurriedPushes final : public PushHandler {
+ public:
+  bool on_host_call(std::uint64_t, std::uint64_t, Bytes) override { return true; }
+  void on_output(std::uint32_t, Bytes) override {
+    const Instant end = system_clock().now() + std::chrono::microseconds(20);
+    while (system_clock().now() < end) {
+    }
+  }
+  void on_delivered(std::uint64_t, bool) override {}
+  void on_lost(const Error&) override {}
+};
+
+TEST_P(ChannelAgainst, TakesInAndClosesThoughTheServerNeverStopsTalking) {
+  std::atomic<bool> stop{false};
+  transport::ConnectionPair pair = make_pair(GetParam());
+  server = std::thread([&stop, peer = std::make_shared<RawPeer>(std::move(pair.second))] {
+    if (!peer->receive_hello()) return;
+    peer->send(wire::encode(wire::Welcome{}));
+    const std::string text(4096, 'x');
+    const wire::FrameHeader header{.payload_bytes = 4096, .kind = 6, .argument = 2};
+    while (!stop.load() && peer->send(header, text)) {
+    }
+  });
+  UnhurriedPushes slow;
+  auto opened = Channel::open(std::move(pair.first), wire::ClientHello{}, soon(), slow);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_TRUE(ends([&] { (*opened)->take_in(); }, [&] { stop.store(true); }));
+  EXPECT_FALSE((*opened)->lost());
+  EXPECT_TRUE(ends(
+      [&] {
+        const Instant deadline = system_clock().now() + std::chrono::milliseconds(100);
+        EXPECT_FALSE((*opened)->close(deadline).ok());
+      },
+      [&] { stop.store(true); }));
 }
 
 TEST_P(ChannelAgainst, RefusesAFrameOfAnUnknownKind) {
@@ -297,6 +363,39 @@ TEST_P(ChannelAgainst, RefusesAGarbledWelcome) {
     const auto opened = Channel::open(std::move(pair.first), wire::ClientHello{}, soon(), pushes);
     EXPECT_FALSE(opened.ok());
   }
+}
+
+TEST_P(ChannelAgainst, RefusesAddressesThatWereNotOffered) {
+  using wire::WindowPurpose;
+  wire::ClientHello hello;
+  hello.windows = {{WindowPurpose::kArena, 0, 1 * kGiB, 1 * kGiB}};
+  const auto answered_with = [&](const wire::Window& window) {
+    transport::ConnectionPair pair = make_pair(GetParam());
+    RawPeer peer(std::move(pair.second));
+    wire::Welcome welcome;
+    welcome.windows = {window};
+    peer.send(wire::encode(welcome));
+    return Channel::open(std::move(pair.first), hello, soon(), pushes).ok();
+  };
+  EXPECT_TRUE(answered_with({WindowPurpose::kArena, 0, 1 * kGiB, 1 * kGiB}));
+  EXPECT_TRUE(answered_with({WindowPurpose::kArena, 0, 1 * kGiB, 1 * kMiB}));
+  EXPECT_FALSE(answered_with({WindowPurpose::kArena, 0, 1 * kGiB, 2 * kGiB}));
+  EXPECT_FALSE(answered_with({WindowPurpose::kArena, 0, 1 * kGiB + 4096, 4096}));
+  EXPECT_FALSE(answered_with({WindowPurpose::kVmm, 0, 1 * kGiB, 1 * kGiB}));
+}
+
+TEST_P(ChannelAgainst, ShowsNoControlCharactersOfTheServers) {
+  transport::ConnectionPair pair = make_pair(GetParam());
+  RawPeer peer(std::move(pair.second));
+  peer.send(wire::encode(wire::Refusal{wire::RefusalCode::kFull, "no\x1b[2J GPU\r\nis free"}));
+  const auto opened = Channel::open(std::move(pair.first), wire::ClientHello{}, soon(), pushes);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().message, "refused by the server: no?[2J GPU? is free");
+  serve([](RawPeer& ending) {
+    ending.send(wire::FrameHeader{.payload_bytes = 7, .kind = 7}, "bye\x1b[2J");
+    ending.at_end();
+  });
+  expect_loss("ended by the server: bye?[2J");
 }
 
 TEST_P(ChannelAgainst, DoesNotWaitForAWelcomeForEver) {
