@@ -33,6 +33,13 @@ Pages::~Pages() {
 }
 
 bool FixedPages::map(std::uint64_t address, std::uint64_t bytes, int file, std::uint64_t offset) {
+  // What a peer names may be nothing, or reach beyond all addresses: none of it would be mapped,
+  // and what lies there let go of later.
+  std::uint64_t behind = 0;
+  if (bytes == 0 || __builtin_add_overflow(address, bytes, &behind) ||
+      behind > ~std::uint64_t{0} - Pages::kPageBytes) {
+    return false;
+  }
   const std::uint64_t first = page_of(address);
   const std::uint64_t last = page_of(address + bytes - 1);
   const std::uint64_t begin = edges_.contains(first) ? first + Pages::kPageBytes : first;

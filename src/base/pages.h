@@ -42,8 +42,8 @@ class Pages {
 // last pages. Belongs to one owner, whose lock guards it; what is mapped stays when it ends.
 class FixedPages {
  public:
-  // Zeroed memory under [address, address + bytes), bytes > 0, or what `file` holds from `offset`
-  // on; false if something else lies there.
+  // Zeroed memory under [address, address + bytes), or what `file` holds from `offset` on; false if
+  // something else lies there, or there is no such range.
   bool map(std::uint64_t address, std::uint64_t bytes, int file = -1, std::uint64_t offset = 0);
   // What map() was given. `keep`: nothing else comes to lie there but what map() puts there again,
   // and who reads or writes there meanwhile faults.

@@ -31,6 +31,23 @@ TEST(FixedPages, AreFreeAgainWhenTheLastRangeOnThemGoes) {
   for (std::uint64_t page = 0; page < 3; ++page) EXPECT_TRUE(is_free(kBase + page * kPage));
 }
 
+TEST(FixedPages, ThatNoRangeHasAreNotTheirs) {
+  FixedPages others;
+  ASSERT_TRUE(others.map(kBase, 2 * kPage));
+  FixedPages pages;
+  EXPECT_FALSE(pages.map(kBase, 0));
+  EXPECT_FALSE(pages.map(kBase + kPage, 0));
+  // To the last address, and beyond.
+  for (const std::uint64_t short_of : {kPage, std::uint64_t{1}, std::uint64_t{0}}) {
+    EXPECT_FALSE(pages.map(kBase, ~std::uint64_t{0} - short_of - kBase + 1)) << short_of;
+  }
+  EXPECT_FALSE(pages.map(kBase, ~std::uint64_t{0}));
+  EXPECT_FALSE(pages.map(kBase, ~std::uint64_t{0} - kPage));
+  EXPECT_FALSE(is_free(kBase));
+  EXPECT_FALSE(is_free(kBase + kPage));
+  others.unmap(kBase, 2 * kPage);
+}
+
 TEST(FixedPages, ThatAreKeptAreForTheirOwnerAlone) {
   FixedPages pages;
   ASSERT_TRUE(pages.map(kBase, 4 * kPage));
