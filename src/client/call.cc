@@ -71,6 +71,13 @@ CUresult refused(const char* name, const char* reason) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+CUresult distrust(std::string_view why) {
+  session().channel().shut_down(why);
+  const CUresult lost = session().health();
+  // It has gone on in another process by now, which has not said that.
+  return lost == CUDA_SUCCESS ? CUDA_ERROR_UNKNOWN : lost;
+}
+
 void tell_refused_code(std::string_view reason) {
   constexpr std::size_t kReasonBytesMax = 1024;
   reason = reason.substr(0, std::min(reason.size(), kReasonBytesMax));

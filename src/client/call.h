@@ -164,6 +164,10 @@ CUresult cached(const Command& command, typename Command::Reply& reply) {
 // What a refused call does: CUDA_ERROR_NOT_SUPPORTED, named in the log once a name.
 CUresult refused(const char* name, const char* reason);
 
+// The server has answered what cannot be: nothing that it says can be trusted any more. What the
+// call returns; never CUDA_SUCCESS. Not while the session is kept steady.
+CUresult distrust(std::string_view why);
+
 // Tells why code is not run, once a reason.
 void tell_refused_code(std::string_view reason);
 

@@ -1,6 +1,7 @@
 // How contexts come alive and how green ones end, for the hooks of both.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "client/call.h"
@@ -15,8 +16,9 @@ void come_alive(ContextState& context, const Reply& reply, unsigned int flags) {
   context.api_version.store(reply.api_version);
   context.flags.store(flags);
   context.cache_config.store(0);
-  context.least_priority.store(reply.least_priority);
-  context.greatest_priority.store(reply.greatest_priority);
+  // Greater ones are smaller numbers.
+  context.least_priority.store(std::max(reply.least_priority, reply.greatest_priority));
+  context.greatest_priority.store(std::min(reply.least_priority, reply.greatest_priority));
   for (std::size_t i = 0; i < context.limits.size(); ++i) {
     const bool known = i < reply.limits.size() && i < reply.known.size() && reply.known[i] != 0;
     context.limits[i].store(known ? reply.limits[i] : ContextState::kUnknownLimit);

@@ -56,6 +56,19 @@ void adapt(Device& device) {
              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
+// What this side computes with, and takes for sizes.
+bool is_sound(const Device& device) {
+  const auto within = [&device](CUdevice_attribute attribute, std::int32_t least,
+                                std::int32_t most) {
+    const std::int32_t value = device.attribute(attribute);
+    return value >= least && value <= most;
+  };
+  return within(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1, 1024) &&
+         within(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1, 1 << 16) &&
+         within(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0, 999) &&
+         within(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0, 9);
+}
+
 Result<Device> fetch_device(rpc::Channel& channel, int ordinal) {
   commands::DescribeDevice::Reply reply;
   rpc::Reply answer;
@@ -75,6 +88,10 @@ Result<Device> fetch_device(rpc::Channel& channel, int ordinal) {
   reply.attributes.copy_to(device.attributes);
   reply.known.copy_to(device.known);
   adapt(device);
+  if (!is_sound(device)) {
+    return Error{ErrorCode::kInvalid,
+                 "the server's device " + std::to_string(ordinal) + " is none that there can be"};
+  }
   return device;
 }
 

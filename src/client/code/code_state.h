@@ -41,6 +41,9 @@ struct Parameter {
 
 // What a kernel is, whatever device runs it. Constant.
 struct KernelCode {
+  // More than any kernel takes.
+  static constexpr std::uint32_t kParameterBytesMax = 32768;
+
   std::string name;
   std::vector<Parameter> parameters;
   std::uint32_t parameter_bytes = 0;  // The end of the last one.

@@ -20,13 +20,17 @@ CUresult find_callable(CUfunction handle, Callable& out);
 // The facts of a kernel on a device, asked for once.
 CUresult kernel_facts(KernelState& kernel, CUdevice device, FunctionFacts*& out);
 
-// Builds a kernel's code from a reply with offsets and sizes.
+// Builds a kernel's code from a reply with offsets and sizes; null where they are no kernel's.
 template <class Reply>
 std::shared_ptr<const KernelCode> make_code(std::string_view name, const Reply& reply) {
   auto code = std::make_shared<KernelCode>();
   code->name = std::string(name);
   for (std::size_t i = 0; i < reply.offsets.size() && i < reply.sizes.size(); ++i) {
     const Parameter parameter{.offset = reply.offsets[i], .size = reply.sizes[i]};
+    if (parameter.offset > KernelCode::kParameterBytesMax ||
+        parameter.size > KernelCode::kParameterBytesMax - parameter.offset) {
+      return nullptr;
+    }
     code->parameters.push_back(parameter);
     code->parameter_bytes = std::max(code->parameter_bytes, parameter.offset + parameter.size);
   }

@@ -22,7 +22,7 @@ struct LaunchShape {
 class PackedParameters {
  public:
   static constexpr std::size_t kInlineBytes = 4096;
-  static constexpr std::size_t kBytesMax = 32768;
+  static constexpr std::size_t kBytesMax = KernelCode::kParameterBytesMax;
 
   // From what cuLaunchKernel was given. CUDA_ERROR_INVALID_VALUE where native says so.
   CUresult pack(const KernelCode& code, void** parameters, void** extra);

@@ -121,5 +121,24 @@ TEST(PackedAttributes, CarriesOnlyTheBytesThatAnAttributeHas) {
   EXPECT_EQ(std::memcmp(one.bytes().data(), other.bytes().data(), one.bytes().size()), 0);
 }
 
+struct ToldParameters {
+  std::vector<std::uint32_t> offsets;
+  std::vector<std::uint32_t> sizes;
+};
+
+TEST(KernelCode, HasParametersThatAKernelCanHave) {
+  const auto code = make_code("kernel", ToldParameters{{0, 8, 16}, {8, 4, 1}});
+  ASSERT_NE(code, nullptr);
+  EXPECT_EQ(code->parameters.size(), 3U);
+  EXPECT_EQ(code->parameter_bytes, 17U);
+  constexpr std::uint32_t kMost = KernelCode::kParameterBytesMax;
+  EXPECT_NE(make_code("kernel", ToldParameters{{kMost - 1}, {1}}), nullptr);
+  EXPECT_EQ(make_code("kernel", ToldParameters{{kMost - 1}, {2}}), nullptr);
+  EXPECT_EQ(make_code("kernel", ToldParameters{{kMost + 1}, {0}}), nullptr);
+  // Their sums are small, in 32 bits.
+  EXPECT_EQ(make_code("kernel", ToldParameters{{8, 0xfffffff0}, {8, 0x20}}), nullptr);
+  EXPECT_EQ(make_code("kernel", ToldParameters{{0x20}, {0xfffffff0}}), nullptr);
+}
+
 }  // namespace
 }  // namespace flyt::client

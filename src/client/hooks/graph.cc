@@ -45,6 +45,15 @@ void append(std::vector<T>& to, Bytes bytes) {
   if (!bytes.empty()) std::memcpy(to.data() + before, bytes.data(), bytes.size());
 }
 
+// Whether a part continues what has come of a list.
+bool continues(const commands::ListGraph::Reply& reply, GraphList what, const Lists& lists) {
+  const std::size_t part = reply.nodes.size();
+  const std::size_t others = what == GraphList::kEdges ? part : 0;
+  return reply.total <= wire::kGraphListLengthMax && lists.nodes.size() + part <= reply.total &&
+         reply.others.size() == others &&
+         (reply.edges.empty() || reply.edges.size() == part * sizeof(CUgraphEdgeData));
+}
+
 CUresult fetch(std::uint64_t object, GraphList what, Lists& lists) {
   for (;;) {
     commands::ListGraph::Reply reply;
@@ -54,10 +63,13 @@ CUresult fetch(std::uint64_t object, GraphList what, Lists& lists) {
                                                     .first = lists.nodes.size()},
                                 reply, answer);
     if (result != CUDA_SUCCESS) return result;
+    // Others may have made the graph smaller since the first part came.
+    if (reply.nodes.empty()) return CUDA_SUCCESS;
+    if (!continues(reply, what, lists)) return distrust("list_graph: it is no list of a graph");
     append(lists.nodes, reply.nodes.bytes());
     append(lists.others, reply.others.bytes());
     append(lists.edges, reply.edges);
-    if (reply.nodes.empty() || lists.nodes.size() >= reply.total) return CUDA_SUCCESS;
+    if (lists.nodes.size() >= reply.total) return CUDA_SUCCESS;
   }
 }
 
@@ -236,8 +248,14 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
         ask(commands::DrawGraph{.graph = address_of(hGraph), .flags = flags, .offset = text.size()},
             reply, answer);
     if (result != CUDA_SUCCESS) return result;
+    if (reply.total > wire::kGraphDrawingBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
+    // As with lists.
+    if (reply.text.empty()) break;
+    if (text.size() + reply.text.size() > reply.total) {
+      return distrust("draw_graph: more than there is");
+    }
     text.insert(text.end(), reply.text.begin(), reply.text.end());
-    if (reply.text.empty() || text.size() >= reply.total) break;
+    if (text.size() >= reply.total) break;
   }
   const Fd file(::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return CUDA_ERROR_OPERATING_SYSTEM;

@@ -80,6 +80,7 @@ CUresult find_kernel(LibraryState& library, std::string_view name, CUkernel* out
                                     .name = name,
                                     .kernel = static_cast<CUkernel>(pointer_at(made.handle)),
                                     .device = device};
+  bool sound = true;
   const CUresult result = ask_and_note(command, [&](const commands::GetKernel::Reply& reply) {
     KernelState& kernel = *made.state;
     kernel.handle = made.handle;
@@ -88,12 +89,13 @@ CUresult find_kernel(LibraryState& library, std::string_view name, CUkernel* out
     kernel.facts =
         std::make_unique<FunctionFacts[]>(static_cast<std::size_t>(session().devices().count()));
     kernel.facts[static_cast<std::size_t>(device)].fill(reply);
-    code.kernels.publish(made.handle);
+    sound = kernel.code != nullptr;
+    if (sound) code.kernels.publish(made.handle);
     return CUDA_SUCCESS;
   });
-  if (result != CUDA_SUCCESS) {
+  if (result != CUDA_SUCCESS || !sound) {
     code.kernels.discard(made.handle);
-    return result;
+    return sound ? result : distrust("get_kernel: parameters that no kernel has");
   }
   const std::lock_guard lock(code.mutex);
   library.kernels.emplace(std::string(name), made.handle);

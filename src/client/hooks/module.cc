@@ -71,18 +71,20 @@ CUresult find_function(ModuleState& module, std::string_view name, CUfunction* o
   const commands::GetFunction command{.module = static_cast<CUmodule>(pointer_at(module.handle)),
                                       .name = name,
                                       .function = static_cast<CUfunction>(pointer_at(made.handle))};
+  bool sound = true;
   const CUresult result = ask_and_note(command, [&](const commands::GetFunction::Reply& reply) {
     made.state->handle = made.handle;
     made.state->context = module.context;
     made.state->module = module.handle;
     made.state->code = make_code(name, reply);
     made.state->facts.fill(reply);
-    code.functions.publish(made.handle);
+    sound = made.state->code != nullptr;
+    if (sound) code.functions.publish(made.handle);
     return CUDA_SUCCESS;
   });
-  if (result != CUDA_SUCCESS) {
+  if (result != CUDA_SUCCESS || !sound) {
     code.functions.discard(made.handle);
-    return result;
+    return sound ? result : distrust("get_function: parameters that no kernel has");
   }
   const std::lock_guard lock(code.mutex);
   module.functions.emplace(std::string(name), made.handle);

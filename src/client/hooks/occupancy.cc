@@ -53,8 +53,10 @@ CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_
   const int threads_max = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   const int function_max =
       callable.facts->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load();
-  const int largest = limit == 0 ? function_max : std::min(limit, function_max);
-  int best_threads = 0;
+  const int most =
+      std::min({function_max, device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)});
+  const int largest = limit == 0 ? most : std::min(limit, most);
+  std::int64_t best_threads = 0;
   int best_blocks = 0;
   int best_size = 0;
   for (int size = (largest + warp - 1) / warp * warp; size > 0; size -= warp) {
@@ -63,8 +65,9 @@ CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_
     const CUresult result =
         blocks_per_multiprocessor(function, tried, shared_of(tried), flags, blocks);
     if (result != CUDA_SUCCESS) return result;
-    if (blocks * tried > best_threads) {
-      best_threads = blocks * tried;
+    // The server may answer any number.
+    if (std::int64_t{blocks} * tried > best_threads) {
+      best_threads = std::int64_t{blocks} * tried;
       best_blocks = blocks;
       best_size = tried;
     }
@@ -73,7 +76,7 @@ CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_
   const int multiprocessors = context().green != 0
                                   ? static_cast<int>(context().multiprocessors)
                                   : device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  *min_grid_size = best_blocks * multiprocessors;
+  *min_grid_size = static_cast<int>(std::int64_t{best_blocks} * multiprocessors);
   *block_size = best_size;
   return CUDA_SUCCESS;
 }
