@@ -23,6 +23,7 @@ Request::Request(Request&& other) noexcept
       payload_(other.payload_),
       chunk_(std::move(other.chunk_)),
       block_(std::move(other.block_)),
+      begun_(other.begun_),
       answered_(std::exchange(other.answered_, true)) {}
 
 Request::~Request() {

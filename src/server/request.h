@@ -44,6 +44,10 @@ class Request {
   // The block of a lane that the command names, fetched before it is executed; null: there is none.
   const rpc::ChunkRef& block() const { return block_; }
   void set_block(rpc::ChunkRef block) { block_ = std::move(block); }
+  // Of a posted command that is many operations: how many of them have been executed before, when
+  // the rest was put back (Session::put_back()).
+  std::uint64_t begun() const { return begun_; }
+  void set_begun(std::uint64_t operations) { begun_ = operations; }
   // For requests that wait long and are decoded: the received bytes are not needed any more.
   void forget_payload() {
     payload_ = {};
@@ -110,6 +114,7 @@ class Request {
   Bytes payload_;
   rpc::ChunkRef chunk_;
   rpc::ChunkRef block_;
+  std::uint64_t begun_ = 0;
   bool answered_ = false;
 };
 

@@ -458,6 +458,20 @@ void Session::catch_up() {
   }
 }
 
+// What a host function waits for is never put off.
+bool Session::must_hear_client(const Request& request) {
+  if (request.thread() == wire::kHostCallThread || !memory_->depths.full_inside()) return false;
+  static_cast<void>(enter(request.context()));
+  return memory_->host_calls.any();
+}
+
+void Session::put_back(Request&& request, std::uint64_t begun) {
+  const HandlerRow* const row = find_handler(request.op());
+  request.set_begun(begun);
+  endpoint().withhold(request.payload().size());
+  put_off_.emplace_front(row, std::move(request));
+}
+
 void Session::run_slow_command(Request&& request, void (*run)(Request)) {
   const bool ends = ends_objects(request.op());
   const bool shuts = ends || compiles(request.op());

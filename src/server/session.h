@@ -115,6 +115,14 @@ class Session final : public rpc::CommandHandler {
   // hold use().
   void run_slow(Request request, std::function<void(Request)> work);
 
+  // For a posted command that is many operations, between two of them: whether its stream may stand
+  // until the client is heard, which it is not before the command returns. Under use(); main
+  // thread.
+  bool must_hear_client(const Request& request);
+  // What is left of such a command, behind so many operations, is executed later, and all that came
+  // behind it is not before. The handler returns CUDA_SUCCESS. Main thread.
+  void put_back(Request&& request, std::uint64_t begun);
+
   // Has the main thread do something soon, under use(); what is left when the session ends is not
   // done. Safe from any thread.
   void on_main(std::function<void()> work) EXCLUDES(main_work_mutex_);

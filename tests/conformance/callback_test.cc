@@ -1,5 +1,7 @@
 // Host functions and stream callbacks: order, arguments, and what they may call.
 #include <atomic>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "tests/conformance/fixture.h"
@@ -121,6 +123,70 @@ TEST_F(CallbackTest, FarMoreWorkThanADriverTakesMayStandBehindAHostFunction) {
   CU_OK(cu().cuStreamSynchronize(stream));
   EXPECT_TRUE(until.reached);
   EXPECT_EQ(static_cast<std::uint32_t>(kLaunches), memory.read<std::uint32_t>()[0]);
+}
+
+// More slices than a driver takes operations of a stream, with gaps between rows and slices.
+struct ManySlices {
+  static constexpr std::size_t kWidth = 4;
+  static constexpr std::size_t kRows = 2;
+  static constexpr std::size_t kPitch = 8;
+  static constexpr std::size_t kHeight = 3;
+  static constexpr std::size_t kSlices = 3000;
+  static constexpr std::size_t kBytes = kPitch * kHeight * kSlices;
+
+  static CUDA_MEMCPY3D from(CUdeviceptr device) {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = device;
+    copy.srcPitch = copy.dstPitch = kPitch;
+    copy.srcHeight = copy.dstHeight = kHeight;
+    copy.WidthInBytes = kWidth;
+    copy.Height = kRows;
+    copy.Depth = kSlices;
+    return copy;
+  }
+  // Whether all of the box is 7, and what lies between is 0.
+  static bool copied(const std::uint8_t* bytes) {
+    for (std::size_t i = 0; i < kBytes; ++i) {
+      const bool inside = i % kPitch < kWidth && i / kPitch % kHeight < kRows;
+      if (bytes[i] != (inside ? 7 : 0)) return false;
+    }
+    return true;
+  }
+};
+
+TEST_F(CallbackTest, ACopyOfManySlicesMayStandBehindAHostFunction) {
+  const Stream stream;
+  const DeviceMemory from(ManySlices::kBytes);
+  const DeviceMemory to(ManySlices::kBytes);
+  from.fill(7);
+  to.fill(0);
+  Held held;
+  CU_OK(cu().cuLaunchHostFunc(stream, hold, &held));
+  CUDA_MEMCPY3D copy = ManySlices::from(from);
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = to;
+  CU_OK(cu().cuMemcpy3DAsync_v2(&copy, stream));
+  held.release = true;
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_TRUE(ManySlices::copied(to.read<std::uint8_t>().data()));
+}
+
+TEST_F(CallbackTest, ACopyOfManySlicesToTheHostMayStandBehindAHostFunction) {
+  const Stream stream;
+  const DeviceMemory from(ManySlices::kBytes);
+  from.fill(7);
+  const PinnedMemory to(ManySlices::kBytes);
+  std::memset(to.data(), 0, ManySlices::kBytes);
+  Held held;
+  CU_OK(cu().cuLaunchHostFunc(stream, hold, &held));
+  CUDA_MEMCPY3D copy = ManySlices::from(from);
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = to.data();
+  CU_OK(cu().cuMemcpy3DAsync_v2(&copy, stream));
+  held.release = true;
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_TRUE(ManySlices::copied(to.as<std::uint8_t>()));
 }
 
 TEST_F(CallbackTest, CudaCallsFromAHostFunctionAreNotPermitted) {

@@ -1,6 +1,9 @@
 // Memory that both sides hold, and what a client may not do with it.
+#include <csignal>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/system_memory.h"
 #include "tests/hostile/hostile_session.h"
 #include "transport/transport.h"
@@ -172,6 +175,30 @@ TEST_F(HostileMemory, MalformedChangesEndTheSession) {
   const std::vector<std::byte> change(15);
   send(commands::WriteHost{.changes = change});
   expect_ended();
+}
+
+// Its process has that to do alone, and not for longer than there is somebody to do it for.
+TEST_F(HostileMemory, CopiedByteByByteForHoursHoldsUpNobodyElse) {
+  constexpr std::uint64_t kBytes = 128 * kMiB;
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = 2 * kBytes}));
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  send(commands::CopyBoxOnDevice{.to = allocated.address,
+                                 .to_pitch = 1,
+                                 .to_slice_pitch = 1,
+                                 .from = allocated.address + kBytes,
+                                 .from_pitch = 1,
+                                 .from_slice_pitch = 1,
+                                 .width = 1,
+                                 .rows = 1,
+                                 .slices = kBytes});
+  EXPECT_TRUE(innocent->alive());
+  const auto process = static_cast<pid_t>(peer_->welcome().process_id);
+  EXPECT_EQ(::kill(process, 0), 0);
+  peer_.reset();
+  const Instant last = system_clock().now() + std::chrono::minutes(1);
+  while (::kill(process, 0) == 0 && system_clock().now() < last) std::this_thread::yield();
+  EXPECT_NE(::kill(process, 0), 0);
 }
 
 }  // namespace

@@ -357,7 +357,7 @@ CUresult post_array_to_host(Request& request, const commands::PostArrayToHost& c
   DeliveryJob job;
   MemorySubjects& memory = request.session().memory();
   const CUresult result = array_job(request, command, job);
-  if (result == CUDA_SUCCESS) return memory.deliveries.post(job, memory.host_calls.any());
+  if (result == CUDA_SUCCESS) return memory.deliveries.post(request, job);
   request.session().endpoint().drop_delivery(command.delivery);
   return result;
 }
@@ -384,8 +384,16 @@ CUresult copy_box_with_array(Request& request, const commands::CopyBoxWithArray&
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   // Slice by slice: the heights that cuMemcpy3D wants need not exist as whole rows.
-  for (std::uint64_t slice = 0; slice < command.slices && result == CUDA_SUCCESS; ++slice) {
-    if (!captured) request.session().memory().depths.count(request.context(), stream);
+  Session& session = request.session();
+  for (std::uint64_t slice = request.begun(); slice < command.slices && result == CUDA_SUCCESS;
+       ++slice) {
+    if (!captured) {
+      if (slice != request.begun() && session.must_hear_client(request)) {
+        session.put_back(std::move(request), slice);
+        return CUDA_SUCCESS;
+      }
+      session.memory().depths.count(request.context(), stream);
+    }
     result = copy_slice(request, stream, to, from, command, slice);
   }
   return result;

@@ -111,9 +111,7 @@ CUresult post_to_host(Request& request, const commands::PostToHost& command) {
                 command.width,   command.rows,  command.slices};
   MemorySubjects& memory = request.session().memory();
   const CUresult result = host_job(request, command.stream, box, command.delivery, job);
-  // A stream may stand until the client runs a host function, which it tells in a command that is
-  // read only after this one: waiting here for the client would then be for ever.
-  if (result == CUDA_SUCCESS) return memory.deliveries.post(job, memory.host_calls.any());
+  if (result == CUDA_SUCCESS) return memory.deliveries.post(request, job);
   request.session().endpoint().drop_delivery(command.delivery);
   return result;
 }
@@ -166,8 +164,14 @@ CUresult copy_box_on_device(Request& request, const commands::CopyBoxOnDevice& c
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   // Slice by slice: the heights that cuMemcpy3D wants need not exist as whole rows.
-  for (std::uint64_t slice = 0; slice < command.slices; ++slice) {
-    if (!captured) memory.depths.count(request.context(), stream);
+  for (std::uint64_t slice = request.begun(); slice < command.slices; ++slice) {
+    if (!captured) {
+      if (slice != request.begun() && request.session().must_hear_client(request)) {
+        request.session().put_back(std::move(request), slice);
+        return CUDA_SUCCESS;
+      }
+      memory.depths.count(request.context(), stream);
+    }
     copy.srcDevice = command.from + slice * command.from_slice_pitch;
     copy.dstDevice = command.to + slice * command.to_slice_pitch;
     const CUresult result = request.driver().cuMemcpy2DAsync_v2(&copy, stream);

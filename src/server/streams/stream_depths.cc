@@ -52,7 +52,11 @@ void StreamDepths::count(std::uint32_t context, CUstream stream) {
 bool StreamDepths::full() {
   if (!maybe_full_) return false;
   const auto using_contexts = session_.use();
-  maybe_full_ = deeper_than(kMarksMax - 1);
+  return full_inside();
+}
+
+bool StreamDepths::full_inside() {
+  maybe_full_ = maybe_full_ && deeper_than(kMarksMax - 1);
   return maybe_full_;
 }
 

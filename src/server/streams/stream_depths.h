@@ -29,6 +29,8 @@ class StreamDepths {
   // Some stream holds kMarkEvery * kMarksMax operations or more that are not done. May make another
   // context current; without use() held.
   bool full();
+  // The same with use() held.
+  bool full_inside();
   // More than kMarkEvery operations wait in some stream. May make another context current; with
   // use() held.
   bool queued() { return deeper_than(1); }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/memory_subjects.h"
 #include "server/session.h"
 
 namespace flyt::server {
@@ -101,13 +102,24 @@ Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t by
   }
 }
 
-CUresult Deliveries::post(const DeliveryJob& job, bool must_not_wait) {
+CUresult Deliveries::post(Request& request, const DeliveryJob& job) {
   BoxCursor cursor = job.cursor();
   if (cursor.done()) {
     session_.endpoint().deliver(job.delivery, 0, {});
     return CUDA_SUCCESS;
   }
-  while (!cursor.done()) {
+  // A stream may stand until the client runs a host function, which it tells in a command that is
+  // read only after this one: waiting here for the client would then be for ever.
+  const bool must_not_wait = session_.memory().host_calls.any();
+  std::uint64_t begun = 0;
+  for (; begun < request.begun(); ++begun) cursor.next();
+  for (; !cursor.done(); ++begun) {
+    if (begun != request.begun() && session_.must_hear_client(request)) {
+      session_.put_back(std::move(request), begun);
+      break;
+    }
+    // The copy of a piece, and the event behind it.
+    for (int i = 0; i < 2; ++i) session_.memory().depths.count(job.context, job.stream);
     const BoxCursor::Piece next = cursor.next();
     Piece piece;
     piece.slot = wait_for_slot(job, next.bytes(), must_not_wait);

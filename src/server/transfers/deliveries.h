@@ -53,10 +53,10 @@ class Deliveries final : public Lookout::Subject {
   Deliveries(const Deliveries&) = delete;
   Deliveries& operator=(const Deliveries&) = delete;
 
-  // A copy that nobody waits for: issues all of it now. If staging memory is short it waits here
-  // until the client has taken earlier data, unless `must_not_wait`. Main thread, with the job's
-  // context current.
-  CUresult post(const DeliveryJob& job, bool must_not_wait);
+  // A copy that nobody waits for: issues all of it now, or puts the rest back. If staging memory is
+  // short it waits here until the client has taken earlier data, unless a stream may stand until
+  // the client is heard. Main thread, with the job's context current.
+  CUresult post(Request& request, const DeliveryJob& job);
 
   // A copy that the client waits for. Answers the request when everything was sent. Main thread,
   // with the job's context current.
