@@ -12,6 +12,7 @@
 #include "base/annotations.h"
 #include "base/clock.h"
 #include "base/shortage.h"
+#include "control/daemon/page_arrivals.h"
 #include "control/daemon/page_line.h"
 #include "transport/transport.h"
 
@@ -21,11 +22,13 @@ namespace {
 constexpr std::size_t kThreads = 2;
 // A browser keeps several connections, and each has a thread.
 constexpr std::size_t kBrowserThreads = 8;
-// Connections wait in the system while so many wait here: what is not yet identified costs little.
+// Of those who have asked, so many wait for a thread; all others wait in the system then.
 constexpr std::size_t kWaitingMax = 64;
 // For certificates and the head of the request, and then for each piece of the answer.
 constexpr Duration kPatience = std::chrono::seconds(5);
 constexpr Duration kLingerTime = std::chrono::milliseconds(200);
+// How long nobody may come before it is looked whether the pages end; nothing depends on it.
+constexpr Duration kTurnTime = std::chrono::seconds(10);
 constexpr std::string_view kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -106,7 +109,7 @@ class Server final : public Pages {
   ~Server() override {
     stopping_ = true;
     if (listener_ == nullptr) return;
-    listener_->shut_down();
+    wakeup_.signal();
     {
       const Lock lock(mutex_);
       for (PageLine* line : lines_) line->shut_down();
@@ -140,43 +143,50 @@ class Server final : public Pages {
   std::uint16_t port() const override { return listener_->url().port; }
 
  private:
-  using Connection = std::unique_ptr<transport::Connection>;
-
   void accept() {
     Shortage no_connections;
+    PageArrivals arrivals(!tls_, kPatience);
     while (!stopping_) {
       {
         std::unique_lock<Mutex> lock(mutex_);
         changed_.wait(lock, [this] { return stopping_ || waiting_.size() < kWaitingMax; });
       }
-      auto connection = listener_->accept(transport::kNever, nullptr);
-      if (!connection) {
-        if (connection.error().code == ErrorCode::kLost) return;
-        // No descriptor is free, or the like: it passes.
-        static_cast<void>(no_connections.met(system_clock().now()));
-        system_clock().sleep_for(Shortage::kRest);
-        continue;
+      const Instant begun = system_clock().now();
+      // No descriptor is free, or the like: it passes.
+      const bool rests = no_connections.resting(begun);
+      const int listener = rests ? -1 : listener_->fd();
+      PageArrivals::Turn turn =
+          arrivals.wait(listener, wakeup_, begun + (rests ? Duration(Shortage::kRest) : kTurnTime));
+      if (turn.at_door) {
+        const Instant now = system_clock().now();
+        auto connection = listener_->accept(now, nullptr);
+        if (connection) {
+          arrivals.add(std::move(*connection), now);
+        } else if (connection.error().code == ErrorCode::kSystem) {
+          static_cast<void>(no_connections.met(now));
+        }
       }
+      if (turn.ready.empty()) continue;
       const Lock lock(mutex_);
-      waiting_.push_back(std::move(*connection));
+      for (PageArrival& one : turn.ready) waiting_.push_back(std::move(one));
       changed_.notify_all();
     }
   }
 
   void work() {
     while (true) {
-      Connection connection;
+      PageArrival arrival;
       {
         std::unique_lock<Mutex> lock(mutex_);
         changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
         if (stopping_) return;
-        connection = std::move(waiting_.front());
+        arrival = std::move(waiting_.front());
         waiting_.pop_front();
         changed_.notify_all();
       }
-      PageLine line(std::move(connection), context_.get());
+      PageLine line(std::move(arrival.connection), context_.get());
       if (!enter(line)) return;
-      serve(line);
+      serve(line, std::move(arrival.said));
       leave(line);
     }
   }
@@ -193,10 +203,10 @@ class Server final : public Pages {
     lines_.erase(&line);
   }
 
-  void serve(PageLine& line) {
+  void serve(PageLine& line, std::string said) {
     const Instant deadline = system_clock().now() + kPatience;
     if (!line.greet(deadline)) return;
-    const std::optional<std::string> head = read_head(line, deadline);
+    const auto head = tls_ ? read_head(line, deadline) : std::optional(head_in(std::move(said)));
     if (!head) return;
     if (head->empty()) {
       answer(line, {.text = "too long\n", .status = 431}, false);
@@ -211,7 +221,14 @@ class Server final : public Pages {
     serve(line, parsed.ask);
   }
 
-  // Empty: it is longer than a head may be. Nothing: the peer is gone, or slow.
+  // Empty: it is longer than a head may be.
+  static std::string head_in(std::string said) {
+    const auto end = page_head_in(said);
+    said.resize(end.value_or(0));
+    return said;
+  }
+
+  // The same; nothing: the peer is gone, or slow.
   static std::optional<std::string> read_head(PageLine& line, Instant deadline) {
     std::string head;
     std::array<std::byte, 4096> space;
@@ -279,9 +296,10 @@ class Server final : public Pages {
   std::atomic<bool> stopping_{false};
   std::atomic<int> streams_{0};
   std::unique_ptr<transport::Listener> listener_;
+  const transport::Wakeup wakeup_;
   Mutex mutex_;
   Condition changed_;
-  std::deque<Connection> waiting_ GUARDED_BY(mutex_);
+  std::deque<PageArrival> waiting_ GUARDED_BY(mutex_);
   std::set<PageLine*> lines_ GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };

@@ -173,6 +173,57 @@ TEST(Pages, ARequestHasABound) {
   EXPECT_TRUE(has(ask(pages->port(), "/page?" + std::string(65530, 'a')), "HTTP/1.1 431"));
 }
 
+// Somebody who has said `words`, and is then silent.
+class Silent {
+ public:
+  Silent(std::uint16_t port, std::string_view words) {
+    const auto url = transport::parse_url("tcp://127.0.0.1:" + std::to_string(port));
+    auto connection = transport::connect(*url, system_clock().now() + kPatience);
+    EXPECT_TRUE(connection);
+    connection_ = std::move(*connection);
+    const Bytes front[] = {bytes_of(words)};
+    EXPECT_TRUE(words.empty() || connection_->write(front, transport::Patience::kWait).ok());
+  }
+  // The other end waits for it still.
+  bool awaited() const {
+    return connection_->wait(transport::kHangup, system_clock().now(), nullptr) ==
+           transport::kNothing;
+  }
+  bool sent_away() const {
+    return connection_->wait(transport::kHangup, system_clock().now() + kPatience, nullptr) !=
+           transport::kNothing;
+  }
+
+ private:
+  std::unique_ptr<transport::Connection> connection_;
+};
+
+TEST(Pages, WhoSaysNothingOrLittleHoldsUpNobody) {
+  PageMap map;
+  map.pages["/page"] = [](const PageRequest&) { return Page{.text = "here"}; };
+  const auto pages = serve(std::move(map));
+  std::vector<std::unique_ptr<Silent>> silent;
+  for (int i = 0; i < 40; ++i) {
+    silent.push_back(std::make_unique<Silent>(pages->port(), i % 2 == 0 ? "" : "GET /pa"));
+  }
+  EXPECT_TRUE(has(ask(pages->port(), "/page"), "here"));
+  // Nor has it been given up.
+  for (const auto& one : silent) EXPECT_TRUE(one->awaited());
+  // For longer than a request may take nobody is waited for.
+  for (const auto& one : silent) EXPECT_TRUE(one->sent_away());
+}
+
+TEST(Pages, WhoIsSilentForLongestGoesForNewcomers) {
+  PageMap map;
+  map.pages["/page"] = [](const PageRequest&) { return Page{.text = "here"}; };
+  const auto pages = serve(std::move(map));
+  std::vector<std::unique_ptr<Silent>> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(std::make_unique<Silent>(pages->port(), "G"));
+  EXPECT_TRUE(has(ask(pages->port(), "/page"), "here"));
+  EXPECT_FALSE(silent.front()->awaited());
+  EXPECT_TRUE(silent.back()->awaited());
+}
+
 TEST(Pages, FilesThatAreNoCertificatesAreNamed) {
   const PageTls tls{.files = {"/nowhere.crt", "/nowhere.key", "/nowhere.ca"}, .admit = {}};
   const auto pages = Pages::start({"127.0.0.1", 0}, {}, tls);
