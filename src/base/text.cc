@@ -130,6 +130,13 @@ std::string seconds_text(std::uint64_t seconds) {
   return "0s";
 }
 
+std::string counted(std::uint64_t count, std::string_view name) {
+  std::string text = std::to_string(count) + " ";
+  text += name;
+  if (count != 1) text += 's';
+  return text;
+}
+
 std::string plain_text(std::string_view text, std::size_t bytes_max) {
   std::string out;
   while (!text.empty()) {

@@ -23,6 +23,9 @@ Result<std::uint64_t> parse_seconds(std::string_view text);
 // "7d 3h", "12m 5s": the two largest units.
 std::string seconds_text(std::uint64_t seconds);
 
+// "0 GPUs", "1 GPU", "2 GPUs": how many there are of what is called so.
+std::string counted(std::uint64_t count, std::string_view name);
+
 // What a peer wrote, so that it can be kept and shown: UTF-8 of at most `bytes_max` bytes, never a
 // part of a character; what is none, or a control character, is '?', and an end of a line ' '.
 std::string plain_text(std::string_view text, std::size_t bytes_max);

@@ -56,6 +56,12 @@ TEST(PlainText, KeepsWhatCanBeShownAndNothingElse) {
   EXPECT_EQ(plain_text("\xe2\x82x", 100), "??x");
 }
 
+TEST(Counted, OneHasNoPlural) {
+  EXPECT_EQ(counted(0, "lease"), "0 leases");
+  EXPECT_EQ(counted(1, "lease"), "1 lease");
+  EXPECT_EQ(counted(2, "lease"), "2 leases");
+}
+
 TEST(PlainText, IsNeverCutInACharacter) {
   const std::string text =
       "a\xe2\x82\xac"

@@ -121,7 +121,9 @@ void add_enrolment(const Command& app, cli::EnrolOptions& options) {
       .add_option("--token-file", options.token_file,
                   "It has the token; - for the standard input. Or FLYT_ENROL_TOKEN")
       .type_name("FILE");
-  enrol.add_option("--dir", options.folder, "Where NAME.key, NAME.crt and ca.crt go")
+  enrol
+      .add_option("--dir", options.folder,
+                  "Where NAME.key, NAME.crt and ca.crt go; made if it is not there")
       .show_default()
       .type_name("DIR");
   const Command renew =

@@ -216,6 +216,11 @@ Result<Url> parse_url(std::string_view text) {
   return url;
 }
 
+bool reaches_others(const Url& url) {
+  return url.kind == Kind::kTcp && url.host != "localhost" && url.host != "::1" &&
+         !url.host.starts_with("127.");
+}
+
 std::string to_string(const Url& url) {
   switch (url.kind) {
     case Kind::kUnix:

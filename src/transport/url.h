@@ -46,6 +46,9 @@ struct Url {
 // Errors name what is wrong and show the forms that are right.
 Result<Url> parse_url(std::string_view text);
 
+// Whether other machines may reach who listens there: over tcp at anything but the loopback.
+bool reaches_others(const Url& url);
+
 // The text that parse_url() reads back.
 std::string to_string(const Url& url);
 

@@ -64,6 +64,16 @@ TEST(Url, SharedMemoryIsAKindOfItsOwnAndCanBeRefused) {
   EXPECT_EQ(to_string(*off), "unix:///run/flyt.sock?shm=off");
 }
 
+TEST(Url, OthersAreReachedOverTcpAlone) {
+  for (const char* text : {"unix:///run/flyt.sock", "shm:///run/flyt.sock", "tcp://127.0.0.1:7",
+                           "tcp://127.1.2.3:7", "tcp://[::1]:7", "tcp://localhost:7"}) {
+    EXPECT_FALSE(reaches_others(*parse_url(text))) << text;
+  }
+  for (const char* text : {"tcp://0.0.0.0:7", "tcp://[::]:7", "tcp://10.0.0.9:7", "tcp://gpu:7"}) {
+    EXPECT_TRUE(reaches_others(*parse_url(text))) << text;
+  }
+}
+
 TEST(Url, RefusesAPathThatNoSocketAddressHolds) {
   EXPECT_TRUE(parse_url("unix:///" + std::string(106, 'x')).ok());
   EXPECT_FALSE(parse_url("unix:///" + std::string(107, 'x')).ok());

@@ -186,6 +186,23 @@ class Mistakes(Cli):
             self.assertIn(url, done.stderr)
             self.assertIn('in use', done.stderr)
 
+    def test_who_lets_everybody_in_is_warned(self):
+        warning = 'whoever reaches this address can use the GPU'
+        for url, warned in (('tcp://0.0.0.0:0', True), ('tcp://127.0.0.1:0', False),
+                            (f'unix://{self.path("own.sock")}', False)):
+            ready, told = os.pipe()
+            with open(self.path('server.log'), 'w+b') as log:
+                server = subprocess.Popen(
+                    [program('flyt-server'), '--listen', url, '--driver', 'soft',
+                     '--ready-fd', str(told)], stderr=log, pass_fds=[told])
+                os.close(told)
+                with os.fdopen(ready, 'rb') as until:
+                    until.read(5)
+                server.terminate()
+                server.wait()
+                log.seek(0)
+                self.assertEqual(warning in log.read().decode(), warned, url)
+
     def test_a_keeper_without_recovery_is_refused(self):
         done = self.run_program('flyt-server', '--listen', f'unix://{self.path("a.sock")}',
                                 '--driver', 'soft', '--keeper', self.path('keeper'), status=1)

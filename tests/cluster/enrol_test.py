@@ -118,8 +118,8 @@ class Enrolment(unittest.TestCase):
         with open(f'{self.folder}/vm-a.crt', encoding='utf-8') as file:
             old = file.read()
         fresh = f'{self.folder}/new'
-        os.mkdir(fresh)
         self.enrol('vm-a', self.token('vm-a'), folder=fresh)
+        self.assertEqual(os.stat(fresh).st_mode & 0o777, 0o700)
         for end in ('key', 'crt'):
             os.replace(f'{fresh}/vm-a.{end}', f'{self.folder}/vm-a.{end}')
         with open(f'{self.folder}/vm-a.crt', encoding='utf-8') as file:

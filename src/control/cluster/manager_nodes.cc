@@ -158,7 +158,8 @@ Status Manager::take_record(NodeEntry& node, const v1::NodeReport& report) {
   batch.put("nodes/" + record.name(), record);
   if (first) {
     batch.event("node-registered", record.name(), "",
-                std::to_string(record.description().gpus_size()) + " GPUs, at " + record.address());
+                counted(static_cast<std::uint64_t>(record.description().gpus_size()), "GPU") +
+                    ", at " + record.address());
   } else if (record.address() != node.record.address()) {
     batch.event("node-moved", record.name(), "", "now at " + record.address());
   }

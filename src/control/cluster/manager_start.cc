@@ -1,6 +1,7 @@
 // What a cluster manager reads when it starts.
 #include <algorithm>
 
+#include "base/text.h"
 #include "base/wall_clock.h"
 #include "control/cluster/manager.h"
 #include "control/cluster/records.h"
@@ -42,7 +43,7 @@ Status Manager::start(bool decides) {
   if (!decides) return {};
   if (Status status = begin_epoch(); !status) return status;
   note("manager-started", "", "",
-       std::to_string(nodes_.size()) + " nodes, " + std::to_string(vms_.size()) + " VMs");
+       counted(nodes_.size(), "node") + ", " + counted(vms_.size(), "VM"));
   return ledger_.problem().empty() ? Status()
                                    : Status(Error{ErrorCode::kSystem, ledger_.problem()});
 }

@@ -49,8 +49,7 @@ Status Manager::start() {
   const Lock lock(mutex_);
   gpu_watch_ = std::make_unique<GpuWatch>(config_, failed_, [this] { wake(); });
   note("node-started", nullptr,
-       std::to_string(planner_->gpus().size()) + " GPUs, " + std::to_string(held_.size()) +
-           " leases");
+       counted(planner_->gpus().size(), "GPU") + ", " + counted(held_.size(), "lease"));
   return {};
 }
 

@@ -124,6 +124,10 @@ Status Supervisor::start_listening() {
     if (!listener) return std::move(listener).error();
     if (Status open = open_to_all((*listener)->url()); !open) return open;
     log_.info("listening", {{"url", transport::to_string((*listener)->url())}});
+    if (options_.session.lease.token_key.empty() && transport::reaches_others(*url)) {
+      log_.warn("whoever reaches this address can use the GPU",
+                {{"url", transport::to_string((*listener)->url())}, {"remedy", "--token-key"}});
+    }
     listeners_.push_back(std::move(listener).value());
   }
   return {};

@@ -211,7 +211,7 @@ Status cluster_vm_import(const ClusterOptions& options) {
   return print(
       options, [&](ClusterClient& client) { return client.set_vms(*request); },
       [](const v1::ListVmsResponse& vms) {
-        return "set " + std::to_string(vms.vms_size()) + " VMs\n";
+        return "set " + counted(static_cast<std::uint64_t>(vms.vms_size()), "VM") + "\n";
       });
 }
 
@@ -239,7 +239,7 @@ Status cluster_set_node(const ClusterOptions& options, bool cordoned, bool drain
         return std::string(node.draining()   ? "draining, "
                            : node.cordoned() ? "cordoned, "
                                              : "open, ") +
-               std::to_string(node.leases()) + " leases\n";
+               counted(node.leases(), "lease") + "\n";
       });
 }
 

@@ -82,6 +82,9 @@ Result<Files> files_in(const EnrolOptions& options) {
     if (::access(path.c_str(), F_OK) != 0) continue;
     return Error{ErrorCode::kDenied, path + " is there already; it is not written over"};
   }
+  if (::mkdir(options.folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return system_error("cannot make " + options.folder, errno);
+  }
   if (::access(options.folder.c_str(), W_OK | X_OK) != 0) {
     return system_error("cannot write into " + options.folder, errno);
   }

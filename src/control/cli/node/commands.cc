@@ -176,8 +176,8 @@ Status ctl_drain(const CtlOptions& options, bool on) {
   return print(
       options, [on](NodeClient& node) { return node.drain(on); },
       [](const v1::DrainResponse& reply) {
-        return (reply.draining() ? "draining, " : "open, ") + std::to_string(reply.leases()) +
-               " leases\n";
+        return (reply.draining() ? "draining, " : "open, ") + counted(reply.leases(), "lease") +
+               "\n";
       });
 }
 

@@ -98,7 +98,7 @@ std::string table_of(const v1::NodeDescription& node) {
                     std::to_string(node.leases()) + " of at most " +
                     std::to_string(node.leases_max()) + "\noverhead  " +
                     size_text(node.overhead_per_lease_bytes()) + " beside each quota, for " +
-                    std::to_string(node.sessions_per_lease()) + " sessions\n\n";
+                    counted(node.sessions_per_lease(), "session") + "\n\n";
   Table gpus({"GPU", "NAME", "MODE", "SMS FREE", "MEMORY FREE", "LEASED", "OVERHEAD", "SESSIONS",
               "MPS", "GROUPS"});
   std::map<std::string, char> letters;
@@ -163,7 +163,8 @@ std::string moves_text(const v1::Lease& lease) {
             " ms";
   }
   if (lease.sessions_behind() != 0) {
-    text += "; " + std::to_string(lease.sessions_behind()) + " sessions have not moved";
+    text += "; " + counted(lease.sessions_behind(), "session") +
+            (lease.sessions_behind() == 1 ? " has not moved" : " have not moved");
   }
   if (lease.fixed() != 0) text += "; " + std::to_string(lease.fixed()) + " contexts or graphs stay";
   return text;

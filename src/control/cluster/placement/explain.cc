@@ -9,14 +9,10 @@
 namespace flyt::placement {
 namespace {
 
-std::string groups_text(std::uint32_t groups) {
-  return std::to_string(groups) + (groups == 1 ? " group" : " groups");
-}
-
 std::string missing_text(const Judgement& said) {
-  return "GPU " + std::to_string(said.gpu) + " has " + groups_text(said.groups_free) + " and " +
-         size_text(said.memory_free) + " free; it needs " + groups_text(said.groups_needed) +
-         " and " + size_text(said.memory_needed);
+  return "GPU " + std::to_string(said.gpu) + " has " + counted(said.groups_free, "group") +
+         " and " + size_text(said.memory_free) + " free; it needs " +
+         counted(said.groups_needed, "group") + " and " + size_text(said.memory_needed);
 }
 
 // What many nodes have in common, for one line about all of them.
@@ -72,8 +68,7 @@ std::string summary_of(const std::vector<NodeAnswer>& nodes) {
     text += (text.empty() ? "" : ", ") + std::to_string(count->second) + " " +
             std::string(reason_of(count->first));
   }
-  return std::to_string(nodes.size()) + (nodes.size() == 1 ? " node" : " nodes") +
-         (text.empty() ? "" : ": ") + text;
+  return counted(nodes.size(), "node") + (text.empty() ? "" : ": ") + text;
 }
 
 }  // namespace

@@ -162,8 +162,7 @@ void Scheduler::place(const Waiting& waiting, const Fit& fit, std::vector<Placem
   } else if (request.policy == Policy::kPack || node.host != request.host || request.host.empty()) {
     lease.why += "the one with least left over";
   }
-  lease.why += "; " + std::to_string(fit.candidates) +
-               (fit.candidates == 1 ? " GPU had room" : " GPUs had room");
+  lease.why += "; " + counted(fit.candidates, "GPU") + " had room";
   for (const GpuFacts& gpu : node.gpus) {
     if (gpu.index != fit.gpu || gpu.sm_percent <= 100) continue;
     lease.why += "; its multiprocessors are shared: " +
