@@ -1,4 +1,5 @@
 // Any bytes as PTX: they are refused or executed within limits, never more.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,22 +21,27 @@ class Nothing final : public Environment {
   void release(std::uint64_t) override {}
 };
 
+// What a MemoryMap tells apart: memory around a smaller piece counts as valid, too.
+struct alignas(64) Granule {
+  std::array<std::byte, 64> bytes;
+};
+
 constexpr std::uint64_t kVariableBytesMax = 1u << 20;
 constexpr std::size_t kMemoryBytes = 64u << 10;
 
 void run_all(const std::shared_ptr<const Program>& program) {
   const auto& variables = module_of(*program).variables();
   MemoryMap memory;
-  std::vector<std::vector<std::uint64_t>> storage;
+  std::vector<std::vector<Granule>> storage;
   std::vector<std::uint64_t> addresses;
   for (const Variable& variable : variables) {
     addresses.push_back(0);
     if (!Image::takes_memory(variable) || variable.size > kVariableBytesMax) continue;
-    storage.emplace_back(variable.size / 8 + 1);
+    storage.emplace_back(variable.size / sizeof(Granule) + 1);
     addresses.back() = flyt::address_of(storage.back().data());
-    memory.add(addresses.back(), storage.back().size() * 8);
+    memory.add(addresses.back(), storage.back().size() * sizeof(Granule));
   }
-  storage.emplace_back(kMemoryBytes / 8);
+  storage.emplace_back(kMemoryBytes / sizeof(Granule));
   const std::uint64_t buffer = flyt::address_of(storage.back().data());
   memory.add(buffer, kMemoryBytes);
   const auto image = Image::load(program, addresses);
