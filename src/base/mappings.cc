@@ -142,6 +142,19 @@ bool allows(const Mapping& mapping, PageUse use) {
 // Where nobody tells the protection, it is taken to be good.
 Fd open_mappings() { return Fd(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)); }
 
+// By the list of all mappings.
+bool list_allows(int file, std::uint64_t at, std::uint64_t last, PageUse use) {
+  Lines lines(file);
+  while (const auto line = lines.next()) {
+    const auto mapping = parse(*line);
+    if (!mapping || mapping->end <= at) continue;
+    if (mapping->begin > at || !allows(*mapping, use)) return false;
+    if (mapping->end > last) return true;
+    at = mapping->end;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool pages_allow(std::uint64_t address, std::uint64_t bytes, PageUse use) {
@@ -155,24 +168,14 @@ bool pages_allow(std::uint64_t address, std::uint64_t bytes, PageUse use) {
     if (mapping->end > pages->second) return true;
     at = mapping->end;
   }
-  return listed_pages_allow(address, bytes, use);
+  return list_allows(file.get(), at, pages->second, use);
 }
 
 bool listed_pages_allow(std::uint64_t address, std::uint64_t bytes, PageUse use) {
   const auto pages = pages_there(address, bytes);
   if (!pages) return false;
   const Fd file = open_mappings();
-  if (!file.valid()) return true;
-  std::uint64_t at = pages->first;
-  Lines lines(file.get());
-  while (const auto line = lines.next()) {
-    const auto mapping = parse(*line);
-    if (!mapping || mapping->end <= at) continue;
-    if (mapping->begin > at || !allows(*mapping, use)) return false;
-    if (mapping->end > pages->second) return true;
-    at = mapping->end;
-  }
-  return false;
+  return !file.valid() || list_allows(file.get(), pages->first, pages->second, use);
 }
 
 }  // namespace flyt

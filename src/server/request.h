@@ -45,7 +45,7 @@ class Request {
   const rpc::ChunkRef& block() const { return block_; }
   void set_block(rpc::ChunkRef block) { block_ = std::move(block); }
   // Of a posted command that is many operations: how many of them have been executed before, when
-  // the rest was put back (Session::put_back()).
+  // the rest was put back (Session::gives_way()).
   std::uint64_t begun() const { return begun_; }
   void set_begun(std::uint64_t operations) { begun_ = operations; }
   // For requests that wait long and are decoded: the received bytes are not needed any more.

@@ -458,18 +458,17 @@ void Session::catch_up() {
   }
 }
 
-// What a host function waits for is never put off.
-bool Session::must_hear_client(const Request& request) {
+bool Session::gives_way(Request& request, std::uint64_t begun) {
+  if (begun == request.begun()) return false;  // It would never get on.
+  // What a host function waits for is never put off.
   if (request.thread() == wire::kHostCallThread || !memory_->depths.full_inside()) return false;
   static_cast<void>(enter(request.context()));
-  return memory_->host_calls.any();
-}
-
-void Session::put_back(Request&& request, std::uint64_t begun) {
+  if (!memory_->host_calls.any()) return false;
   const HandlerRow* const row = find_handler(request.op());
   request.set_begun(begun);
   endpoint().withhold(request.payload().size());
   put_off_.emplace_front(row, std::move(request));
+  return true;
 }
 
 void Session::run_slow_command(Request&& request, void (*run)(Request)) {

@@ -115,13 +115,11 @@ class Session final : public rpc::CommandHandler {
   // hold use().
   void run_slow(Request request, std::function<void(Request)> work);
 
-  // For a posted command that is many operations, between two of them: whether its stream may stand
-  // until the client is heard, which it is not before the command returns. Under use(); main
-  // thread.
-  bool must_hear_client(const Request& request);
-  // What is left of such a command, behind so many operations, is executed later, and all that came
-  // behind it is not before. The handler returns CUDA_SUCCESS. Main thread.
-  void put_back(Request&& request, std::uint64_t begun);
+  // For a posted command that is many operations, between two of them. True: its stream may stand
+  // until the client is heard, which it is not before the command returns; so what is left of it,
+  // behind the `begun` first operations, is executed later, and all that came behind it after that.
+  // The request is gone then, and the handler returns CUDA_SUCCESS. Under use(); main thread.
+  bool gives_way(Request& request, std::uint64_t begun);
 
   // Has the main thread do something soon, under use(); what is left when the session ends is not
   // done. Safe from any thread.

@@ -31,6 +31,31 @@ constexpr char kPtx[] = R"(
 .visible .entry die() { trap; }
 )";
 
+// Each launches itself again when it has ended.
+constexpr char kAgainPtx[] = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.extern .func (.param .b64 result) __cudaCDP2GetParameterBufferV2
+    (.param .b64 kernel, .param .align 4 .b8 grid[12], .param .align 4 .b8 block[12],
+     .param .b32 shared);
+.extern .func (.param .b32 result) __cudaCDP2LaunchDeviceV2(.param .b64 buffer, .param .b64 stream);
+.visible .entry again() {
+  .reg .b64 %rd<2>;
+  mov.u64 %rd1, again;
+  { .param .b64 k; .param .align 4 .b8 g[12]; .param .align 4 .b8 b[12]; .param .b32 s;
+    .param .b64 to;
+    st.param.b64 [k], %rd1; st.param.b32 [s], 0;
+    st.param.b32 [g], 1; st.param.b32 [g+4], 1; st.param.b32 [g+8], 1;
+    st.param.b32 [b], 1; st.param.b32 [b+4], 1; st.param.b32 [b+8], 1;
+    call (to), __cudaCDP2GetParameterBufferV2, (k, g, b, s); ld.param.b64 %rd1, [to]; }
+  { .param .b64 from; .param .b64 s; .param .b32 e;
+    st.param.b64 [from], %rd1; st.param.b64 [s], 3;
+    call (e), __cudaCDP2LaunchDeviceV2, (from, s); }
+  ret;
+}
+)";
+
 #define OK(call) ASSERT_EQ(call, CUDA_SUCCESS)
 // A fault leaves its process no GPU: what is before it in the test is done again in one of its own.
 #define FAULTS(call, error) \
@@ -59,10 +84,10 @@ class AbiTest : public testing::Test {
     if (result != CUDA_SUCCESS) return result;
     return cuCtxSynchronize();
   }
-  CUresult run(const char* name) {
+  CUresult run(const char* name, const char* text = kPtx) {
     CUmodule module = nullptr;
     CUfunction function = nullptr;
-    cuModuleLoadData(&module, kPtx);
+    if (const CUresult bad = cuModuleLoadData(&module, text); bad != CUDA_SUCCESS) return bad;
     cuModuleGetFunction(&function, module, name);
     const CUresult result =
         cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
@@ -119,6 +144,10 @@ TEST_F(AbiTest, ACopyBetweenDevicesWaitsForBothAndIsWaitedFor) {
     OK(cuMemcpyDtoH_v2(&last, far + kSize - 1, 1));
     EXPECT_EQ(last, round);
   }
+}
+
+TEST_F(AbiTest, EndlessDescendantsOfAKernelEndAtItsTimeLimit) {
+  FAULTS(run("again", kAgainPtx), CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 
 TEST_F(AbiTest, AnEndlessKernelEndsAtItsTimeLimit) {

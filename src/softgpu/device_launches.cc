@@ -89,9 +89,13 @@ std::shared_ptr<Function> DeviceLaunches::kernel_of(std::uint32_t function) cons
   const auto found = std::find(kernels.begin(), kernels.end(), function);
   if (found == kernels.end()) return nullptr;
   const auto kernel = static_cast<std::uint32_t>(found - kernels.begin());
-  // With what the host has set of it, if it did.
-  const std::uint64_t handle = driver_.function_of(module_, kernel, nullptr);
-  return driver_.functions().find(handle);
+  // The host's function has what the host has set; one that it has not asked for yet is not made
+  // here, for it would lack what was set for the kernel.
+  if (auto known = driver_.functions().find(module_->known_function(kernel))) return known;
+  const Program& program = module_->program();
+  const auto& info = ptx::kernel_info(*program.code, kernel);
+  return std::make_shared<Function>(
+      module_, kernel, default_settings(program.function(kernel), info, module_->device()));
 }
 
 std::optional<std::uint64_t> DeviceLaunches::room_for(std::uint64_t bytes) {

@@ -133,6 +133,12 @@ std::vector<std::uint64_t> Module::functions() const {
   return handles;
 }
 
+std::uint64_t Module::known_function(std::uint32_t kernel) const {
+  const Lock lock(mutex_);
+  const auto found = functions_.find(kernel);
+  return found == functions_.end() ? 0 : found->second;
+}
+
 std::vector<std::uint64_t> Module::references() const {
   const Lock lock(mutex_);
   std::vector<std::uint64_t> handles;

@@ -112,6 +112,8 @@ class Module {
     if (handle == 0) handle = make();
     return handle;
   }
+  // The same; 0: nobody has asked for it.
+  std::uint64_t known_function(std::uint32_t kernel) const;
   std::vector<std::uint64_t> functions() const;
   // The handle of a texture or surface reference, made by `make(address)` at first use.
   template <class Make>

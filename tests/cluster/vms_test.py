@@ -173,7 +173,7 @@ class Vms(ClusterTest):
             file.write('{"_id": {"$oid": "5"}, "vm_ip": "10.0.0.9", "host_ip": "n2-host",'
                        ' "compute_units": 8, "memory": 256}\n')
             file.flush()
-            self.assertIn('set 1 VM', self.cluster.ctl('vm', 'import', file.name))
+            self.assertIn('set 1 VM\n', self.cluster.ctl('vm', 'import', file.name))
         # Its own host first.
         self.assertEqual(self.cluster.want('10.0.0.9')['node'], 'n2')
         self.assertRegex(self.cluster.ctl('list-vms'), r'VM IP.*\n10\.0\.0\.9 +n2/0 +8 +256 +true')

@@ -200,6 +200,45 @@ TEST_F(DeviceRuntimeTest, LaunchesHaveADepthAtWhichTheyFail) {
   EXPECT_EQ((std::vector<std::uint32_t>{24, kTooDeep, 0, 0}), out());
 }
 
+// A child's own function is not the host's.
+TEST_F(DeviceRuntimeTest, WhatIsSetForAKernelHoldsWhenAParentHasLaunchedItFirst) {
+  constexpr int kShared = 64 * 1024;
+  const std::string text = parent(start("add", 1, 1, "%v"));
+  CUlibrary library = nullptr;
+  {
+    const Unrecorded quiet;
+    if (cu().cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0) !=
+        CUDA_SUCCESS) {
+      GTEST_SKIP() << "the driver wants the device runtime linked";
+    }
+  }
+  CUkernel child = nullptr;
+  CUkernel first = nullptr;
+  {
+    const Unrecorded quiet;
+    if (cu().cuLibraryGetKernel(&first, library, "parent") != CUDA_SUCCESS) {
+      cu().cuLibraryUnload(library);
+      GTEST_SKIP() << "the driver wants the device runtime linked";
+    }
+  }
+  CU_OK(cu().cuLibraryGetKernel(&child, library, "add"));
+  CU_OK(cu().cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kShared, child,
+                                  device));
+  const DeviceMemory out(4 * sizeof(std::uint32_t));
+  out.fill(0);
+  CUdeviceptr address = out;
+  unsigned value = 3;
+  void* parameters[] = {&address, &value};
+  CU_OK(cu().cuLaunchKernel(reinterpret_cast<CUfunction>(first), 1, 1, 1, 1, 1, 1, 0, nullptr,
+                            parameters, nullptr));
+  CU_OK(cu().cuCtxSynchronize());
+  CU_OK(cu().cuLaunchKernel(reinterpret_cast<CUfunction>(child), 1, 1, 1, 1, 1, 1, kShared, nullptr,
+                            parameters, nullptr));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(600u, out.read<std::uint32_t>()[0]);
+  CU_OK(cu().cuLibraryUnload(library));
+}
+
 using DeviceRuntimeAlone = DeviceRuntimeTest;
 
 TEST_F(DeviceRuntimeAlone, AFaultOfAChildIsTheContexts) {

@@ -46,7 +46,7 @@ class LinkContext {
   ~LinkContext() {
     if (primary_ == nullptr) return;
     CUcontext popped = nullptr;
-    static_cast<void>(hooks::cuCtxPopCurrent_v2(&popped));
+    if (result_ == CUDA_SUCCESS) static_cast<void>(hooks::cuCtxPopCurrent_v2(&popped));
     static_cast<void>(hooks::cuDevicePrimaryCtxRelease_v2(device_));
   }
   LinkContext(const LinkContext&) = delete;

@@ -54,7 +54,7 @@ CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_
   const int function_max =
       callable.facts->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load();
   const int most =
-      std::min({function_max, device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)});
+      std::min(function_max, device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   const int largest = limit == 0 ? most : std::min(limit, most);
   std::int64_t best_threads = 0;
   int best_blocks = 0;

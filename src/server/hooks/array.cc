@@ -388,10 +388,7 @@ CUresult copy_box_with_array(Request& request, const commands::CopyBoxWithArray&
   for (std::uint64_t slice = request.begun(); slice < command.slices && result == CUDA_SUCCESS;
        ++slice) {
     if (!captured) {
-      if (slice != request.begun() && session.must_hear_client(request)) {
-        session.put_back(std::move(request), slice);
-        return CUDA_SUCCESS;
-      }
+      if (session.gives_way(request, slice)) return CUDA_SUCCESS;
       session.memory().depths.count(request.context(), stream);
     }
     result = copy_slice(request, stream, to, from, command, slice);

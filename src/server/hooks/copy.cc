@@ -166,10 +166,7 @@ CUresult copy_box_on_device(Request& request, const commands::CopyBoxOnDevice& c
   // Slice by slice: the heights that cuMemcpy3D wants need not exist as whole rows.
   for (std::uint64_t slice = request.begun(); slice < command.slices; ++slice) {
     if (!captured) {
-      if (slice != request.begun() && request.session().must_hear_client(request)) {
-        request.session().put_back(std::move(request), slice);
-        return CUDA_SUCCESS;
-      }
+      if (request.session().gives_way(request, slice)) return CUDA_SUCCESS;
       memory.depths.count(request.context(), stream);
     }
     copy.srcDevice = command.from + slice * command.from_slice_pitch;

@@ -114,10 +114,7 @@ CUresult Deliveries::post(Request& request, const DeliveryJob& job) {
   std::uint64_t begun = 0;
   for (; begun < request.begun(); ++begun) cursor.next();
   for (; !cursor.done(); ++begun) {
-    if (begun != request.begun() && session_.must_hear_client(request)) {
-      session_.put_back(std::move(request), begun);
-      break;
-    }
+    if (session_.gives_way(request, begun)) break;
     // The copy of a piece, and the event behind it.
     for (int i = 0; i < 2; ++i) session_.memory().depths.count(job.context, job.stream);
     const BoxCursor::Piece next = cursor.next();
