@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/code/code_subjects.h"
+#include "server/graphs/graphs.h"
 #include "server/lease/moves.h"
 #include "server/lease/usage_board.h"
 #include "server/memory_subjects.h"
@@ -94,6 +95,13 @@ bool ContextSubjects::has_primary(CUdevice device) const {
   });
 }
 
+std::size_t ContextSubjects::count() const {
+  const auto contexts = session_.handles().all(wire::HandleKind::kContext);
+  return static_cast<std::size_t>(
+      std::count_if(contexts.begin(), contexts.end(),
+                    [](const Handles::Entry& entry) { return origin(entry).green == nullptr; }));
+}
+
 std::uint32_t ContextSubjects::home_of_green(std::uint32_t context) const {
   const Lock lock(homes_mutex_);
   const auto found = homes_.find(context);
@@ -180,6 +188,7 @@ void ContextSubjects::let_go(const Handles::Entry& context) {
 
 void ContextSubjects::forget_all_of(const Handles::Entry& context) {
   const std::uint32_t index = wire::Handle{context.handle}.index();
+  session_.graphs().on_context_destroy(index);
   session_.memory().on_context_destroy(index);
   session_.code().on_context_destroy(index);
   session_.handles().drop(wire::HandleKind::kContext, context.handle);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -84,6 +85,8 @@ class ContextSubjects {
 
   // Whether the client has a handle of a device's primary context.
   bool has_primary(CUdevice device) const;
+  // How many contexts it has, green ones not counted.
+  std::size_t count() const;
 
   // Before the driver destroys or resets a context: ends its green contexts, waits for its work,
   // lets go of all that dies with it, and makes its handle unknown. The caller holds endings().

@@ -1,6 +1,7 @@
 // Handles that were never given out or are dead. NVIDIA's driver dereferences them and dies, so it
 // is not asked; ours must refuse them at the call.
 #include "tests/conformance/fixture.h"
+#include "tests/conformance/graphs.h"
 #include "tests/conformance/kernels.h"
 
 namespace flyt::conformance {
@@ -121,6 +122,67 @@ TEST_F(ForgedTest, ASurfaceWithoutAPlaceForItsNameIsRefused) {
   CU_OK(cu().cuArray3DCreate_v2(&resource.res.array.hArray, &described));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(nullptr, &resource));
   CU_OK(cu().cuArrayDestroy(resource.res.array.hArray));
+}
+
+// Graphs, and what was instantiated of them, in a context that ends.
+class DeadGraphAlone : public DriverTest {
+ protected:
+  // In the current context.
+  void make() {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    CUgraphNode node = nullptr;
+    CU_OK(cu().cuModuleLoadData(&module, kBasicPtx));
+    CU_OK(cu().cuModuleGetFunction(&function, module, "empty"));
+    CU_OK(cu().cuGraphCreate(&graph_, 0));
+    const CUDA_KERNEL_NODE_PARAMS kernel = kernel_params(function, nullptr);
+    CU_OK(cu().cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &kernel));
+    CU_OK(cu().cuGraphInstantiateWithFlags(&used_, graph_, 0));
+    CU_OK(cu().cuGraphInstantiateWithFlags(&idle_, graph_, 0));
+    CUstream stream = nullptr;
+    CU_OK(cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CU_OK(cu().cuGraphLaunch(used_, stream));
+    CU_OK(cu().cuStreamSynchronize(stream));
+  }
+  void destroy_all() {
+    CU_OK(cu().cuGraphExecDestroy(used_));
+    CU_OK(cu().cuGraphExecDestroy(idle_));
+    CU_OK(cu().cuGraphDestroy(graph_));
+  }
+
+  CUgraph graph_ = nullptr;
+  CUgraphExec used_ = nullptr;
+  CUgraphExec idle_ = nullptr;
+};
+
+TEST_F(DeadGraphAlone, ExecutableGraphsMayBeDestroyedAfterTheirContext) {
+  CUcontext own = nullptr;
+  CUcontext primary = nullptr;
+  CU_OK(cu().cuCtxCreate_v2(&own, 0, device));
+  ASSERT_NO_FATAL_FAILURE(make());
+  CU_OK(cu().cuCtxDestroy_v2(own));
+  CU_OK(cu().cuDevicePrimaryCtxRetain(&primary, device));
+  CU_OK(cu().cuCtxSetCurrent(primary));
+  const Stream stream;
+  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu().cuGraphLaunch(used_, stream));
+  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu().cuGraphLaunch(idle_, stream));
+  ASSERT_NO_FATAL_FAILURE(destroy_all());
+  CU_OK(cu().cuCtxSynchronize());
+}
+
+TEST_F(DeadGraphAlone, ExecutableGraphsMayBeDestroyedAfterAReset) {
+  CUcontext primary = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    CU_OK(cu().cuDevicePrimaryCtxRetain(&primary, device));
+    CU_OK(cu().cuCtxSetCurrent(primary));
+    // Of the context before.
+    if (i != 0) {
+      ASSERT_NO_FATAL_FAILURE(destroy_all());
+    }
+    ASSERT_NO_FATAL_FAILURE(make());
+    CU_OK(cu().cuDevicePrimaryCtxReset_v2(device));
+  }
+  ASSERT_NO_FATAL_FAILURE(destroy_all());
 }
 
 TEST_F(ForgedTest, ANameOfNoLengthIsRefused) {

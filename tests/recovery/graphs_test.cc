@@ -164,6 +164,19 @@ TEST_P(GraphsTest, OnesThatEndUnheardAreGone) {
   EXPECT_EQ("ok", ask(child, "graphs-use")) << server_->log();
 }
 
+// NVIDIA's driver must not be asked about them.
+TEST_P(GraphsTest, WhatAContextLeavesGoesWithIt) {
+  start();
+  const auto child = with_graphs(client());
+  ASSERT_EQ("ok", ask(child, "graphs-leave")) << server_->log();
+  settle();
+  ASSERT_EQ("ok", ask(child, "graphs-leave-end")) << server_->log();
+  ASSERT_EQ("ok", ask(child, "reset")) << server_->log();
+  ASSERT_EQ("ok", ask(child, "graphs-make")) << server_->log();
+  kill_idle();
+  EXPECT_EQ("ok", ask(child, "graphs-use")) << server_->log();
+}
+
 TEST_P(GraphsTest, AServerThatIsToBeReplacedEndsThoughThereAreGraphs) {
   start({"--recover", "1", "--keeper", keeper_path()});
   const auto child = with_graphs(client());

@@ -67,6 +67,8 @@ std::string KeptGraphs::answer(const std::string& what) {
   if (what == "many-end") return text(end_too_many());
   if (what == "point") return text(point());
   if (what == "now") return text(add_now());
+  if (what == "leave") return text(leave());
+  if (what == "leave-end") return text(cu_.cuGraphDestroy(std::exchange(left_, nullptr)));
   if (what == "end-exec") return text(cu_.cuGraphExecDestroy(std::exchange(late_, nullptr)));
   return "unknown";
 }
@@ -283,6 +285,14 @@ std::string KeptGraphs::use() {
 CUresult KeptGraphs::launch_behind_a_wait() {
   const CUresult result = cu_.cuStreamWaitValue32_v2(stream_, slot(18), 1, CU_STREAM_WAIT_VALUE_EQ);
   return result == CUDA_SUCCESS ? launch(captured_) : result;
+}
+
+// A graph that nobody has read yet, and all others, in a context that is reset.
+CUresult KeptGraphs::leave() {
+  Steps steps;
+  steps([&] { return capture_chain({4}, &left_); });
+  steps([&] { return cu_.cuDevicePrimaryCtxReset_v2(0); });
+  return steps.result();
 }
 
 std::string KeptGraphs::launched() {

@@ -42,6 +42,7 @@ class KeptGraphs {
   CUDA_KERNEL_NODE_PARAMS adds_to(std::size_t number);
   void count_captured();
   CUresult launch_behind_a_wait();
+  CUresult leave();
   std::string launched();
   std::string look();
 
@@ -96,6 +97,7 @@ class KeptGraphs {
   bool on_host_ = true;  // There is one.
   CUgraphExec late_ = nullptr;
   CUgraph other_graph_ = nullptr;
+  CUgraph left_ = nullptr;
   std::vector<void*> pointers_;
   std::vector<CUdeviceptr> addresses_;
 };

@@ -97,9 +97,7 @@ bool ExecOrigin::make_again(std::uint64_t handle, CUgraphExec& exec) {
   }
   const Handles::Entry old = session_.handles().entry(wire::HandleKind::kGraphExec, handle);
   session_.handles().replace(wire::HandleKind::kGraphExec, handle, fresh, old.attachment);
-  static_cast<void>(session_.graphs().end(
-      session_.graphs().costs().counted(handle),
-      [&driver, gone = std::exchange(exec, fresh)] { return driver.cuGraphExecDestroy(gone); }));
+  static_cast<void>(session_.graphs().end_exec(handle, std::exchange(exec, fresh)));
   made_ = content_ = std::move(copy);
   part_ = std::move(present);
   if (all) made_in_.clear();

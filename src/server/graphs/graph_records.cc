@@ -60,8 +60,10 @@ void GraphRecords::changed(std::uint64_t graph, std::uint32_t context) {
 void GraphRecords::cloned(std::uint64_t clone, std::uint64_t graph) {
   if (!wanted()) return;
   const GraphImageRef original = image_of(graph);
+  const Graph& copied = graphs_[session_.graphs().root(graph)];
   Graph& record = graphs_[clone];
-  record.context = graphs_[session_.graphs().root(graph)].context;
+  record.context = copied.context;
+  record.stale = copied.stale;
   const auto image = original == nullptr ? nullptr
                                          : with_natives(session_.driver(), *original,
                                                         session_.graphs().graph(clone));
@@ -119,6 +121,16 @@ void GraphRecords::forget(std::uint64_t graph) {
   touch();
 }
 
+void GraphRecords::on_context_destroy(std::uint32_t context) {
+  if (!wanted()) return;
+  for (auto& [name, graph] : graphs_) {
+    if (graph.context != context) continue;
+    graph = {};
+    graph.stale = true;
+    touch();
+  }
+}
+
 // What was never saved need not be taken out of the file, and there is no end of it until then.
 void GraphRecords::note_gone(const GraphLog::Key& key) {
   if (session_.recovery()->marks().graphs().holds(key)) gone_.insert(key);
@@ -133,7 +145,7 @@ void GraphRecords::note_conditional(std::uint64_t graph) {
 }
 
 const GraphImageRef& GraphRecords::read(std::uint64_t root, Graph& graph) {
-  if (graph.image == nullptr && !graph.conditional) {
+  if (graph.image == nullptr && !graph.conditional && !graph.stale) {
     GraphReading reading(session_);
     graph.image =
         reading.read(session_.graphs().graph(root), graph.context, graph.nodes, graph.blame);
@@ -146,7 +158,7 @@ GraphImageRef GraphRecords::image_of(std::uint64_t graph) {
   if (!wanted()) return nullptr;
   const std::uint64_t root = session_.graphs().root(graph);
   Graph& record = graphs_[root];
-  if (graph == root) return read(root, record);
+  if (graph == root || record.stale) return read(root, record);
   std::uint16_t blame = 0;
   return GraphReading(session_).read(session_.graphs().graph(graph), record.context, record.nodes,
                                      blame);

@@ -52,6 +52,9 @@ class GraphRecords {
   void node_set(std::uint64_t node, Bytes parameters, Bytes data);
   // It has ended, or is in a node from now on.
   void forget(std::uint64_t graph);
+  // Before a context ends: of graphs whose nodes run in it the driver must not be asked any more,
+  // and nobody makes them again.
+  void on_context_destroy(std::uint32_t context);
   // What a graph is now; null for what cannot be made again, and where nothing is noted.
   GraphImageRef image_of(std::uint64_t graph);
   // All new images go through it.
@@ -83,6 +86,7 @@ class GraphRecords {
     GraphImageRef image;  // Null: it is to be read.
     std::uint16_t blame = 0;
     bool conditional = false;
+    bool stale = false;  // Its context has ended.
     bool unsaved = true;
   };
   struct Exec {

@@ -145,6 +145,7 @@ Status GraphRecords::restore_exec(Request& request, const GraphLog::Entry& entry
   if (!session_.handles().put(wire::HandleKind::kGraphExec, entry.key.second, native, origin)) {
     return damaged();
   }
+  session_.graphs().note_exec(entry.key.second, exec.context);
   exec.base = with_named_natives(**image);
   exec.content = *image;
   execs_[entry.key.second] = std::move(exec);

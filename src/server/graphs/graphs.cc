@@ -218,16 +218,52 @@ void Graphs::forget_node(std::uint64_t name) {
 std::shared_ptr<void> Graphs::at_work() { return at_work_; }
 
 // What takes room until then has it of the limits of what the client makes meanwhile.
-CUresult Graphs::end(const GraphCosts::Cost& cost, std::function<CUresult()> destroy) {
-  if (at_work_.use_count() == 1) return destroy();
-  ends_.push_back(std::move(destroy));
+CUresult Graphs::end(const GraphCosts::Cost& cost, End end) {
+  if (at_work_.use_count() == 1) return end.destroy();
+  ends_.push_back(std::move(end));
   ending_.add({.nodes = cost.total() + 1, .edges = cost.edges});
   return CUDA_SUCCESS;
 }
 
+CUresult Graphs::end(const GraphCosts::Cost& cost, std::function<CUresult()> destroy) {
+  return end(cost, End{0, std::move(destroy)});
+}
+
+CUresult Graphs::end_exec(std::uint64_t name, CUgraphExec native) {
+  if (native == nullptr) return CUDA_SUCCESS;
+  const auto home = execs_.find(name);
+  return end(costs_.counted(name),
+             End{home == execs_.end() ? 0 : home->second, [&driver = session_.driver(), native] {
+                   return driver.cuGraphExecDestroy(native);
+                 }});
+}
+
+void Graphs::note_exec(std::uint64_t exec, std::uint32_t context) {
+  if (session_.contexts().count() == 1) execs_[exec] = session_.contexts().home_of(context);
+}
+
+// Whoever is going to update one of them cannot enter the context any more, and leaves it alone.
+void Graphs::on_context_destroy(std::uint32_t context) {
+  for (End& end : ends_) {
+    if (end.context == context) static_cast<void>(std::exchange(end, {}).destroy());
+  }
+  std::erase_if(ends_, [](const End& end) { return end.destroy == nullptr; });
+  std::erase_if(execs_, [&](const auto& item) {
+    if (item.second != context) return false;
+    const auto gone =
+        session_.handles().replace(wire::HandleKind::kGraphExec, item.first, nullptr, {});
+    if (gone.native != nullptr) {
+      session_.driver().cuGraphExecDestroy(static_cast<CUgraphExec>(gone.native));
+    }
+    records_.exec_ended(item.first);
+    return true;
+  });
+  records_.on_context_destroy(context);
+}
+
 void Graphs::poll() {
   if (ends_.empty() || at_work_.use_count() != 1) return;
-  for (const auto& destroy : std::exchange(ends_, {})) static_cast<void>(destroy());
+  for (const End& end : std::exchange(ends_, {})) static_cast<void>(end.destroy());
   ending_ = {};
   session_.graph_memory().sweep();
 }

@@ -87,15 +87,26 @@ class Graphs {
 
   // As long as somebody has what this gives, a worker uses graphs or executable ones, and what the
   // client destroys of them stays: end() does it now or, from poll(), when nobody uses any. A
-  // result that is not known yet is success. `cost`: of what stays until then.
+  // result that is not known yet is success. `cost`: of what stays until then. end_exec() is the
+  // same for what has that name; null for `native` is success.
   std::shared_ptr<void> at_work();
   bool working() const { return at_work_.use_count() != 1; }
   CUresult end(const GraphCosts::Cost& cost, std::function<CUresult()> destroy);
+  CUresult end_exec(std::uint64_t name, CUgraphExec native);
   // Of all that is to be destroyed.
   const GraphCosts::Cost& ending() const { return ending_; }
   void poll();
   // What is counted of a graph, with all that is in it.
   GraphCosts::Cost cost_of(std::uint64_t graph) const;
+
+  // An executable graph ends with its context, a green one's with the primary one: asked about it
+  // later, NVIDIA's driver crashes or hangs. The client's handle of it stays, with no object, until
+  // the client destroys it. Where the client has several contexts, nobody knows in which its nodes
+  // run, and it is left to the driver. on_context_destroy(): before the driver ends the context,
+  // under Session::alone().
+  void note_exec(std::uint64_t exec, std::uint32_t context);
+  void forget_exec(std::uint64_t exec) { execs_.erase(exec); }
+  void on_context_destroy(std::uint32_t context);
 
   // As long as somebody has what this gives, a worker makes an executable graph what a graph is.
   // Drivers do not expect that anything else happens to one of them meanwhile: nothing but to be
@@ -147,7 +158,13 @@ class Graphs {
     std::set<std::uint64_t> graphs;  // Those that are in it.
   };
 
+  struct End {
+    std::uint32_t context = 0;  // That it must come before the end of; 0: of none.
+    std::function<CUresult()> destroy;
+  };
+
   std::uint64_t next_name(wire::HandleKind kind);
+  CUresult end(const GraphCosts::Cost& cost, End end);
 
   Session& session_;
   GraphRecords records_;
@@ -160,7 +177,8 @@ class Graphs {
   std::set<std::uint64_t> conditionals_;
   bool memory_nodes_ = false;
   std::shared_ptr<void> at_work_ = std::make_shared<int>();
-  std::vector<std::function<CUresult()>> ends_;
+  std::map<std::uint64_t, std::uint32_t> execs_;  // Their contexts.
+  std::vector<End> ends_;
   GraphCosts::Cost ending_;  // Of what they end.
   struct Update {
     std::uint64_t exec = 0;

@@ -30,6 +30,7 @@ CUresult exec_of(Request& request, std::uint64_t name, Exec& exec) {
   Session& session = request.session();
   const Handles::Entry entry = session.handles().entry(wire::HandleKind::kGraphExec, name);
   if (!entry) return CUDA_ERROR_INVALID_VALUE;
+  if (entry.native == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (session.graphs().updating(name)) return CUDA_ERROR_ILLEGAL_STATE;
   exec = {static_cast<CUgraphExec>(entry.native),
           std::static_pointer_cast<ExecOrigin>(entry.attachment)};
@@ -175,6 +176,7 @@ CUresult instantiate_graph(Request& request, const commands::InstantiateGraph& c
   if (reply.has_memory) session.graph_memory().add_exec(command.graph, command.exec);
   if (session.handles().put(wire::HandleKind::kGraphExec, command.exec, exec, origin)) {
     session.graphs().costs().note_exec(command.exec, *cost);
+    session.graphs().note_exec(command.exec, request.context());
     session.graphs().records().exec_made(command.exec, command.graph, command.flags);
     return result;
   }
@@ -186,13 +188,11 @@ CUresult destroy_graph_exec(Request& request, const commands::DestroyGraphExec& 
   Session& session = request.session();
   const Handles::Entry entry = session.handles().drop(wire::HandleKind::kGraphExec, command.exec);
   if (!entry) return session.ended_before(CUDA_ERROR_INVALID_VALUE);
-  session.graphs().records().exec_ended(command.exec);
-  const auto cost = session.graphs().costs().counted(command.exec);
-  session.graphs().costs().forget(command.exec);
-  const CUresult result = session.graphs().end(
-      cost, [&driver = request.driver(), exec = static_cast<CUgraphExec>(entry.native)] {
-        return driver.cuGraphExecDestroy(exec);
-      });
+  Graphs& graphs = session.graphs();
+  graphs.records().exec_ended(command.exec);
+  const CUresult result = graphs.end_exec(command.exec, static_cast<CUgraphExec>(entry.native));
+  graphs.costs().forget(command.exec);
+  graphs.forget_exec(command.exec);
   session.graph_memory().sweep();
   return result;
 }
