@@ -6,6 +6,8 @@
 namespace flyt::control {
 namespace {
 
+// Details of every status of ours: who asks knows that a manager has answered, and not gRPC.
+constexpr const char* kTold = "told";
 // As much as gRPC takes of one.
 constexpr std::size_t kMessageBytesMax = 8 << 10;
 
@@ -42,7 +44,7 @@ std::string own_words(std::string said) {
 
 }  // namespace
 
-grpc::Status status_of(const Error& error) { return {code_of(error.code), error.message}; }
+grpc::Status status_of(const Error& error) { return {code_of(error.code), error.message, kTold}; }
 
 ErrorCode error_code_of(grpc::StatusCode code) {
   switch (code) {
@@ -74,6 +76,7 @@ Error error_of(const grpc::Status& status, const std::string& who, std::string_v
     return {code, who + " answers, but is no " + std::string(program) + ", or is an older one"};
   }
   if (code != ErrorCode::kLost) return {code, said};
+  if (status.error_details() == kTold) return {code, who + ": " + said};
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return {code, who + ": no answer in time"};
   }

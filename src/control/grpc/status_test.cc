@@ -26,6 +26,12 @@ TEST(GrpcStatus, OneWhoCannotBeReachedIsNamed) {
   EXPECT_EQ(error_of(late, "node n1", "flyt-node-manager").code, ErrorCode::kLost);
 }
 
+TEST(GrpcStatus, WhetherOneWhoAnswersIsThereIsNotAsked) {
+  const grpc::Status told = status_of({ErrorCode::kLost, "etcd does not answer"});
+  EXPECT_EQ(error_of(told, "cluster c1", "flyt-cluster-manager").message,
+            "cluster c1: etcd does not answer");
+}
+
 TEST(GrpcStatus, WhatGrpcPutsBeforeTheReasonIsLeftOut) {
   const grpc::Status away(grpc::StatusCode::UNAVAILABLE,
                           "failed to connect to all addresses; last error: UNKNOWN: unix:/a: No"
