@@ -202,6 +202,14 @@ class Mistakes(Cli):
         self.assertIn('No such file', self.run_program('flyt', 'trace', '--read', ran,
                                                        status=127).stderr)
 
+    def test_a_user_that_there_is_not_is_found_by_a_check(self):
+        with open(self.path('x.toml'), 'w', encoding='utf-8') as file:
+            file.write('[access]\noperators = ["nobody-at-all"]\n')
+        for name in there('flyt-cluster-manager'):
+            done = self.run_program(name, '--config', self.path('x.toml'), '--check-config',
+                                    status=1)
+            self.assertIn('there is no user nobody-at-all', done.stderr)
+
     def test_daemons_say_how_they_are_used(self):
         for name in there(*DAEMONS):
             done = self.run_program(name, '--no-such-option', status=1)
