@@ -26,9 +26,14 @@ def compile_cuda(nvcc, source, cudart, folder):
     program = os.path.join(folder, f'{name}-{cudart}')
     if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(source):
         return program, ''
-    done = subprocess.run(nvcc_command(nvcc, source, cudart, program),
+    # Under another name, until it is whole: who interrupts this finds no half program next time.
+    fresh = f'{program}.new'
+    done = subprocess.run(nvcc_command(nvcc, source, cudart, fresh),
                           capture_output=True, text=True, check=False)
-    return (program, '') if done.returncode == 0 else (None, done.stdout + done.stderr)
+    if done.returncode != 0:
+        return None, done.stdout + done.stderr
+    os.replace(fresh, program)
+    return program, ''
 
 
 def compile_samples(nvcc, sources, folder):

@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), 'packaging')]
 import bundle  # noqa: E402
 import bundle_libraries  # noqa: E402
+import demo  # noqa: E402
 import flyt_process  # noqa: E402
 from flyt_lint import links  # noqa: E402
 import test as test_tool  # noqa: E402
@@ -183,6 +184,28 @@ class Bundle(unittest.TestCase):
         self.assertIn('libc.so.6', elf.needed)
         self.assertGreater(elf.glibc, (2, 0))
         self.assertEqual((elf.rpath, elf.runpath, elf.private), ([], [], False))
+
+
+class Demo(unittest.TestCase):
+    def test_what_a_compiler_left_half_is_no_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = os.path.join(folder, 'a.cu')
+            compiler = os.path.join(folder, 'nvcc')
+            with open(source, 'w', encoding='utf-8') as file:
+                file.write('int main() {}\n')
+
+            def compiles(script):
+                with open(compiler, 'w', encoding='utf-8') as file:
+                    file.write(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n{script}\n')
+                os.chmod(compiler, 0o755)
+                os.utime(source, (1, 1))
+                return demo.compile_cuda(compiler, source, 'static', folder)
+            self.assertEqual(compiles('echo half >"$2"; echo cut off; exit 1'),
+                             (None, 'cut off\n'))
+            program, error = compiles('echo whole >"$2"')
+            self.assertEqual(error, '')
+            with open(program, encoding='utf-8') as file:
+                self.assertEqual(file.read(), 'whole\n')
 
 
 if __name__ == '__main__':

@@ -2,17 +2,40 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
+
 namespace flyt {
 namespace {
+
+// What nobody knows explains what is missing: an option that is misspelled, a command that there is
+// not. CLI11 tells of what is missing alone.
+std::string reason(const CLI::App* app, const CLI::App* command, const CLI::Error& error) {
+  const auto is = [&](CLI::ExitCodes code) {
+    return error.get_exit_code() == static_cast<int>(code);
+  };
+  const bool missing = is(CLI::ExitCodes::RequiredError);
+  const std::vector<std::string> unknown = app->remaining(true);
+  if ((missing || is(CLI::ExitCodes::ExtrasError)) && !unknown.empty() &&
+      unknown.front().starts_with("-")) {
+    return "there is no option " + unknown.front();
+  }
+  const auto commands = command->get_subcommands([](const CLI::App*) { return true; });
+  if (!missing || commands.empty()) return error.what();
+  std::string there;
+  for (const CLI::App* one : commands) there += (there.empty() ? "" : ", ") + one->get_name();
+  if (unknown.empty()) return "a command is missing; there are: " + there;
+  return "there is no command " + unknown.front() + "; there are: " + there;
+}
 
 // What is wrong, and where to read on: at the command that was given.
 std::string mistake(const CLI::App* app, const CLI::Error& error) {
   std::string words = app->get_name();
-  for (const CLI::App* at = app; !at->get_subcommands().empty();) {
+  const CLI::App* at = app;
+  while (!at->get_subcommands().empty()) {
     at = at->get_subcommands().front();
     words += " " + at->get_name();
   }
-  return app->get_name() + ": " + error.what() + "\n" + words + " --help tells more\n";
+  return app->get_name() + ": " + reason(app, at, error) + "\n" + words + " --help tells more\n";
 }
 
 }  // namespace
@@ -38,12 +61,19 @@ CommandOption& CommandOption::one_of(const std::vector<std::string>& values) {
 }
 
 CommandOption& CommandOption::size() {
-  option_->transform(CLI::AsSizeValue(false));
+  option_->transform(CLI::Validator(
+      [](std::string& text) {
+        const auto bytes = parse_size(text);
+        if (!bytes) return bytes.error().message;
+        text = std::to_string(*bytes);
+        return std::string();
+      },
+      ""));
   return *this;
 }
 
 CommandOption& CommandOption::take_all() {
-  option_->take_all();
+  option_->take_all()->allow_extra_args(false);
   return *this;
 }
 

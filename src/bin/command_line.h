@@ -25,9 +25,9 @@ class CommandOption {
   CommandOption& required(bool is = true);
   CommandOption& range(std::uint64_t least, std::uint64_t most);
   CommandOption& one_of(const std::vector<std::string>& values);
-  // Bytes, with K, M or G behind them.
+  // As parse_size() takes it.
   CommandOption& size();
-  // Repeatable.
+  // Repeatable; each time it takes one value.
   CommandOption& take_all();
   CommandOption& delimiter(char between);
   CommandOption& environment(const std::string& name);

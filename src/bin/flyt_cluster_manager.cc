@@ -8,6 +8,7 @@
 #include "bin/command_line.h"
 #include "control/cluster/cluster_threads.h"
 #include "control/cluster/config.h"
+#include "control/cluster/gate.h"
 #include "control/cluster/requirements/mongodb.h"
 #include "control/daemon/stop_signals.h"
 
@@ -69,6 +70,9 @@ int main(int argc, char** argv) {
   const auto config = configure(options);
   if (!config) return fail(config.error());
   if (options.check) {
+    // Users and the list of the revoked, which a manager would refuse to start with.
+    const flyt::Status let_in = flyt::cluster::Gate(*config).check();
+    if (!let_in) return fail(let_in.error());
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }

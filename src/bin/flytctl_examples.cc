@@ -38,7 +38,7 @@ constexpr std::array kExamples = {
     Examples{"explain", "flytctl explain train"},
     Examples{"audit", "flytctl audit\nflytctl --json audit --after 4711"},
     Examples{"ca", "flytctl ca init --dir ca\nflytctl ca issue anna --role operator --dir ca"},
-    Examples{"ca init", "flytctl ca init --dir ca --days 3650"},
+    Examples{"ca init", "flytctl ca init --dir ca"},
     Examples{"ca issue",
              "flytctl ca issue gpu-1 --role node --host gpu-1.example.org --dir ca\n"
              "flytctl ca issue train --role vm --dir ca\n"

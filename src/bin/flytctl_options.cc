@@ -5,9 +5,9 @@ namespace flyt::ctl {
 namespace {
 
 Command add_named(const Command& app, std::string& name, const char* command, const char* about,
-                  const char* type, bool required) {
+                  const char* type, bool required, const char* what = "Its name") {
   const Command added = app.add_command(command, about);
-  added.add_option("name", name, "Its name").required(required).type_name(type);
+  added.add_option("name", name, what).required(required).type_name(type);
   return added;
 }
 
@@ -77,11 +77,11 @@ void add_authority(const Command& app, cli::AuthorityOptions& options) {
       .take_all();
   const Command revoke = add_named(ca, options.name, "revoke",
                                    "Let a certificate's holder in no longer", "NAME", true);
-  for (const Command& command : {init, issue}) {
-    command.add_option("--days", options.days, "How long it is valid")
-        .range(1, 36500)
-        .show_default();
-  }
+  init.add_option("--days", options.authority_days,
+                  "How long it is valid, and with it all that it signs")
+      .range(1, 36500)
+      .show_default();
+  issue.add_option("--days", options.days, "How long it is valid").range(1, 36500).show_default();
   for (const Command& command : {init, issue, revoke}) {
     command.add_option("--dir", options.folder, "The authority's folder")
         .show_default()
@@ -112,7 +112,8 @@ void add_enrolment(const Command& app, cli::EnrolOptions& options) {
   create.add_option("--lasts", options.lasts, "How long it admits the machine: 15m, 1d")
       .type_name("TIME");
   tokens.add_command("list", "List them; their secrets are not known any more");
-  add_named(tokens, options.name, "revoke", "Let one admit nobody any more", "ID", true);
+  add_named(tokens, options.name, "revoke", "Let one admit nobody any more", "ID", true,
+            "Its number, as list tells");
   const Command enrol = add_named(app, options.name, "enrol",
                                   "Get this machine's certificate, for a token", "NAME", true);
   add_machine(enrol, options);
@@ -239,7 +240,7 @@ void add_cluster_commands(const Command& app, Options& options) {
   add_named(vm, cluster.name, "rm", "Forget a VM", "VM", true)
       .add_flag("--force", cluster.force, "Even if it has a virtual GPU");
   add_named(vm, cluster.name, "import", "Set VMs of a JSON file, or of Flyt's database exported",
-            "FILE", true);
+            "FILE", true, "JSON: one VM a line, or a list of all");
   const Command node = app.add_command("node", "Say which nodes there are");
   node.require_command();
   add_named(node, cluster.name, "rm", "Forget a node that is lost", "NODE", true);

@@ -1,6 +1,7 @@
 #include "trace/reading.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 
 namespace flyt::trace {
@@ -65,7 +66,7 @@ Result<Process> read_recording(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : -1;
   const auto most = bytes_of_recording(kCallsMax, kCommandsMax, kEventsMax);
-  if (size < 0) return Error{ErrorCode::kNotFound, "cannot read " + path};
+  if (size < 0) return system_error("cannot read " + path, errno);
   if (static_cast<std::uint64_t>(size) > most) {
     return Error{ErrorCode::kLimit, path + ": too large for a recording of flyt"};
   }

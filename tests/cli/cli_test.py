@@ -13,6 +13,7 @@ import unittest
 
 BUILD = ''
 DAEMONS = ('flyt-server', 'flyt-node-manager', 'flyt-cluster-manager', 'flyt-client-manager')
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../docs')
 COMPLETE = {'flyt': '_flyt', 'flytctl': '_flytctl'}
 
 
@@ -58,6 +59,23 @@ class Help(Cli):
         for name in there('flyt', 'flytctl', *DAEMONS):
             self.assertIn('Examples', self.run_program(name, '--help').stdout)
             self.assertRegex(self.run_program(name, '--version').stdout, r'^\d+\.\d+\.\d+\n$')
+
+    def test_the_pages_name_each_command_and_option_of_the_help(self):
+        pages = {'flyt': ('flyt-run', 'flyt-trace', 'nvml')}
+        for name in there('flyt', 'flytctl', *DAEMONS):
+            text = ''
+            for page in pages.get(name, (name,)):
+                with open(f'{DOCS}/{page}.md', encoding='utf-8') as file:
+                    text += file.read()
+            named = set(re.findall(r'(?<![\w-])--[a-z][a-z-]+', text))
+            for words, shown in self.helps(name):
+                options = shown.partition('\nOptions:\n')[2].partition('\n\n')[0]
+                # change-config has a short form of each, as it had.
+                found = set(re.findall(r'(?<![\w-])(?<!-\w,)--[a-z][a-z-]+', options))
+                with self.subTest(' '.join(words)):
+                    self.assertEqual(found - named - {'--help', '--version'}, set())
+                    for word in words[1:]:
+                        self.assertRegex(text, rf'\b{word}\b')
 
     def completed(self, name, script, *words):
         line = (f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); {COMPLETE[name]}; '
@@ -135,6 +153,10 @@ class Help(Cli):
         self.assertEqual(completed('flyt server'), ['server-info'])
         self.assertIn('--token-file', completed('flyt run --t'))
         self.assertEqual(completed('flyt client res'), ['restore'])
+        os.mkdir(self.path('tokens'))
+        for front in ('flyt run --server x --', 'flyt trace --', 'flyt run -- ls -l'):
+            self.assertEqual(completed(f'{front} {self.path("tok")}'), [self.path('tokens') + '/'])
+        self.assertIn('fish', completed('flyt run -- fis'))
 
 
 class Mistakes(Cli):
@@ -145,6 +167,48 @@ class Mistakes(Cli):
                               (['completion', 'csh'], 2), (['nothing'], 2), ([], 2)):
             done = self.run_program('flyt', *words, status=status)
             self.assertIn('--help', done.stderr, words)
+
+    def test_what_is_misspelled_is_named(self):
+        for words, status, said in (
+                (['flyt', 'rnu'], 2, 'there is no command rnu; there are: run, '),
+                (['flyt'], 2, 'a command is missing; there are: run, '),
+                (['flyt', 'client', 'stat'], 2, 'there is no command stat; there are: install, '),
+                (['flyt', 'smi', '--jason'], 2, 'there is no option --jason'),
+                (['flyt', 'run', '--sever', 'x', '--', 'true'], 127, 'there is no option --sever'),
+                (['flyt-server', '--lsten', 'x'], 1, 'there is no option --lsten'),
+                (['flyt-server', '--listen', 'unix:///a', 'unix:///b'], 1, 'unix:///b'),
+                (['flyt-server', '--listen', 'unix:///a', '--memory', 'lots'], 1,
+                 "'lots' is no size; sizes are bytes, or like 512M or 1.5G"),
+                (['flytctl', 'lease'], 2, 'there is no command lease; there are: '),
+                (['flytctl', 'create', 'x', '--sm', '4'], 2, 'there is no option --sm'),
+                (['flytctl', '--node', 'tcp://a:1', 'leases'], 2, 'unix:///PATH or HOST:PORT'),
+                (['flytctl', '--cluster', '/a', 'vms'], 2, 'unix:///PATH or HOST:PORT')):
+            if there(words[0]):
+                self.assertIn(said, self.run_program(*words, status=status).stderr, words)
+
+    def test_an_option_that_can_be_repeated_leaves_what_stands_behind_it(self):
+        # The name of the VM, and not another label.
+        done = self.run_program('flytctl', 'vm', 'set', '--label', 'a=b', 'train', status=3) \
+            if there('flytctl') else self.skipTest('flytctl is not built')
+        self.assertIn('does flyt-cluster-manager run there', done.stderr)
+
+    def test_a_report_that_cannot_be_written_is_told_before_the_program_runs(self):
+        for option in ('--output', '--chrome'):
+            ran = self.path('ran')
+            done = self.run_program('flyt', 'trace', option, self.path('none/report'), '--',
+                                    'touch', ran, status=127)
+            self.assertIn(f'cannot write {self.path("none/report")}: No such file', done.stderr)
+            self.assertFalse(os.path.exists(ran))
+        self.assertIn('No such file', self.run_program('flyt', 'trace', '--read', ran,
+                                                       status=127).stderr)
+
+    def test_a_user_that_there_is_not_is_found_by_a_check(self):
+        with open(self.path('x.toml'), 'w', encoding='utf-8') as file:
+            file.write('[access]\noperators = ["nobody-at-all"]\n')
+        for name in there('flyt-cluster-manager'):
+            done = self.run_program(name, '--config', self.path('x.toml'), '--check-config',
+                                    status=1)
+            self.assertIn('there is no user nobody-at-all', done.stderr)
 
     def test_daemons_say_how_they_are_used(self):
         for name in there(*DAEMONS):
@@ -202,6 +266,23 @@ class Mistakes(Cli):
                 server.wait()
                 log.seek(0)
                 self.assertEqual(warning in log.read().decode(), warned, url)
+
+    def test_who_has_no_token_is_told_how_to_get_one(self):
+        with open(self.path('key'), 'wb', opener=lambda *at: os.open(*at, 0o600)) as file:
+            file.write(bytes(32))
+        url = f'unix://{self.path("lease.sock")}'
+        ready, told = os.pipe()
+        server = subprocess.Popen(
+            [program('flyt-server'), '--listen', url, '--driver', 'soft', '--lease', 'a',
+             '--token-key', self.path('key'), '--ready-fd', str(told)],
+            stderr=subprocess.DEVNULL, pass_fds=[told])
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        os.close(told)
+        with os.fdopen(ready, 'rb') as until:
+            until.read(5)
+        done = self.run_program('flyt', 'run', '--server', url, '--', 'true', status=127)
+        self.assertIn('a token is needed; `flytctl token LEASE` issues one', done.stderr)
 
     def test_a_keeper_without_recovery_is_refused(self):
         done = self.run_program('flyt-server', '--listen', f'unix://{self.path("a.sock")}',

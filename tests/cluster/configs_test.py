@@ -147,6 +147,13 @@ class Configs(unittest.TestCase):
         self.assertIn('api.tcp needs api.cert', done.stderr)
         self.assertNotEqual(self.ctl('config', 'check', f'{self.folder}/none').returncode, 0)
 
+    def test_whose_a_file_is_taken_for_is_told(self):
+        done = self.ctl('config', 'check', self.write('gpu-1.toml', '[gpus]\nsoft = 1\n'))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('--of node', done.stderr)
+        done = self.ctl('config', 'check', self.write('cluster.toml', '[gpus]\nsoft = 1\n'))
+        self.assertNotIn('--of node', done.stderr)
+
     def test_a_check_is_also_told_as_json(self):
         path = self.write('cluster.toml', '[vms]\ngrace = "x"\n')
         done = self.ctl('--json', 'config', 'check', path)

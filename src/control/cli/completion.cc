@@ -174,6 +174,14 @@ std::string fish() {
              std::string(command.words) + "\"\n";
     }
   }
+  out += R"sh(# Behind -- stands a command line of its own.
+function __flyt_program
+  set -l words (commandline -opc)
+  set -e words[1..(contains -i -- -- $words)]
+  complete -C (string join " " -- (string escape -- $words) (commandline -ct))
+end
+complete -c flyt -f -n "contains -- -- (commandline -opc)" -a "(__flyt_program)"
+)sh";
   return out + "complete -c flyt -l help -d \"how it is used\"\n";
 }
 

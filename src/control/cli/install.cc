@@ -109,7 +109,12 @@ Status check(const InstallOptions& options) {
   }
   for (const char* name : {"/libcuda.so.1", "/libnvidia-ml.so.1"}) {
     const std::string path = options.root + options.library + name;
-    if (!is_there(path)) return Error{ErrorCode::kNotFound, path + " is not there"};
+    if (!is_there(path)) {
+      return Error{ErrorCode::kNotFound,
+                   path +
+                       " is not there; --library DIR names the folder of the libraries, as"
+                       " programs there see it"};
+    }
   }
   return {};
 }

@@ -169,7 +169,7 @@ TEST_F(InstallTest, TouchesNothingWhereItCannotWork) {
   options_.library = "relative";
   EXPECT_NE(install().find("absolute"), std::string::npos);
   options_.library = "/nowhere";
-  EXPECT_NE(install().find("is not there"), std::string::npos);
+  EXPECT_NE(install().find("is not there; --library DIR"), std::string::npos);
   options_.library = "/opt/flyt/lib/client";
   options_.ldconfig = "/bin/false";
   EXPECT_NE(install().find("/bin/false failed"), std::string::npos);

@@ -137,6 +137,17 @@ Status write_file(const std::string& path, Write write) {
   return system_error("cannot write " + path, failure);
 }
 
+// Before the program has run in vain.
+Status can_write(const std::string& path) {
+  if (path.empty()) return {};
+  if (fs::is_directory(path)) return system_error("cannot write " + path, EISDIR);
+  const std::string fresh = path + ".new-" + std::to_string(::getpid());
+  const Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (file.get() < 0) return system_error("cannot write " + path, errno);
+  ::unlink(fresh.c_str());
+  return {};
+}
+
 Status report(const TraceOptions& options, const std::vector<trace::Process>& processes) {
   const std::string text = options.json ? trace_json(processes) : trace_table(processes);
   Status written;
@@ -165,6 +176,9 @@ Result<int> trace(const TraceOptions& options) {
     }
     Status written = report(options, processes);
     return written ? Result<int>(EXIT_SUCCESS) : Result<int>(std::move(written).error());
+  }
+  for (const std::string& path : {options.output, options.chrome}) {
+    if (Status able = can_write(path); !able) return std::move(able).error();
   }
   const Folder folder;
   if (folder.path().empty()) return system_error("cannot make a folder for recordings", errno);

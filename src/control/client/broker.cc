@@ -165,7 +165,9 @@ void Broker::tell(ProgramId id, Entry& entry, Now now) {
   if (!away_.empty()) {
     waiting.why = "the cluster does not answer: " + away_;
   } else if (known_ && gpu_.phase == Phase::kReady && !url()) {
-    waiting.why = "node " + gpu_.node + " tells no address for other machines (leases.tcp_host)";
+    waiting.why = "node " + gpu_.node +
+                  " tells no address for other machines: set its leases.tcp_host, or vm.host here"
+                  " to its cluster.host if it is this machine's host";
   } else if (known_ && gpu_.phase == Phase::kWaiting) {
     waiting.ahead = gpu_.ahead;
     waiting.why = gpu_.reason;

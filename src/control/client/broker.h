@@ -75,6 +75,7 @@ class Broker {
   std::size_t users() const;  // Programs that have it.
   std::size_t waiting() const { return programs_.size() - users(); }
   bool cluster_is_away() const { return !away_.empty(); }
+  const std::string& why_away() const { return away_; }
   std::string status_json() const;
 
  private:

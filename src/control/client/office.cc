@@ -24,7 +24,8 @@ void Office::changed() {
   if (broker_.cluster_is_away() != away_) {
     away_ = broker_.cluster_is_away();
     if (away_) {
-      log_.warn("the cluster does not answer; programs go on with what they have");
+      log_.warn("nothing comes from the cluster; programs go on with what they have",
+                {{"why", broker_.why_away()}});
     } else {
       log_.info("the cluster answers");
     }

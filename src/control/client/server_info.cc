@@ -55,7 +55,13 @@ Result<ServerInfo> greet(std::string_view text) {
   auto channel = rpc::Channel::open(std::move(connection).value(), hello, deadline, pushes);
   if (!channel) {
     const Error& why = channel.error();
-    return Error{why.code, "the GPU server at " + std::string(text) + ": " + why.message};
+    // What is wrong with a token only a new one mends.
+    const bool token =
+        why.code == ErrorCode::kDenied && why.message.find("token") != std::string::npos;
+    return Error{why.code, "the GPU server at " + std::string(text) + ": " + why.message +
+                               (token ? "; `flytctl token LEASE` issues one, which FLYT_TOKEN or"
+                                        " FLYT_TOKEN_FILE has to have"
+                                      : "")};
   }
   const wire::Welcome& welcome = (*channel)->welcome();
   ServerInfo info{.url = std::string(text),

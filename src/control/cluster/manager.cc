@@ -31,7 +31,7 @@ Manager::Manager(Config config, const Log& log, std::unique_ptr<Store> store, No
     : config_(std::move(config)),
       rules_(scaling_rules(config_)),
       log_(log),
-      expiry_({config_.cert}),
+      expiry_({config_.cert, config_.ca}),
       calls_(calls),
       clock_(clock),
       ledger_(std::move(store), log, config_.events_max, config_.audit_max) {}

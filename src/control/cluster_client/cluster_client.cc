@@ -215,6 +215,7 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::connect(const ClusterAddre
   control::keep_alive(arguments, {.every_ms = kAliveMs, .answer_ms = kAliveMs});
   std::vector<Client::Side> sides;
   for (const std::string& name : split(address.cluster)) {
+    if (Status good = control::check_address(name); !good) return good.error();
     if (!control::is_local(name) && !files.complete()) {
       return Error{ErrorCode::kInvalid,
                    "a cluster at HOST:PORT is asked with a certificate, its key and the"

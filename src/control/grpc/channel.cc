@@ -3,10 +3,14 @@
 #include <grpcpp/create_channel.h>
 #include <stdlib.h>
 
+#include "base/text.h"
+#include "control/settings/settings.h"
+
 namespace flyt::control {
 namespace {
 
 constexpr std::string_view kUnix = "unix://";
+constexpr std::size_t kAddressBytesMax = 256;  // In messages.
 
 // gRPC is told so by the environment alone, which any thread may be reading once there are some:
 // before main().
@@ -32,11 +36,18 @@ std::string target_of(const std::string& address) {
 
 bool is_local(std::string_view address) { return address.starts_with(kUnix); }
 
+Status check_address(const std::string& address) {
+  if (is_local(address) || parse_address(address)) return {};
+  return Error{ErrorCode::kInvalid, "'" + plain_text(address, kAddressBytesMax) +
+                                        "' is no address; addresses are unix:///PATH or HOST:PORT"};
+}
+
 Result<std::shared_ptr<grpc::Channel>> open_channel(const std::string& address,
                                                     const TlsFiles& files, ServerRole server,
                                                     grpc::ChannelArguments arguments,
                                                     Revoked revoked) {
   if (is_local(address)) return open_clear_channel(address, std::move(arguments));
+  if (Status good = check_address(address); !good) return good.error();
   prepare(arguments);
   const auto credentials = client_credentials(files, server, std::move(revoked));
   if (!credentials) return credentials.error();

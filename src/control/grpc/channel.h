@@ -14,6 +14,8 @@
 namespace flyt::control {
 
 bool is_local(std::string_view address);
+// kInvalid: it is neither unix:///PATH nor HOST:PORT.
+Status check_address(const std::string& address);
 
 // `address`: unix:///PATH, which needs no certificates, or HOST:PORT. It is connected to when it is
 // first used. Sets what the environment tells gRPC: to be called before there are other threads.

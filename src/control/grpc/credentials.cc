@@ -17,6 +17,9 @@ Result<TlsFiles> read(const TlsFiles& files) {
     if (!text) return std::move(text).error();
     contents.*member = std::move(*text);
   }
+  if (const Status pair = pki::check_pair({contents.cert, contents.key}); !pair) {
+    return Error{pair.error().code, files.cert + " and " + files.key + ": " + pair.error().message};
+  }
   return contents;
 }
 

@@ -6,6 +6,8 @@
 namespace flyt::control {
 namespace {
 
+// Details of every status of ours: who asks knows that a manager has answered, and not gRPC.
+constexpr const char* kTold = "told";
 // As much as gRPC takes of one.
 constexpr std::size_t kMessageBytesMax = 8 << 10;
 
@@ -30,9 +32,19 @@ grpc::StatusCode code_of(ErrorCode code) {
   return grpc::StatusCode::INTERNAL;
 }
 
+// What gRPC puts before the reason tells nobody more.
+std::string own_words(std::string said) {
+  for (const std::string_view front :
+       {"failed to connect to all addresses; last error: ",
+        "Getting metadata from plugin failed with error: ", "UNKNOWN: ", "UNAVAILABLE: "}) {
+    if (said.starts_with(front)) said.erase(0, front.size());
+  }
+  return said;
+}
+
 }  // namespace
 
-grpc::Status status_of(const Error& error) { return {code_of(error.code), error.message}; }
+grpc::Status status_of(const Error& error) { return {code_of(error.code), error.message, kTold}; }
 
 ErrorCode error_code_of(grpc::StatusCode code) {
   switch (code) {
@@ -59,10 +71,18 @@ ErrorCode error_code_of(grpc::StatusCode code) {
 
 Error error_of(const grpc::Status& status, const std::string& who, std::string_view program) {
   const ErrorCode code = error_code_of(status.error_code());
-  const std::string said = plain_text(status.error_message(), kMessageBytesMax);
+  const std::string said = own_words(plain_text(status.error_message(), kMessageBytesMax));
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return {code, who + " answers, but is no " + std::string(program) + ", or is an older one"};
+  }
   if (code != ErrorCode::kLost) return {code, said};
+  if (status.error_details() == kTold) return {code, who + ": " + said};
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return {code, who + ": no answer in time"};
+  }
+  if (said.find("certificate verify failed") != std::string::npos) {
+    return {code, who + ": " + said + "; its certificate is not signed by the authority that" +
+                      " is believed here, has ended, or is of another name"};
   }
   return {code, who + ": " + said + "; does " + std::string(program) +
                     " run there, and is this user or certificate allowed?"};

@@ -26,5 +26,33 @@ TEST(GrpcStatus, OneWhoCannotBeReachedIsNamed) {
   EXPECT_EQ(error_of(late, "node n1", "flyt-node-manager").code, ErrorCode::kLost);
 }
 
+TEST(GrpcStatus, WhetherOneWhoAnswersIsThereIsNotAsked) {
+  const grpc::Status told = status_of({ErrorCode::kLost, "etcd does not answer"});
+  EXPECT_EQ(error_of(told, "cluster c1", "flyt-cluster-manager").message,
+            "cluster c1: etcd does not answer");
+}
+
+TEST(GrpcStatus, WhatGrpcPutsBeforeTheReasonIsLeftOut) {
+  const grpc::Status away(grpc::StatusCode::UNAVAILABLE,
+                          "failed to connect to all addresses; last error: UNKNOWN: unix:/a: No"
+                          " such file or directory");
+  EXPECT_EQ(error_of(away, "node n1", "flyt-node-manager").message.find("node n1: unix:/a: No"),
+            0u);
+}
+
+TEST(GrpcStatus, ACertificateOfAnotherAuthorityIsTold) {
+  const grpc::Status away(grpc::StatusCode::UNAVAILABLE, "x: certificate verify failed");
+  const Error error = error_of(away, "node n1", "flyt-node-manager");
+  EXPECT_NE(error.message.find("not signed by the authority"), std::string::npos);
+  EXPECT_EQ(error.code, ErrorCode::kLost);
+}
+
+// A node manager that is taken for a cluster's says nothing but that.
+TEST(GrpcStatus, OneWhoDoesNotKnowTheCallIsAnotherProgram) {
+  const grpc::Status unknown(grpc::StatusCode::UNIMPLEMENTED, "");
+  EXPECT_EQ(error_of(unknown, "cluster c1", "flyt-cluster-manager").message,
+            "cluster c1 answers, but is no flyt-cluster-manager, or is an older one");
+}
+
 }  // namespace
 }  // namespace flyt::control

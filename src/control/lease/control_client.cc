@@ -233,9 +233,8 @@ Result<MemoryState> ControlClient::set_memory(std::uint64_t bytes, Shrink shrink
   rpc::Reply answer;
   if (Status asked = ask(command, reply, answer); !asked) return asked.error();
   if (answer.result() == FLYT_ADMIN_IN_USE) {
-    return Error{ErrorCode::kLimit, "memory at " + url_ + ": " + std::to_string(reply.used) +
-                                        " bytes are used, which is more than " +
-                                        std::to_string(bytes)};
+    return Error{ErrorCode::kLimit,
+                 size_text(reply.used) + " are used, which is more than " + size_text(bytes)};
   }
   if (answer.result() != FLYT_ADMIN_SUCCESS) return error_of(answer.result(), "memory");
   return MemoryState{reply.limit, reply.used};

@@ -174,10 +174,17 @@ TEST(Config, SaysThatAFileIsNotThere) {
   EXPECT_NE(config.error().message.find("/nonexistent/node.toml"), std::string::npos);
 }
 
+TEST(Config, AFolderIsNoFileWithoutAWord) {
+  const auto config = read_config("/");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().message, "cannot read /: Is a directory");
+}
+
 TEST(Address, IsAHostAndAPort) {
   EXPECT_EQ(parse_address("[::1]:80")->host, "::1");
   EXPECT_EQ(parse_address("localhost:65535")->port, 65535);
-  for (const char* bad : {"", ":80", "a", "a:", "a:0", "a:65536", "a:x"}) {
+  for (const char* bad :
+       {"", ":80", "a", "a:", "a:0", "a:65536", "a:x", "tcp://a:1", "unix:///a:1"}) {
     EXPECT_FALSE(parse_address(bad)) << bad;
   }
 }

@@ -49,7 +49,7 @@ std::string milliseconds_text(Duration took) {
 Manager::Manager(Config config, const Log& log)
     : config_(std::move(config)),
       log_(log),
-      expiry_({config_.cert, config_.cluster_cert}),
+      expiry_({config_.cert, config_.ca, config_.cluster_cert, config_.cluster_ca}),
       events_(config_.events_max) {}
 
 Manager::~Manager() = default;

@@ -237,7 +237,9 @@ Result<Address> parse_address(std::string_view text) {
   const std::string_view digits = text.substr(colon + 1);
   const char* end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, address.port);
-  if (host.empty() || error != std::errc() || stop != end || address.port == 0) {
+  // A URL is none.
+  if (host.empty() || host.find('/') != host.npos || error != std::errc() || stop != end ||
+      address.port == 0) {
     return expected("HOST:PORT");
   }
   address.host = host;
@@ -270,7 +272,9 @@ Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return system_error("cannot read " + path, errno);
   std::ostringstream text;
-  text << file.rdbuf();
+  // A folder can be opened, and read as little as a bad disk.
+  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  if (file.bad()) return system_error("cannot read " + path, errno);
   return text.str();
 }
 

@@ -36,7 +36,7 @@ Status ca_init(const AuthorityOptions& options) {
     if (::access((options.folder + name).c_str(), F_OK) != 0) continue;
     return Error{ErrorCode::kDenied, options.folder + " has an authority already"};
   }
-  const auto pair = pki::make_authority(options.name, options.days);
+  const auto pair = pki::make_authority(options.name, options.authority_days);
   if (!pair) return pair.error();
   const std::string key = options.folder + "/ca.key";
   if (Status status = write_file(key, pair->key, 0600, false); !status) return status;

@@ -17,7 +17,8 @@ struct AuthorityOptions {
   std::string name;
   std::string role;
   std::vector<std::string> hosts;
-  std::uint32_t days = 365;
+  std::uint32_t days = 365;             // Of a certificate.
+  std::uint32_t authority_days = 3650;  // With the authority all that it signed ends.
   bool json = false;
 };
 

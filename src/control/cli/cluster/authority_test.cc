@@ -49,6 +49,18 @@ TEST_F(AuthorityTest, IssuesCertificatesWhoseKeysAreTheirOwnersAlone) {
   }
 }
 
+// What it signed ends with it, and so would a cluster.
+TEST_F(AuthorityTest, LastsLongerThanItsCertificates) {
+  ASSERT_TRUE(ca_init(with("site")).ok());
+  ASSERT_TRUE(ca_issue(with("a", "vm")).ok());
+  const auto years = [&](const std::string& name) {
+    const auto facts = pki::facts_of(file(name));
+    return facts ? (facts->expires_at - facts->begins_at) / (365 * 86400) : -1;
+  };
+  EXPECT_EQ(years("ca.crt"), 10);
+  EXPECT_EQ(years("a.crt"), 1);
+}
+
 TEST_F(AuthorityTest, NeverWritesOverAKey) {
   ASSERT_TRUE(ca_init(with("site")).ok());
   const std::string before = file("ca.key");

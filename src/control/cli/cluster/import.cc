@@ -93,7 +93,9 @@ Status take_field(const std::string& key, const Json& value, v1::VmSpec& spec) {
     if (Status status = take_text(value, &mode); !status) return status;
     if (mode == "isolated") spec.set_mode(node::v1::MODE_ISOLATED);
     if (mode == "shared") spec.set_mode(node::v1::MODE_SHARED);
-    return {};
+    const bool any = mode.empty() || mode == "any" || mode == "unspecified";
+    if (any || spec.mode() != node::v1::MODE_UNSPECIFIED) return {};
+    return wrong("isolated, shared or any is expected");
   }
   // As `flytctl --json vms` and databases have it; it cannot be set.
   if (key == "_id" || key == "source") return {};

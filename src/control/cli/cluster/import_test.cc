@@ -62,6 +62,7 @@ TEST(Import, SaysWhichObjectIsWrongAndWhy) {
   says(R"([{"sms":99999999999}])", "sms");
   says(R"([{"memory":18446744073709551615}])", "memory");
   says(R"([{"labels":["a"]}])", "labels");
+  says(R"([{"mode":"mps"}])", "isolated, shared or any");
   says(R"([7])", "object 1");
   says("{\"name\":\"a\"}\nnothing\n", "object 2 is no JSON");
   says("", "no VM");

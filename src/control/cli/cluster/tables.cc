@@ -125,7 +125,7 @@ std::string gpus_table(const v1::ListNodesResponse& nodes) {
                  mode_text(gpu.mode()),
                  std::to_string(gpu.sms_free()) + " of " + std::to_string(sms_given_out(gpu)),
                  size_text(gpu.memory_free_bytes()) + " of " + size_text(gpu.memory_bytes()),
-                 map_text(gpu), state_text(node.state())});
+                 map_text(gpu), gpu.failed().empty() ? state_text(node.state()) : "failed"});
       const std::string last = last_group_text(gpu);
       if (!last.empty()) last_groups += "\n" + clean(node.name()) + ", " + last + "\n";
     }

@@ -59,6 +59,17 @@ TEST(ClusterTables, GroupsAreLettersAndNamesHarmless) {
   EXPECT_THAT(text, HasSubstr("gpu?[2J"));
 }
 
+TEST(ClusterTables, AGpuThatHasFailedIsNotReady) {
+  v1::ListNodesResponse nodes;
+  v1::Node& node = *nodes.add_nodes();
+  node.set_name("gpu-1");
+  node.set_state(v1::NODE_READY);
+  node.mutable_description()->add_gpus()->set_failed("Xid 79");
+  node.mutable_description()->add_gpus()->set_index(1);
+  EXPECT_THAT(gpus_table(nodes), ::testing::ContainsRegex("gpu-1 +0 .* failed\n"));
+  EXPECT_THAT(gpus_table(nodes), ::testing::ContainsRegex("gpu-1 +1 .* ready\n"));
+}
+
 TEST(ClusterTables, TellOfALastGroupOfAnotherSize) {
   v1::ListNodesResponse nodes;
   v1::Node& node = *nodes.add_nodes();

@@ -21,6 +21,7 @@
 namespace flyt::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 void tell(const Json& json) {
@@ -30,7 +31,7 @@ void tell(const Json& json) {
 // As the file is called; a cluster's if it is called otherwise.
 std::string program_of(const ConfigOptions& options, const std::string& file) {
   if (!options.program.empty()) return options.program;
-  const std::string name = std::filesystem::path(file).stem().string();
+  const std::string name = fs::path(file).stem().string();
   return name == "node" || name == "client" ? name : "cluster";
 }
 
@@ -52,6 +53,15 @@ Status check_file(const std::string& program, const std::string& file) {
   if (program == "node") return finished(node::read_config(file), file);
   if (program == "client") return finished(vm::read_config(file), file);
   return finished(cluster::read_config(file), file);
+}
+
+// Another manager's file is no cluster manager's with a mistake in it.
+Error with_hint(Error error, const ConfigOptions& options, const std::string& file) {
+  const bool guessed = options.program.empty() && fs::path(file).stem() != "cluster";
+  if (guessed && program_of(options, file) == "cluster") {
+    error.message += "; it was read as a cluster manager's: --of node or --of client if it is not";
+  }
+  return error;
 }
 
 Status write_new(const std::string& path, const std::string& text) {
@@ -101,7 +111,8 @@ void tell_import(const ConfigOptions& options, const std::string& file, const st
 Status config_check(const ConfigOptions& options) {
   for (const std::string& file : options.files) {
     const std::string program = program_of(options, file);
-    const Status status = check_file(program, file);
+    Status status = check_file(program, file);
+    if (!status) status = with_hint(status.error(), options, file);
     if (options.json) {
       tell({{"file", file},
             {"of", program},
@@ -135,7 +146,7 @@ Status config_import(const ConfigOptions& options) {
     all.push_back(std::move(*made));
   }
   std::error_code error;
-  std::filesystem::create_directories(options.out, error);
+  fs::create_directories(options.out, error);
   for (const Imported& made : all) {
     const std::string path = options.out + "/" + made.program + ".toml";
     if (Status status = write_new(path, made.toml); !status) return status;

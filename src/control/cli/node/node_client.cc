@@ -100,6 +100,7 @@ class Client final : public NodeClient {
 }  // namespace
 
 Result<std::unique_ptr<NodeClient>> NodeClient::connect(const NodeAddress& address) {
+  if (Status good = control::check_address(address.node); !good) return good.error();
   const control::TlsFiles files{address.cert, address.key, address.ca};
   if (!control::is_local(address.node) && !files.complete()) {
     return Error{ErrorCode::kInvalid,

@@ -509,9 +509,9 @@ Result<HeldLease> ClusterMap::resized(std::string_view name, std::uint32_t sms,
     return Error{ErrorCode::kLimit, "the GPU is kept for somebody who waits"};
   }
   if (grows && !room) {
-    return Error{ErrorCode::kLimit, "the GPU has " + std::to_string(gpu.count_free()) +
-                                        " groups for this lease, not " +
-                                        std::to_string(gpu.count_needed(sms))};
+    return Error{ErrorCode::kLimit, "the GPU has room for " + std::to_string(gpu.count_free()) +
+                                        " of the " + std::to_string(gpu.count_needed(sms)) +
+                                        " groups of multiprocessors that this lease needs"};
   }
   if (grows && add_up(memory_bytes, lease.overhead_bytes) > gpu.memory_free()) {
     return Error{ErrorCode::kLimit, "the GPU has " +
