@@ -289,6 +289,26 @@ class Mistakes(Cli):
                                 '--driver', 'soft', '--keeper', self.path('keeper'), status=1)
         self.assertIn('--keeper needs --recover', done.stderr)
 
+    def test_a_server_does_not_start_without_what_it_is_to_have(self):
+        server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']
+        nowhere = self.path('no/such')
+        for wanted in (['--recover', '5', '--keeper', nowhere], ['--gpu-room', nowhere]):
+            done = self.run_program(*server, *wanted, status=1)
+            self.assertIn(nowhere, done.stderr)
+
+    def test_a_server_that_stops_counts_its_sessions_alone(self):
+        url = f'unix://{self.path("a.sock")}'
+        ready, told = os.pipe()
+        server = subprocess.Popen(
+            [program('flyt-server'), '--listen', url, '--driver', 'soft', '--recover', '5',
+             '--warm', '1', '--ready-fd', str(told)],
+            stderr=subprocess.PIPE, text=True, pass_fds=[told])
+        os.close(told)
+        with os.fdopen(ready, 'rb') as until:
+            until.read(5)
+        server.terminate()
+        self.assertIn('stopping sessions=0', server.communicate()[1])
+
     def test_json_of_flyt_is_json(self):
         self.assertIn('version', json.loads(self.run_program('flyt', 'version', '--json').stdout))
 

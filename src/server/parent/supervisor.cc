@@ -186,7 +186,11 @@ Status Supervisor::run() {
     if (!board) return std::move(board).error();
     faults_ = std::move(*board);
   }
-  room_ = open_room(options_.session);
+  if (!options_.session.gpu_room.empty()) {
+    auto room = Room::open(options_.session.gpu_room);
+    if (!room) return std::move(room).error();
+    room_ = std::move(*room);
+  }
   if (Status status = check_driver(); !status) return status;
   if (Status status = start_board(); !status) return status;
   if (Status status = start_admission(); !status) return status;
@@ -202,7 +206,7 @@ Status Supervisor::run() {
               {{"lease", lease.id}, {"memory", lease.memory_bytes}, {"sms", grant->granted}});
   }
   start_exchange();
-  start_keeper();
+  if (Status status = start_keeper(); !status) return status;
   if (Status status = start_control(); !status) return status;
   if (Status status = start_listening(); !status) return status;
   keep_warm();
@@ -224,10 +228,13 @@ Status Supervisor::run() {
 bool Supervisor::finished() const {
   if (handed_over_) return true;
   if (!stopping_) return false;
-  const bool sessions_left = std::any_of(children_.begin(), children_.end(), [](const auto& child) {
-    return child.second.kind == ChildKind::kSession;
-  });
-  return !sessions_left || system_clock().now() >= stop_at_;
+  return count_sessions() == 0 || system_clock().now() >= stop_at_;
+}
+
+std::size_t Supervisor::count_sessions() const {
+  return static_cast<std::size_t>(
+      std::count_if(children_.begin(), children_.end(),
+                    [](const auto& child) { return child.second.kind == ChildKind::kSession; }));
 }
 
 Status Supervisor::wait_for_events() {
@@ -300,7 +307,7 @@ void Supervisor::stop(Duration grace) {
     lobby_.abandon();
   }
   log_.info("stopping",
-            {{"sessions", children_.size()},
+            {{"sessions", count_sessions()},
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
 }
 

@@ -77,7 +77,7 @@ class Supervisor {
   Status start_control();
   Status start_board();
   void start_exchange();
-  void start_keeper();
+  Status start_keeper();
   // What a server before this one has left: its keeper, and the board with the memory of sessions
   // that may go on here. Nothing if there is no such server.
   Status find_keeper();
@@ -128,6 +128,7 @@ class Supervisor {
   void end_sessions();
   void end_children(int signal);
   bool finished() const;
+  std::size_t count_sessions() const;
 
   SupervisorOptions options_;
   Log log_;

@@ -39,10 +39,7 @@ void Supervisor::let_in() {
       give_to_session(*guest.connection, hello->token);
       continue;
     }
-    const auto sessions = std::count_if(children_.begin(), children_.end(), [](const auto& child) {
-      return child.second.kind == ChildKind::kSession;
-    });
-    if (static_cast<unsigned>(sessions) >= room_for(*hello)) {
+    if (count_sessions() >= room_for(*hello)) {
       log_.warn("client refused", {{"peer", guest.connection->peer()},
                                    {"reason", "too many sessions; --max-sessions allows more"}});
       refuse_full(*guest.connection);

@@ -22,6 +22,10 @@ constexpr Duration kFindPause = std::chrono::milliseconds(20);
 constexpr Duration kTellTime = std::chrono::milliseconds(300);
 constexpr Duration kTellLook = std::chrono::milliseconds(2);
 
+Error no_keeper(const Error& why) {
+  return {why.code, "the keeper of sessions that go on cannot be started: " + why.message};
+}
+
 }  // namespace
 
 Status Supervisor::start_board() {
@@ -62,21 +66,21 @@ Status Supervisor::find_keeper() {
   return {};
 }
 
-// Without one, sessions end with their processes.
-void Supervisor::start_keeper() {
-  if (options_.recover_seconds == 0) return;
+// Without one, sessions would end with their processes.
+Status Supervisor::start_keeper() {
+  if (options_.recover_seconds == 0) return {};
   options_.session.recover_seconds = options_.recover_seconds;
   if (!options_.keeper.empty()) options_.session.returns_ms = options_.recover_seconds * 1000;
   if (!keeper_door_.valid()) {
     Fd home;
     if (!options_.keeper.empty()) {
       auto listening = listen_line(options_.keeper);
-      if (!listening) return log_.error("no keeper", {{"why", listening.error().message}});
+      if (!listening) return no_keeper(listening.error());
       home = std::move(*listening);
     }
     auto door = make_door();
     const pid_t pid = door ? fork_named(kKeeperName) : -1;
-    if (pid < 0) return log_.error("no keeper", {{"why", system_error("fork", errno).message}});
+    if (pid < 0) return no_keeper(system_error("fork", errno));
     if (pid == 0) run_keeper_child(std::move(*door), home);
     children_.emplace(pid, Child{ChildKind::kKeeper, {}});
     keeper_door_ = std::move(door->outside);
@@ -84,10 +88,8 @@ void Supervisor::start_keeper() {
       home.close();
       auto line = KeeperLine::find(options_.keeper);
       if (!line) {
-        log_.error("no keeper", {{"why", line.error().message}});
         ::kill(pid, SIGKILL);
-        keeper_door_.close();
-        return;
+        return no_keeper(line.error());
       }
       keeper_line_ = std::move(*line);
     }
@@ -98,6 +100,7 @@ void Supervisor::start_keeper() {
   if (const Status reached = keeper_->reach(); !reached) {
     log_.warn("the keeper cannot be asked", {{"why", reached.error().message}});
   }
+  return {};
 }
 
 void Supervisor::run_keeper_child(Door door, const Fd& home) {
@@ -195,14 +198,10 @@ void Supervisor::leave() {
 void Supervisor::end_sessions() {
   if (!options_.session.movable || options_.session.returns_ms == 0) return;
   UsageBoard& board = *options_.session.board;
-  const auto left = [this] {
-    return std::any_of(children_.begin(), children_.end(),
-                       [](const auto& child) { return child.second.kind == ChildKind::kSession; });
-  };
   for (const auto& [pid, child] : children_) board.forbid_return(child.slot);
   board.rouse();
   const Instant last = system_clock().now() + kTellTime;
-  while (left() && system_clock().now() < last) {
+  while (count_sessions() != 0 && system_clock().now() < last) {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
     if (pid > 0) {
       if (room_ != nullptr) room_->note_end(static_cast<std::uint32_t>(pid), false);
