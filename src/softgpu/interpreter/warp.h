@@ -15,19 +15,27 @@ namespace flyt::ptx {
 
 class Block;
 
-// Storage of raw bytes that is not cleared; null where the host has no memory.
+// Storage of raw bytes that is not cleared; null where the host has no memory. What is small comes
+// from the heap: a launch of few threads would spend most of its time in mapping and unmapping.
 class RawBytes {
  public:
+  static constexpr std::size_t kHeapBytesMax = std::size_t{64} << 10;
+
   bool resize(std::size_t bytes);  // Keeps what is there.
-  std::byte* data() { return data_.get(); }
+  std::byte* data() { return data_; }
   std::size_t size() const { return size_; }
 
  private:
+  struct alignas(128) Line {
+    std::array<std::byte, 128> bytes;
+  };
   struct Unmap {
     std::size_t size;
     void operator()(std::byte* data) const;
   };
-  std::unique_ptr<std::byte, Unmap> data_{nullptr, Unmap{0}};
+  std::unique_ptr<Line[]> heap_;
+  std::unique_ptr<std::byte, Unmap> mapped_{nullptr, Unmap{0}};
+  std::byte* data_ = nullptr;  // In one of the two.
   std::size_t size_ = 0;
 };
 
