@@ -148,14 +148,13 @@ class Warp {
   Flow exit(Mask lanes);
   Flow call(const CallSite& site, std::uint32_t callee, Mask lanes);
   Flow give_back(Mask lanes);
-  // Looked at memory that others write: maybe it spins.
+  // Looked at memory that others write: maybe it spins, and whom it waits for needs a turn.
   void polled() {
-    ++polls_;
+    if (++polls_ >= kPollsMax) yield_ = true;
     patience_ = patience_ > 32 ? patience_ - 32 : 0;
   }
   bool forced() const { return forced_; }
   void yield() { yield_ = true; }
-  std::uint32_t polls() const { return polls_; }
   Mask& cluster_arrived() { return cluster_arrived_; }  // barrier.cluster: in this phase.
   Mask cluster_arrived() const { return cluster_arrived_; }
   Mask& carry() { return carry_; }  // CC.CF of each lane.
@@ -172,6 +171,7 @@ class Warp {
 
  private:
   friend class Block;
+  static constexpr std::uint32_t kPollsMax = 64;  // Of one turn.
 
   Mask wait_for_lanes(Mask lanes, Mask waiting, Flow& flow);
   void load(std::size_t split);
