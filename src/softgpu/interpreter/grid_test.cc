@@ -562,6 +562,23 @@ TEST(Grid, LanesThatSpinLetOthersRunThoughOneGivesUpAtAnyTime) {
   }
 }
 
+TEST(Grid, AWarpThatSpinsSoonLetsTheOneThatItWaitsForGoOn) {
+  // Two warps hand a number back and forth: even ones are for warp 0 to add to.
+  Launch launch;
+  launch.instructions_max = 100'000;
+  const Ran run = run_threads(kernel(R"(
+    and.b32 %x3, %x2, 31; setp.ne.u32 %p0, %x3, 0; @%p0 bra finish;
+    shr.u32 %x4, %x2, 5; mov.u32 %x3, 0;
+    spin: ld.volatile.global.u32 %r, [%in]; and.b32 %x5, %r, 1; setp.ne.u32 %p1, %x5, %x4;
+    @%p1 bra spin;
+    add.u32 %r, %r, 1; st.volatile.global.u32 [%in], %r;
+    add.u32 %x3, %x3, 1; setp.lt.u32 %p1, %x3, 100; @%p1 bra spin;
+  )"),
+                              1, 64, {0}, launch);
+  ASSERT_FALSE(run.fault.has_value()) << to_string(*run.fault);
+  EXPECT_EQ(run.out[32], 200u);
+}
+
 TEST(Grid, AMatchMayOverwriteWhatItCompares) {
   const Ran run = run_threads(kernel("and.b32 %r, %x2, 3; match.any.sync.b32 %r, %r, -1;"), 1, 32);
   for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(run.out[i], 0x11111111u << i % 4) << i;

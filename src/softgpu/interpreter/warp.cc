@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "softgpu/interpreter/block.h"
 #include "softgpu/interpreter/lanes.h"
@@ -21,12 +23,25 @@ void RawBytes::Unmap::operator()(std::byte* data) const { ::munmap(data, size); 
 
 bool RawBytes::resize(std::size_t bytes) {
   if (bytes <= size_) return true;
-  const std::size_t wanted = std::max<std::size_t>((bytes + 4095) / 4096 * 4096, size_ * 2);
+  const std::size_t least = std::max(bytes, size_ * 2);
+  if (least <= kHeapBytesMax) {
+    const std::size_t lines = (least + sizeof(Line) - 1) / sizeof(Line);
+    auto made = std::make_unique<Line[]>(lines);
+    std::byte* const begin = std::as_writable_bytes(std::span(made.get(), lines)).data();
+    if (data_ != nullptr) std::memcpy(begin, data_, size_);
+    heap_ = std::move(made);
+    data_ = begin;
+    size_ = lines * sizeof(Line);
+    return true;
+  }
+  const std::size_t wanted = (least + 4095) / 4096 * 4096;
   void* made = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (made == MAP_FAILED) return false;
-  if (data_ != nullptr) std::memcpy(made, data_.get(), size_);
-  data_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(made), Unmap{wanted});
+  if (data_ != nullptr) std::memcpy(made, data_, size_);
+  mapped_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(made), Unmap{wanted});
+  heap_.reset();
+  data_ = mapped_.get();
   size_ = wanted;
   return true;
 }

@@ -15,19 +15,27 @@ namespace flyt::ptx {
 
 class Block;
 
-// Storage of raw bytes that is not cleared; null where the host has no memory.
+// Storage of raw bytes that is not cleared; null where the host has no memory. What is small comes
+// from the heap: a launch of few threads would spend most of its time in mapping and unmapping.
 class RawBytes {
  public:
+  static constexpr std::size_t kHeapBytesMax = std::size_t{64} << 10;
+
   bool resize(std::size_t bytes);  // Keeps what is there.
-  std::byte* data() { return data_.get(); }
+  std::byte* data() { return data_; }
   std::size_t size() const { return size_; }
 
  private:
+  struct alignas(128) Line {
+    std::array<std::byte, 128> bytes;
+  };
   struct Unmap {
     std::size_t size;
     void operator()(std::byte* data) const;
   };
-  std::unique_ptr<std::byte, Unmap> data_{nullptr, Unmap{0}};
+  std::unique_ptr<Line[]> heap_;
+  std::unique_ptr<std::byte, Unmap> mapped_{nullptr, Unmap{0}};
+  std::byte* data_ = nullptr;  // In one of the two.
   std::size_t size_ = 0;
 };
 
@@ -140,14 +148,13 @@ class Warp {
   Flow exit(Mask lanes);
   Flow call(const CallSite& site, std::uint32_t callee, Mask lanes);
   Flow give_back(Mask lanes);
-  // Looked at memory that others write: maybe it spins.
+  // Looked at memory that others write: maybe it spins, and whom it waits for needs a turn.
   void polled() {
-    ++polls_;
+    if (++polls_ >= kPollsMax) yield_ = true;
     patience_ = patience_ > 32 ? patience_ - 32 : 0;
   }
   bool forced() const { return forced_; }
   void yield() { yield_ = true; }
-  std::uint32_t polls() const { return polls_; }
   Mask& cluster_arrived() { return cluster_arrived_; }  // barrier.cluster: in this phase.
   Mask cluster_arrived() const { return cluster_arrived_; }
   Mask& carry() { return carry_; }  // CC.CF of each lane.
@@ -164,6 +171,7 @@ class Warp {
 
  private:
   friend class Block;
+  static constexpr std::uint32_t kPollsMax = 64;  // Of one turn.
 
   Mask wait_for_lanes(Mask lanes, Mask waiting, Flow& flow);
   void load(std::size_t split);

@@ -54,15 +54,19 @@ Token Lexer::next() {
   token.line = line_;
   if (position_ >= text_.size()) return token;
   const char c = text_[position_];
-  if (is_letter(c) || c == '_' || c == '$' || c == '%') return identifier(token);
+  if (is_letter(c) || c == '_' || c == '$' || (c == '%' && is_word(at(1)))) {
+    return identifier(token);
+  }
   if (c == '.' && is_word(at(1))) return dot_word(token);
   if (is_digit(c)) return number(token);
   if (c == '"') return quoted(token);
-  const bool shift = (c == '<' || c == '>') && at(1) == c;
-  constexpr std::string_view kPunctuation = ",;:{}()[]<>+-!@|=*/&^~?.";
+  const char after = at(1);
+  const bool two = (after == c && (c == '<' || c == '>' || c == '&' || c == '|' || c == '=')) ||
+                   (after == '=' && (c == '<' || c == '>' || c == '!'));
+  constexpr std::string_view kPunctuation = ",;:{}()[]<>+-!@|=*/%&^~?.";
   if (kPunctuation.find(c) == std::string_view::npos) return bad(token, "unexpected character");
   token.kind = Token::Kind::kPunctuation;
-  token.text = text_.substr(position_, shift ? 2 : 1);
+  token.text = text_.substr(position_, two ? 2 : 1);
   position_ += token.text.size();
   return token;
 }
@@ -122,8 +126,9 @@ Token Lexer::number(Token token) {
     }
   }
   if (digits == 0) return bad(token, "number without digits");
-  // Unsigned or not, its bits are the same.
-  if (at(0) == 'U' || at(0) == 'u') ++position_;
+  token.is_unsigned = at(0) == 'U' || at(0) == 'u';
+  if (token.is_unsigned) ++position_;
+  token.is_unsigned = token.is_unsigned || token.bits >> 63 != 0;
   if (is_word(at(0))) return bad(token, "malformed number");
   return token;
 }

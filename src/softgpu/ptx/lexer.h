@@ -16,13 +16,14 @@ struct Token {
     kFloat32,      // bits of 0f...
     kFloat64,      // bits of 0d... or of a decimal literal
     kString,       // text: between the quotes
-    kPunctuation,  // text: one character, or << or >>
+    kPunctuation,  // text: one character, or << >> <= >= == != && ||
     kBad,          // text: what is wrong
   };
   Kind kind = Kind::kEnd;
   std::uint32_t line = 1;
   std::string_view text;
   std::uint64_t bits = 0;
+  bool is_unsigned = false;  // An integer: by its suffix, or beyond 63 bits.
 
   bool is(std::string_view punctuation) const {
     return kind == Kind::kPunctuation && text == punctuation;

@@ -45,7 +45,7 @@ bool Parser::expect_identifier(std::string_view& name) {
 
 bool Parser::expect_count(std::uint32_t& value, std::uint64_t max) {
   Value number;
-  if (!constant(number)) return false;
+  if (!constant_unary(number, 0)) return false;
   if (number.is_float || number.bits > max) return fail("number out of range");
   value = static_cast<std::uint32_t>(number.bits);
   return true;

@@ -97,6 +97,7 @@ class Parser {
     bool is_float = false;
     std::uint64_t bits = 0;  // An integer, or a double.
     bool is_single = false;  // 0f...: bits are a float.
+    bool is_unsigned = false;
   };
 
   // parser.cc: tokens, module level.
@@ -162,6 +163,15 @@ class Parser {
   std::optional<Entity> find_name(std::string_view name) const;
   std::uint32_t spelling(const std::string& text);
 
+  // parser_constant.cc
+  static bool is_name(const Token& token) {
+    return token.kind == Token::Kind::kIdentifier && token.text != "WARP_SZ";
+  }
+  bool constant(Value& value, unsigned depth = 0);
+  bool constant_offset(std::int64_t& bytes);
+  bool constant_binary(Value& value, unsigned level, unsigned depth);
+  bool constant_unary(Value& value, unsigned depth);
+
   // parser_variable.cc: module variables and initialisers.
   bool variable(Space space, Linkage linkage, bool in_function);
   bool one_variable(Variable made, bool in_function, const Shape& common);
@@ -176,9 +186,6 @@ class Parser {
   bool masked_symbol(Variable& variable, const Shape& shape, std::uint64_t at, std::uint64_t mask);
   bool reserve_initial(Variable& variable, std::uint64_t bytes);
   bool symbol_address(Relocation& relocation);
-  bool constant(Value& value, unsigned depth = 0);
-  bool constant_binary(Value& value, unsigned level, unsigned depth);
-  bool constant_unary(Value& value, unsigned depth);
   bool store_constant(Variable& variable, const Shape& shape, std::uint64_t at, Value value);
 
   Function& current() { return builder_.functions()[function_]; }

@@ -146,15 +146,16 @@ bool Parser::image_operand(Operand& into) {
 }
 
 bool Parser::operand_atom(Operand& into) {
-  if (accept("!")) {
-    if (token_.kind != Token::Kind::kIdentifier || !name_operand(into)) {
-      return fail("malformed operand");
-    }
+  if (token_.is("!")) {
+    Lexer ahead = lexer_;
+    if (!is_name(ahead.next())) return number_operand(into);
+    advance();
+    if (!name_operand(into)) return fail("malformed operand");
     if (into.kind != Operand::Kind::kRegister) return fail("malformed operand");
     into.negated = true;
     return true;
   }
-  if (token_.kind == Token::Kind::kIdentifier) return name_operand(into);
+  if (is_name(token_)) return name_operand(into);
   if (token_.is("-")) {
     Lexer ahead = lexer_;
     std::uint32_t index = 0;
@@ -178,19 +179,8 @@ bool Parser::number_operand(Operand& into) {
   return true;
 }
 
-// foo, foo+4, foo-4, foo+-4
-bool Parser::offset(Operand& into) {
-  while (token_.is("+") || token_.is("-")) {
-    const bool minus = token_.is("-");
-    advance();
-    Value value;
-    if (!constant_unary(value, 0)) return false;
-    if (value.is_float) return fail("an offset is an integer");
-    const auto before = static_cast<std::uint64_t>(into.value);
-    into.value = static_cast<std::int64_t>(minus ? before - value.bits : before + value.bits);
-  }
-  return true;
-}
+// foo, foo+4, foo-4, foo+-4, foo+4*3
+bool Parser::offset(Operand& into) { return constant_offset(into.value); }
 
 bool Parser::find_register(std::string_view name, std::uint32_t& index) const {
   const auto found = find_name(name);
@@ -310,11 +300,6 @@ bool Parser::name_operand(Operand& into) {
     into.kind = Operand::Kind::kSpecial;
     into.bits = hash_of(spelled);
     into.index = spelling(spelled);
-    return true;
-  }
-  if (name.text == "WARP_SZ") {
-    into.kind = Operand::Kind::kInteger;
-    into.bits = 32;
     return true;
   }
   const std::string key(name.text);

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <limits>
 
 #include "gtest/gtest.h"
 #include "softgpu/interpreter/grid.h"
@@ -178,6 +179,97 @@ TEST(Parser, RefusesWhatIsTooLargeOrTooDeep) {
   EXPECT_NE(refusal(kHeader + ".global .u32 x = " + std::string(100000, '-') + "1;"), "");
   EXPECT_NE(refusal(kHeader + ".global .u32 x[9] = " + std::string(100000, '{') + "1;"), "");
   EXPECT_NE(refusal(kHeader + ".entry k(.param .b8 a[40000]) {ret;}"), "");
+}
+
+// The results are ptxas's.
+TEST(Parser, CalculatesConstantsAsTheAssemblerDoes) {
+  struct Case {
+    std::string expression;
+    std::int64_t result;
+  };
+  const Case cases[] = {
+      {"(-8)/2", -4},
+      {"-16>>2", -4},
+      {"-7 % 3", 0},
+      {"(8 % 3)-5<0", 0},
+      {"(5>3)?7:8", 7},
+      {"5>=6", 0},
+      {"5<=5", 1},
+      {"5!=5", 0},
+      {"3&1==1", 1},
+      {"1|2&&0", 0},
+      {"0||2", 1},
+      {"!5", 0},
+      {"!0U-2<0", 1},
+      {"-1<0U", 0},
+      {"-1<1U", 0},
+      {"(.u64)-8/2", 9223372036854775804ll},
+      {"(.s64)-8U/2", -4},
+      {"1<<4|1", 17},
+      {"0x8000000000000000>>60", 8},
+      {"-10/3U", 6148914691236517202ll},
+      {"0xffffffffffffffffU>>1", 9223372036854775807ll},
+      {"18446744073709551615/2", 9223372036854775807ll},
+      {"~0>>60", 15},
+      {"1?0?5:6:7", 6},
+      {"0?1:0?3:4", 4},
+      {"(1?-8:2U)/2", -4},
+      {"(-8|0U)/2", 9223372036854775804ll},
+      {"(-8|0)/2", -4},
+      {"(-8>>0U)/2", -4},
+      {"1<<65", 2},
+      {"1>>-1", 0},
+      {"-1>>70", -1},
+      {"3>2>1", 0},
+      {"5==3<4", 0},
+      {"1|2^3&4", 3},
+      {"10-2*3", 4},
+      {"2*3 % 4", 2},
+      {"(-9223372036854775807-1) % -1", std::numeric_limits<std::int64_t>::min()},
+      {"WARP_SZ-40>>1", -4},
+  };
+  for (const Case& each : cases) {
+    auto parsed = parse(kHeader + ".global .s64 x = " + each.expression + ";", nullptr);
+    ASSERT_TRUE(parsed.ok()) << each.expression << ": " << parsed.error().message;
+    const Variable& x = (*parsed)->variables()[*(*parsed)->find_variable("x")];
+    std::int64_t result = 0;
+    ASSERT_EQ(x.initial.size(), sizeof(result));
+    std::memcpy(&result, x.initial.data(), sizeof(result));
+    EXPECT_EQ(result, each.result) << each.expression;
+  }
+}
+
+TEST(Parser, ReadsConstantsWhereverANumberMayStand) {
+  auto parsed = parse(kHeader + R"(
+    .global .align 8 .u64 t[3] = {t+1<<4, generic(t)+4*2-1, t+5>3?8:16};
+    .visible .entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 %d;
+      mov.u32 %r1, !0; mov.u32 %r1, WARP_SZ*2; mov.u32 %r1, 3==3?100:200;
+      ld.global.u32 %r1, [t+4*2]; ld.global.u32 %r1, [%d+1<<2]; ld.global.u32 %r1, [%d-4];
+      ret; })",
+                      nullptr);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const Module& module = **parsed;
+  const Variable& table = module.variables()[*module.find_variable("t")];
+  ASSERT_EQ(table.relocations.size(), 3u);
+  EXPECT_EQ(table.relocations[0].addend, 16);
+  EXPECT_EQ(table.relocations[1].addend, 7);
+  EXPECT_EQ(table.relocations[2].addend, 8);
+  const Code& code = module.functions()[module.kernels()[0]].code;
+  std::vector<std::uint64_t> numbers;
+  std::vector<std::int64_t> offsets;
+  for (const Operand& each : code.operands) {
+    if (each.kind == Operand::Kind::kInteger) numbers.push_back(each.bits);
+    if (each.memory) offsets.push_back(each.value);
+  }
+  EXPECT_EQ(numbers, (std::vector<std::uint64_t>{1, 64, 100}));
+  EXPECT_EQ(offsets, (std::vector<std::int64_t>{8, 4, -4}));
+}
+
+TEST(Parser, RefusesMalformedConstants) {
+  for (const std::string each : {"5/0", "5 % 0", "1?2:1/0", "1?2", "1?2,3:4", "1.5+2.0", "1<2.0",
+                                 "(.s64)1.5", "1==", "=1", "&&1"}) {
+    EXPECT_NE(refusal(kHeader + ".global .s64 x = " + each + ";"), "") << each;
+  }
 }
 
 TEST(Parser, RefusesEveryTruncationWithoutHarm) {

@@ -208,7 +208,7 @@ bool Parser::reserve_initial(Variable& variable, std::uint64_t bytes) {
 
 bool Parser::initial_value(Variable& variable, const Shape& shape, std::uint64_t at) {
   if (!reserve_initial(variable, at + shape.type.bytes)) return false;
-  if (token_.kind == Token::Kind::kIdentifier) {
+  if (is_name(token_)) {
     Relocation made;
     made.offset = at;
     made.size = shape.type.bytes;
@@ -257,17 +257,7 @@ bool Parser::symbol_address(Relocation& relocation) {
     return fail("Unknown symbol '" + key + "'");
   }
   if (relocation.generic && !expect(")")) return false;
-  while (token_.is("+") || token_.is("-")) {
-    const bool minus = token_.is("-");
-    advance();
-    Value value;
-    if (!constant_unary(value, 0)) return false;
-    if (value.is_float) return fail("an offset is an integer");
-    const auto before = static_cast<std::uint64_t>(relocation.addend);
-    relocation.addend =
-        static_cast<std::int64_t>(minus ? before - value.bits : before + value.bits);
-  }
-  return true;
+  return constant_offset(relocation.addend);
 }
 
 bool Parser::store_constant(Variable& variable, const Shape& shape, std::uint64_t at, Value value) {
@@ -291,103 +281,6 @@ bool Parser::store_constant(Variable& variable, const Shape& shape, std::uint64_
   }
   const std::size_t bytes = std::min<std::size_t>(shape.type.bytes, 8);
   std::memcpy(variable.initial.data() + at, &bits, bytes);
-  return true;
-}
-
-bool Parser::constant(Value& value, unsigned depth) { return constant_binary(value, 0, depth); }
-
-namespace {
-
-constexpr std::string_view kLevels[] = {"|", "^", "&", "<<>>", "+-", "*/"};
-
-bool stands_in(const Token& token, std::string_view level) {
-  return token.kind == Token::Kind::kPunctuation && level.find(token.text) != level.npos &&
-         (level != "<<>>" || token.text.size() == 2);
-}
-
-bool apply(char op, std::uint64_t right, std::uint64_t& left) {
-  switch (op) {
-    case '|':
-      left |= right;
-      return true;
-    case '^':
-      left ^= right;
-      return true;
-    case '&':
-      left &= right;
-      return true;
-    case '<':
-      left = right > 63 ? 0 : left << right;
-      return true;
-    case '>':
-      left = right > 63 ? 0 : left >> right;
-      return true;
-    case '+':
-      left += right;
-      return true;
-    case '-':
-      left -= right;
-      return true;
-    case '*':
-      left *= right;
-      return true;
-    case '/':
-      if (right == 0) return false;
-      left /= right;
-      return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-bool Parser::constant_binary(Value& value, unsigned level, unsigned depth) {
-  if (level == std::size(kLevels)) return constant_unary(value, depth);
-  if (!constant_binary(value, level + 1, depth)) return false;
-  while (stands_in(token_, kLevels[level])) {
-    if (value.is_float) return fail("expressions of floating-point numbers are not supported");
-    const char op = token_.text[0];
-    advance();
-    Value right;
-    if (!constant_binary(right, level + 1, depth)) return false;
-    if (right.is_float || !apply(op, right.bits, value.bits)) {
-      return fail("malformed constant expression");
-    }
-  }
-  return true;
-}
-
-bool Parser::constant_unary(Value& value, unsigned depth) {
-  if (depth >= kNestingMax) return fail("expression is nested too deeply");
-  if (token_.is("-") || token_.is("+") || token_.is("~") || token_.is("!")) {
-    const char op = token_.text[0];
-    advance();
-    if (!constant_unary(value, depth + 1)) return false;
-    if (op == '-' && value.is_float) value.bits ^= value.is_single ? 1ull << 31 : 1ull << 63;
-    if (op == '-' && !value.is_float) value.bits = 0 - value.bits;
-    if ((op == '~' || op == '!') && value.is_float) return fail("malformed constant expression");
-    if (op == '~') value.bits = ~value.bits;
-    if (op == '!') value.bits = value.bits == 0 ? 1 : 0;
-    return true;
-  }
-  if (accept("(")) {
-    if (accept_word("s64") || accept_word("u64")) {
-      return expect(")") && constant_unary(value, depth + 1);
-    }
-    return constant(value, depth + 1) && expect(")");
-  }
-  if (token_.kind == Token::Kind::kIdentifier && token_.text == "WARP_SZ") {
-    value.bits = 32;
-  } else if (token_.kind == Token::Kind::kInteger) {
-    value.bits = token_.bits;
-  } else if (token_.kind == Token::Kind::kFloat32 || token_.kind == Token::Kind::kFloat64) {
-    value.is_float = true;
-    value.is_single = token_.kind == Token::Kind::kFloat32;
-    value.bits = token_.bits;
-  } else {
-    return fail("Parsing error near '" + std::string(token_.text) + "': expected a number");
-  }
-  advance();
   return true;
 }
 
