@@ -244,10 +244,12 @@ void Graphs::note_exec(std::uint64_t exec, std::uint32_t context) {
 
 // Whoever is going to update one of them cannot enter the context any more, and leaves it alone.
 void Graphs::on_context_destroy(std::uint32_t context) {
-  for (End& end : ends_) {
-    if (end.context == context) static_cast<void>(std::exchange(end, {}).destroy());
-  }
-  std::erase_if(ends_, [](const End& end) { return end.destroy == nullptr; });
+  std::erase_if(ends_, [&](const End& end) {
+    if (end.context != context) return false;
+    static_cast<void>(end.destroy());
+    return true;
+  });
+  if (ends_.empty()) ending_ = {};
   std::erase_if(execs_, [&](const auto& item) {
     if (item.second != context) return false;
     const auto gone =
