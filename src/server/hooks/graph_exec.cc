@@ -73,8 +73,9 @@ struct ExecUpdate {
 };
 
 void finish(Session& session, ExecUpdate& update, Request& answer) {
-  // Before the answer: who has it goes on with both.
+  // Before the answer: who has it goes on with both, and the worker may be late to let go of them.
   update.alone.reset();
+  update.at_work.reset();
   const auto& origin = update.exec.origin;
   if (origin != nullptr && update.result == CUDA_SUCCESS) origin->note_update(update.with());
   if (update.result == CUDA_SUCCESS) {
