@@ -38,7 +38,7 @@ for line in sys.stdin:
     elif command == 'round' and name == 'item' and not remote:
         sys.exit(3)
     elif command == 'round':
-        print(name, 3 if remote else 2)
+        print(name, 3 if remote else 2), print('processor', 4 if name == 'resnet_1' else 2)
     elif command == 'waits':
         print(name, '{"unit": "thing", "own_waits": 1.0, "our_waits": 0.5, "posted": 2,'
               ' "by_call": {"cuStreamSynchronize*": 1.0}}')
@@ -89,6 +89,33 @@ class Report(unittest.TestCase):
         stored = json.loads(json.dumps(self.results().as_json()))
         self.assertEqual(stored['medians']['tcp']['post_ns'], 200)
         self.assertEqual(stored['rounds']['native']['post_ns'], [1000, 3000, 2000])
+
+    def disturbed(self, native, shm):
+        """Results of rounds with (figure, processor)."""
+        results = gpu_report.Results(['native', 'shm'])
+        for way, rounds in (('native', native), ('shm', shm)):
+            for value, processor in rounds:
+                results.add(way, {'gpt2': value, 'processor': processor})
+        return results
+
+    def test_rounds_on_slow_processors_do_not_count(self):
+        quiet = [(800, 2.0), (820, 2.1), (810, 2.3)]
+        results = self.disturbed([*quiet, (1500, 4.0), (1600, 4.1), (1550, 3.9), (1500, 4.2)],
+                                 quiet)
+        self.assertEqual(results.median('native', 'gpt2'), 810)
+        self.assertEqual(results.disturbed(), {'gpt2': {'native': '4 of 7'}})
+        self.assertIn('They were: gpt2 native 4 of 7.', gpu_report.report(results))
+        stored = json.loads(json.dumps(results.as_json()))
+        self.assertEqual(stored['medians']['native']['gpt2'], 810)
+        self.assertEqual(stored['processors']['native']['gpt2'][3], 4.0)
+        self.assertEqual(len(stored['rounds']['native']['gpt2']), 7)
+
+    def test_all_count_where_too_few_are_left(self):
+        results = self.disturbed([(800, 2.0), (820, 2.1), (1500, 4.0), (1600, 4.1)], [(700, 4.0)])
+        self.assertEqual(results.median('native', 'gpt2'), 1160)
+        self.assertEqual(results.median('shm', 'gpt2'), 700)
+        self.assertEqual(results.disturbed(), {'gpt2': {'native': '2 of 4, counted',
+                                                        'shm': '1 of 1, counted'}})
 
     def test_raw_sockets(self):
         results = self.results()
@@ -166,6 +193,15 @@ class Processes(unittest.TestCase):
         self.assertEqual(gpu_bench.cpu_seconds(2 ** 22 + 1), 0)
 
 
+class Yardstick(unittest.TestCase):
+    def test_a_thread_that_looks_for_a_quiet_processor_may_run_on_all_afterwards(self):
+        allowed = os.sched_getaffinity(0)
+        processors = gpu_workloads.Processors()
+        processors.quietest /= 1000  # None is that fast: it tries all.
+        self.assertGreater(processors.settle(), 0)
+        self.assertEqual(os.sched_getaffinity(0), allowed)
+
+
 class WholeRun(unittest.TestCase):
     def setUp(self):
         if not BUILD:
@@ -233,6 +269,15 @@ class WholeRun(unittest.TestCase):
         self.assertTrue(any('gpt2: no such kernel' in text for text in found['troubles']))
         self.assertTrue(any('status 3' in text for text in found['troubles']))
         self.assertEqual(list(found['waits']), ['shm'])
+
+    def test_there_are_more_rounds_where_processors_were_slow(self):
+        status, found = self.run_bench('--only', 'small_op,resnet_1', '--transports', 'shm',
+                                       '--repeat', '3')
+        self.assertEqual(status, 0)
+        self.assertEqual(len(found['rounds']['native']['small_op']), 3)
+        self.assertEqual(len(found['rounds']['native']['resnet_1']), 6)
+        self.assertEqual(found['disturbed'], {'resnet_1': {'native': '6 of 6, counted',
+                                                           'shm': '6 of 6, counted'}})
 
     def test_results_that_differ_fail_the_run(self):
         status, found = self.run_bench('--only', 'train', '--transports', 'shm')

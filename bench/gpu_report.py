@@ -28,6 +28,9 @@ WORK = [
     ('first_inference', 'ResNet-50 to the GPU, first inference', 'ms', 1, 0),
 ]
 BYTES = 256 << 20
+# A round counts if its processor took at most so many times as long as the quietest of the run.
+SLOW = 1.2
+ROUNDS_MIN = 3
 
 
 def median(values):
@@ -46,6 +49,8 @@ class Results:
     def __init__(self, ways):
         self.ways = list(ways)
         self.rounds = {way: {} for way in self.ways}
+        # {way: {figure: [how long a fixed loop took, for each round]}}; only for some figures.
+        self.processors = {way: {} for way in self.ways}
         self.waits = {}    # {way: {workload: what count_waits() says}}
         self.idle = {}     # {way: {'client': share of a core, 'server': the same}}
         self.checks = {}   # {workload: {way: what must be equal}}
@@ -55,15 +60,45 @@ class Results:
 
     def add(self, way, figures):
         for name, value in figures.items():
-            if isinstance(value, (int, float)) and name != 'done':
+            if isinstance(value, (int, float)) and name not in ('done', 'processor'):
                 self.rounds[way].setdefault(name, []).append(value)
+                if 'processor' in figures:
+                    self.processors[way].setdefault(name, []).append(figures['processor'])
 
     def add_raw(self, figures):
         for name, value in figures.items():
             self.raw.setdefault(name, []).append(value)
 
+    def undisturbed(self, way, figure):
+        """Figures of the rounds whose processor ran at its full speed; all if nobody looked."""
+        values = self.rounds[way].get(figure, [])
+        looked = self.processors[way].get(figure)
+        if not looked:
+            return values
+        quietest = min(min(found) for figures in self.processors.values()
+                       for found in figures.values())
+        return [value for value, took in zip(values, looked) if took <= SLOW * quietest]
+
+    def counted(self, way, figure):
+        """Figures of the rounds that count: all, where too few were undisturbed."""
+        found = self.undisturbed(way, figure)
+        values = self.rounds[way].get(figure, [])
+        return found if len(found) >= min(ROUNDS_MIN, len(values)) else values
+
+    def disturbed(self):
+        """{figure: {way: 'left out of all'}} of the rounds that do not count, and of figures that
+        had too few others."""
+        found = {}
+        for way in self.ways:
+            for figure, values in self.rounds[way].items():
+                out = len(values) - len(self.undisturbed(way, figure))
+                if out:
+                    used = '' if len(self.counted(way, figure)) < len(values) else ', counted'
+                    found.setdefault(figure, {})[way] = f'{out} of {len(values)}{used}'
+        return found
+
     def median(self, way, figure):
-        return median(self.rounds[way].get(figure, []))
+        return median(self.counted(way, figure))
 
     def different(self):
         """Workloads whose results differ from native, and where."""
@@ -79,9 +114,10 @@ class Results:
                 if 'native' in by_way and len(by_way) > 1]
 
     def as_json(self):
-        medians = {way: {name: median(values) for name, values in figures.items()}
+        medians = {way: {name: self.median(way, name) for name in figures}
                    for way, figures in self.rounds.items()}
         return {'facts': self.facts, 'medians': medians, 'rounds': self.rounds,
+                'processors': self.processors, 'disturbed': self.disturbed(),
                 'waits': self.waits, 'idle': self.idle, 'checks': self.checks, 'raw': self.raw,
                 'different': self.different(), 'troubles': self.troubles}
 
@@ -115,7 +151,7 @@ def figure_rows(results):
             return
         values = {way: results.median(way, figure) for way in results.ways}
         shown = {way: None if value is None else convert(value) for way, value in values.items()}
-        noise = spread(results.rounds['native'].get(figure, []))
+        noise = spread(results.counted('native', figure))
         row = [label, cell(shown['native'], digits), '-' if noise is None else f'{noise:.0%}']
         for way in remotes:
             row += [cell(shown[way], digits), ratio(shown[way], shown['native'])]
@@ -194,6 +230,11 @@ def report(results):
                  raw_rows(results) + share_rows(results)):
         if len(rows) > 1:
             lines += [markdown(rows)]
+    if results.disturbed():
+        lines += [f'Rounds whose processor took more than {SLOW} times as long as the quietest for '
+                  'a fixed loop do not count, where three others are left. They were: ' +
+                  '; '.join(f'{figure} ' + ', '.join(f'{way} {out}' for way, out in ways.items())
+                            for figure, ways in results.disturbed().items()) + '.', '']
     if any('+' in way for way in results.ways):
         lines += ['`+TIME`: that much added to each direction.', '']
     if results.waits:
