@@ -121,11 +121,17 @@ void measure_bursts(const Launcher& launcher, int bursts) {
   print("post_cpu_ns", median_of(processor));
 }
 
+// The median of a few runs: a processor of a virtual machine may be slow for a while.
 void measure_sustained(const Launcher& launcher, int many) {
-  const Stopwatch watch;
-  for (int i = 0; i < many; ++i) launcher.launch();
-  launcher.wait();
-  print("launches_per_s", many / watch.us() * 1e6);
+  constexpr int kRuns = 5;
+  std::vector<double> rates;
+  for (int run = 0; run < kRuns; ++run) {
+    const Stopwatch watch;
+    for (int i = 0; i < many; ++i) launcher.launch();
+    launcher.wait();
+    rates.push_back(many / watch.us() * 1e6);
+  }
+  print("launches_per_s", median_of(rates));
 }
 
 void measure_waits(const Launcher& launcher, int count) {
@@ -139,7 +145,7 @@ void measure_waits(const Launcher& launcher, int count) {
 void measure_launches(const Session& session, bool quick) {
   const Launcher launcher(session);
   measure_bursts(launcher, quick ? 20 : 100);
-  measure_sustained(launcher, quick ? 5000 : 50000);
+  measure_sustained(launcher, quick ? 2000 : 20000);
   measure_waits(launcher, quick ? 20 : 100);
 }
 
