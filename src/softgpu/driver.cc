@@ -145,8 +145,8 @@ void Driver::end_context(Context& context) {
   arrays_.take_if([handle](const Array& array) { return array.context() == handle; });
   mipmapped_arrays_.take_if(
       [handle](const MipmappedArray& array) { return array.context() == handle; });
-  textures_.take_if([handle](const TextureObject& object) { return object.context == handle; });
-  surfaces_.take_if([handle](const SurfaceObject& object) { return object.context == handle; });
+  textures_.take_all_of(handle);
+  surfaces_.take_all_of(handle);
   texture_references_.take_if(
       [handle](const TextureReference& reference) { return reference.context() == handle; });
   surface_references_.take_if(

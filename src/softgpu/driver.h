@@ -20,6 +20,7 @@
 #include "softgpu/graph_memory.h"
 #include "softgpu/graph_store.h"
 #include "softgpu/handle_table.h"
+#include "softgpu/image_table.h"
 #include "softgpu/memory/allocation.h"
 #include "softgpu/memory/pool.h"
 #include "softgpu/memory/regions.h"
@@ -87,8 +88,8 @@ class Driver {
   bool unclaim_graph_memory(std::uint64_t address);
   HandleTable<Array>& arrays() { return arrays_; }
   HandleTable<MipmappedArray>& mipmapped_arrays() { return mipmapped_arrays_; }
-  HandleTable<TextureObject>& textures() { return textures_; }
-  HandleTable<SurfaceObject>& surfaces() { return surfaces_; }
+  ImageTable<TextureObject>& textures() { return textures_; }
+  ImageTable<SurfaceObject>& surfaces() { return surfaces_; }
   HandleTable<TextureReference>& texture_references() { return texture_references_; }
   HandleTable<SurfaceReference>& surface_references() { return surface_references_; }
 
@@ -164,8 +165,8 @@ class Driver {
   std::vector<std::unique_ptr<GraphMemory>> graph_memory_;  // By device.
   HandleTable<Array> arrays_;
   HandleTable<MipmappedArray> mipmapped_arrays_;
-  HandleTable<TextureObject> textures_;
-  HandleTable<SurfaceObject> surfaces_;
+  ImageTable<TextureObject> textures_;
+  ImageTable<SurfaceObject> surfaces_;
   HandleTable<TextureReference> texture_references_;
   HandleTable<SurfaceReference> surface_references_;
 

@@ -69,7 +69,7 @@ class KernelEnvironment final : public ptx::Environment {
       return bound->second.get();
     }
     return keep(textures_, handle, [&]() -> std::shared_ptr<const ptx::Texture> {
-      const auto object = driver_.textures().find(handle);
+      const auto object = driver_.textures().find_for_kernel(handle);
       return object == nullptr ? nullptr : object->texture;
     });
   }
@@ -78,7 +78,7 @@ class KernelEnvironment final : public ptx::Environment {
       return bound->second.get();
     }
     return keep(surfaces_, handle, [&]() -> std::shared_ptr<const ptx::Surface> {
-      const auto object = driver_.surfaces().find(handle);
+      const auto object = driver_.surfaces().find_for_kernel(handle);
       return object == nullptr ? nullptr : object->surface;
     });
   }

@@ -194,9 +194,6 @@ CUresult make_texture(Driver& driver, const Device& device, const CUDA_RESOURCE_
     bad = apply_view(*view, *texture);
     if (bad != CUDA_SUCCESS) return bad;
   }
-  // Integers are not filtered.
-  const bool filters = texture->place != ptx::TexelPlace::kLinear && texture->sampler.linear;
-  if (filters && texture->gives_integers()) return CUDA_ERROR_INVALID_VALUE;
   out = std::move(texture);
   return CUDA_SUCCESS;
 }

@@ -587,5 +587,61 @@ TEST_F(TextureTest, TexturesDieWithTheirContext) {
   EXPECT_EQ(6.0f, first(run_image_kernel(kFetch1d, false, again, {floats(1.5f)})[0]));
 }
 
+// FFmpeg asks for that.
+TEST_F(TextureTest, LinearFiltersLeaveIntegersAsTheyAre) {
+  const std::vector<std::uint32_t> words = {10, 200, 30, 70000};
+  const std::vector<std::uint8_t> bytes = {10, 200, 30, 77};
+  const Array large(4, 0, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1);
+  const Array small(4, 0, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1);
+  write_array(large, words.data(), 16);
+  write_array(small, bytes.data(), 4);
+  const char* const fetch = "tex.1d.v4.u32.f32 {%r8, %r9, %r10, %r11}, [%rd1, {%f0}];";
+  const std::vector<Words> at = {floats(0.9f), floats(1.1f), floats(1.9f), floats(3.9f)};
+  const Texture of_large(of(large),
+                         described(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, 0));
+  auto got = run_image_kernel(fetch, true, of_large, at);
+  EXPECT_EQ(10u, got[0][0]);
+  EXPECT_EQ(200u, got[1][0]);
+  EXPECT_EQ(200u, got[2][0]);
+  EXPECT_EQ(70000u, got[3][0]);
+  const Texture of_small(of(small),
+                         described(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, kIntegers));
+  got = run_image_kernel(fetch, true, of_small, at);
+  EXPECT_EQ(10u, got[0][0]);
+  EXPECT_EQ(200u, got[1][0]);
+  EXPECT_EQ(200u, got[2][0]);
+  EXPECT_EQ(77u, got[3][0]);
+}
+
+// As programs do that make one for each launch.
+TEST_F(TextureTest, AKernelReadsOneThatIsDestroyedBehindItsLaunch) {
+  const Array array(8, 4, 0, CU_AD_FORMAT_FLOAT, 1);
+  write_array(array, ramp(8, 4).data(), 32, 4);
+  const CUDA_RESOURCE_DESC resource = of(array);
+  const CUDA_TEXTURE_DESC description =
+      described(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, 0);
+  const Module module(image_kernel(kFetch2d, false));
+  const Stream stream(CU_STREAM_NON_BLOCKING);
+  const std::vector<Words> inputs = {floats(3.1f, 2.9f), floats(5.0f, 1.0f)};
+  const DeviceMemory in(inputs.size() * sizeof(Words));
+  const DeviceMemory out(inputs.size() * sizeof(Answer));
+  in.write(inputs);
+  CUtexObject texture = 0;
+  CU_OK(cu().cuTexObjectCreate(&texture, &resource, &description, nullptr));
+  Gate gate;
+  gate.close(stream);
+  CU_OK(launch(module.function("run"), 1, 2, stream, static_cast<CUdeviceptr>(out), texture,
+               static_cast<CUdeviceptr>(in)));
+  CU_OK(cu().cuTexObjectDestroy(texture));
+  CUDA_RESOURCE_DESC described_as{};
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexObjectGetResourceDesc(&described_as, texture));
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(stream));
+  gate.open();
+  CU_OK(cu().cuStreamSynchronize(stream));
+  const auto got = out.read<Answer>();
+  EXPECT_EQ(23.0f, first(got[0]));
+  EXPECT_EQ(15.0f, first(got[1]));
+}
+
 }  // namespace
 }  // namespace flyt::conformance

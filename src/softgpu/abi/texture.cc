@@ -45,8 +45,8 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
 
 CUresult cuTexObjectDestroy(CUtexObject texObject) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
-    // Kernels that run have taken hold of it.
-    return driver.textures().take(texObject) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return driver.textures().destroy(driver.contexts(), texObject) ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -90,7 +90,8 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
 
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
-    return driver.surfaces().take(surfObject) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return driver.surfaces().destroy(driver.contexts(), surfObject) ? CUDA_SUCCESS
+                                                                    : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
