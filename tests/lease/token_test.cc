@@ -111,9 +111,9 @@ TEST_F(Tokens, AreReadFromAFileAtEverySession) {
 TEST_F(Tokens, AreForTheProgramThatIsRun) {
   const std::string path = folder() + "/token";
   std::ofstream(path) << token();
-  const std::string flyt = server_program().substr(0, server_program().rfind('/')) +
-                           "/flyt run --server " + server_.url() + " --token-file " + path +
-                           " -- /bin/true";
+  const std::string flyt = "'" + server_program().substr(0, server_program().rfind('/')) +
+                           "/flyt' run --server '" + server_.url() + "' --token-file '" + path +
+                           "' -- /bin/true";
   for (int i = 0; i < 2; ++i) EXPECT_EQ(std::system(flyt.c_str()), 0);
   ::setenv("FLYT_TOKEN_FILE", path.c_str(), 1);
   EXPECT_TRUE(control::greet(server_.url()).ok());
