@@ -248,7 +248,71 @@ class Mistakes(Cli):
             done = self.run_program('flyt-server', '--listen', url, '--driver', 'soft',
                                     '--log-level', 'off', status=1)
             self.assertIn(url, done.stderr)
-            self.assertIn('in use', done.stderr)
+            self.assertIn('in use; another process listens there', done.stderr)
+            self.assertIn('--listen', done.stderr)
+        control = f'unix://{self.listening("control.sock")}'
+        done = self.run_program('flyt-server', '--listen', f'unix://{self.path("own.sock")}',
+                                '--driver', 'soft', '--log-level', 'off', '--control', control,
+                                status=1)
+        self.assertIn(control, done.stderr)
+        self.assertIn('another address with --control', done.stderr)
+
+    def listening(self, name):
+        taken = socket.socket(socket.AF_UNIX)
+        self.addCleanup(taken.close)
+        taken.bind(self.path(name))
+        taken.listen()
+        return self.path(name)
+
+    def authority(self):
+        """Settings of a certificate that lets its owner serve on TCP."""
+        self.run_program('flytctl', 'ca', 'init', '--dir', self.path('ca'))
+        self.run_program('flytctl', 'ca', 'issue', 'cluster', '--role', 'admin', '--host',
+                         '127.0.0.1', '--dir', self.path('ca'))
+        return (f'cert = "{self.path("ca/cluster.crt")}"\nkey = "{self.path("ca/cluster.key")}"\n'
+                f'ca = "{self.path("ca/ca.crt")}"\n')
+
+    def configured(self, name, text):
+        with open(self.path(f'{name}.toml'), 'w', encoding='utf-8') as file:
+            file.write(text)
+        return [name, '--config', self.path(f'{name}.toml')]
+
+    def test_a_place_of_a_daemon_that_is_taken_is_told_with_its_setting(self):
+        if not there('flyt-cluster-manager'):
+            self.skipTest('the control plane is not built')
+        taken = socket.socket()
+        self.addCleanup(taken.close)
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        tcp = f'127.0.0.1:{taken.getsockname()[1]}'
+        unix = self.listening('taken.sock')
+        own = f'unix = "{self.path("own.sock")}"\n'
+        files = self.authority()
+        own_folders = f'state = "{self.folder}/state"\nrun = "{self.folder}/run"\n'
+        cluster, node = f'[cluster]\n{own_folders}', f'[node]\n{own_folders}[gpus]\nsoft = 1\n'
+        for name, text, place, key in (
+                ('flyt-cluster-manager', f'{cluster}[api]\nunix = "{unix}"\n', unix, 'api.unix'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}tcp = "{tcp}"\n{files}', tcp,
+                 'api.tcp'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}[metrics]\nlisten = "{tcp}"\n', tcp,
+                 'metrics.listen'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}{files}[page]\nlisten = "{tcp}"\n',
+                 tcp, 'page.listen'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}{files}[enrol]\nlisten = "{tcp}"\n'
+                 f'key = "{self.path("ca/ca.key")}"\n', tcp, 'enrol.listen'),
+                ('flyt-node-manager', f'{node}[api]\nunix = "{unix}"\n', unix, 'api.unix'),
+                ('flyt-node-manager', f'{node}[api]\n{own}tcp = "{tcp}"\n{files}', tcp, 'api.tcp'),
+                ('flyt-node-manager', f'{node}[api]\n{own}[metrics]\nlisten = "{tcp}"\n', tcp,
+                 'metrics.listen'),
+                ('flyt-client-manager', f'[cluster]\naddresses = ["unix:///{self.folder}/none"]\n'
+                 f'[programs]\nsocket = "{unix}"\n[client]\nstate = "{self.folder}/state"\n', unix,
+                 'programs.socket or --socket')):
+            with self.subTest(f'{name} {key}'):
+                told = self.run_program(*self.configured(name, text), status=1).stderr
+                reason = told.splitlines()[-1]
+                self.assertIn(place, reason)
+                self.assertIn('Address already in use; another process listens there', reason)
+                self.assertTrue(reason.endswith(f' another address with {key}'), reason)
 
     def test_who_lets_everybody_in_is_warned(self):
         warning = 'whoever reaches this address can use the GPU'

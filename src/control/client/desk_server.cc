@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/haste.h"
+#include "base/listening.h"
 #include "transport/peer.h"
 #include "wire/desk.h"
 
@@ -34,7 +35,9 @@ Result<std::unique_ptr<DeskServer>> DeskServer::open(const Config& config, Offic
   transport::Url url;
   url.path = config.socket;
   auto listener = transport::listen(url);
-  if (!listener) return std::move(listener).error();
+  if (!listener) {
+    return with_listening_advice(std::move(listener).error(), "programs.socket or --socket");
+  }
   server->listener_ = std::move(*listener);
   // Who may ask is told by the system, not by the file.
   if (::chmod(config.socket.c_str(), 0666) != 0) {
