@@ -221,6 +221,17 @@ class Mistakes(Cli):
         self.assertIn('flyt-client-manager', done.stderr)
         self.assertEqual(done.stderr.count('\n'), 1)
 
+    def test_who_finds_no_client_manager_at_its_socket_is_told_what_to_do(self):
+        path = self.path('left.sock')
+        left = socket.socket(socket.AF_UNIX)
+        left.bind(path)
+        left.close()
+        for words, status in ((['run', '--', 'true'], 127), (['client', 'status'], 1)):
+            done = self.run_program('flyt', *words, status=status, FLYT_CLIENT_SOCKET=path)
+            self.assertIn('refused; start flyt-client-manager', done.stderr)
+            self.assertIn(f'FLYT_CLIENT_SOCKET: it is {path} now', done.stderr)
+            self.assertEqual(done.stderr.count('\n'), 1)
+
     def test_an_address_that_is_none_is_told_with_those_that_are(self):
         for url in ('gpu-host:7700', 'tpc://gpu-host:7700', 'tcp://gpu-host', 'unix://x.sock'):
             done = self.run_program('flyt', 'run', '--server', url, '--', 'true', status=127)
