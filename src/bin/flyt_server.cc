@@ -1,4 +1,6 @@
 // flyt-server: gives the GPUs of this machine to clients elsewhere.
+#include <fcntl.h>
+
 #include <filesystem>
 #include <iostream>
 
@@ -30,7 +32,14 @@ std::string soft_path() {
   return (self.parent_path().parent_path() / "lib" / "libflyt-softgpu.so").string();
 }
 
-void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions& options) {
+// What means something only together with others, so that it matters whether it was given.
+struct Given {
+  std::optional<std::uint32_t> gpu_sessions;
+  std::optional<std::int32_t> ready_fd;
+};
+
+void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions& options,
+                       Given& given) {
   flyt::server::LeaseOptions& lease = options.session.lease;
   app.add_option("--lease", lease.id, "What this server's sessions are called together, for logs")
       .type_name("ID");
@@ -55,9 +64,10 @@ void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions
                  "A file that all servers of a GPU are given, which takes so many sessions of them"
                  " together; those beyond --gpu-sessions are refused")
       .type_name("PATH");
-  app.add_option("--gpu-sessions", options.session.gpu_sessions,
+  app.add_option("--gpu-sessions", given.gpu_sessions,
                  "With --gpu-room: sessions on the GPU, with the processes that are kept warm")
-      .range(1, 1024);
+      .range(1, 1024)
+      .show_default(std::to_string(options.session.gpu_sessions));
   app.add_option("--token-key", lease.token_key,
                  "A file of 32 bytes: clients need a token signed with it, for this --lease")
       .type_name("FILE");
@@ -66,10 +76,30 @@ void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions
       .type_name("URL");
 }
 
-flyt::Status check(const flyt::server::SupervisorOptions& options) {
+// The caller waits for a word that would never come, or would go somewhere else.
+flyt::Status check_ready_fd(std::int32_t fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  const std::string front = "--ready-fd " + std::to_string(fd) + ": ";
+  if (flags < 0) {
+    return flyt::Error{flyt::ErrorCode::kInvalid,
+                       front +
+                           "no such descriptor is open; whoever starts this program has to"
+                           " leave it open for it"};
+  }
+  if ((flags & O_ACCMODE) != O_RDONLY) return {};
+  return flyt::Error{flyt::ErrorCode::kInvalid, front + "the descriptor cannot be written to"};
+}
+
+flyt::Status check(const flyt::server::SupervisorOptions& options, const Given& given) {
   const auto invalid = [](const char* message) {
     return flyt::Error{flyt::ErrorCode::kInvalid, message};
   };
+  if (given.gpu_sessions && options.session.gpu_room.empty()) {
+    return invalid("--gpu-sessions needs --gpu-room: sessions are counted in that file");
+  }
+  if (given.ready_fd) {
+    if (flyt::Status status = check_ready_fd(*given.ready_fd); !status) return status;
+  }
   const std::string& lease = options.session.lease.id;
   if (!lease.empty() && !flyt::server::valid_lease_id(lease)) {
     return invalid("--lease takes at most 64 letters, digits, '.', '_' and '-'");
@@ -135,12 +165,15 @@ int main(int argc, char** argv) {
       .range(0, 86400);
   app.add_option("--log-level", level, "What is logged to stderr")
       .one_of({"debug", "info", "warn", "error", "off"});
-  app.add_option("--ready-fd", options.ready_fd,
+  Given given;
+  app.add_option("--ready-fd", given.ready_fd,
                  "A descriptor that gets \"ready\" once clients can connect")
       .type_name("FD");
-  add_lease_options(app, options);
+  add_lease_options(app, options, given);
   if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
-  if (const flyt::Status wrong = check(options); !wrong) return fail(wrong.error());
+  if (const flyt::Status wrong = check(options, given); !wrong) return fail(wrong.error());
+  if (given.gpu_sessions) options.session.gpu_sessions = *given.gpu_sessions;
+  if (given.ready_fd) options.ready_fd = *given.ready_fd;
   if (store == "auto") store = flyt::server::default_store_folder();
   if (store != "off") options.session.code_store.folder = store;
   options.session.log_level = flyt::log_level_of(level, flyt::LogLevel::kInfo);

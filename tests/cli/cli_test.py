@@ -364,6 +364,20 @@ class Mistakes(Cli):
                                 '--driver', 'soft', '--keeper', self.path('keeper'), status=1)
         self.assertIn('--keeper needs --recover', done.stderr)
 
+    def test_options_of_a_server_that_could_do_nothing_are_refused(self):
+        server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']
+        done = self.run_program(*server, '--gpu-sessions', '4', status=1)
+        self.assertIn('--gpu-sessions needs --gpu-room', done.stderr)
+        for fd in ('99', '-1'):
+            done = self.run_program(*server, '--ready-fd', fd, status=1)
+            self.assertIn(f'--ready-fd {fd}: no such descriptor is open', done.stderr)
+        with open('/dev/null', 'rb') as reads:
+            done = subprocess.run([program(server[0]), *server[1:], '--ready-fd', '0'],
+                                  stdin=reads, stderr=subprocess.PIPE, text=True, check=False,
+                                  timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('--ready-fd 0: the descriptor cannot be written to', done.stderr)
+
     def test_a_server_does_not_start_without_what_it_is_to_have(self):
         server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']
         nowhere = self.path('no/such')
