@@ -63,7 +63,8 @@ int main(int argc, char** argv) {
   Options options;
   app.add_option("--config", options.config, "The configuration; see docs/flyt-node-manager.md")
       .type_name("FILE");
-  app.add_flag("--check-config", options.check, "Say whether the configuration is right, and end");
+  app.add_flag("--check-config", options.check,
+               "Say whether the configuration is right and its files can be read, and end");
   app.add_option("--soft", options.soft, "Serve so many software GPUs instead of real ones")
       .range(1, flyt::node::kSoftGpusMax)
       .type_name("N");
@@ -77,6 +78,8 @@ int main(int argc, char** argv) {
   const auto config = configure(options);
   if (!config) return fail(config.error());
   if (options.check) {
+    const flyt::Status files = flyt::node::check_files(*config);
+    if (!files) return fail({files.error().code, options.config + ": " + files.error().message});
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }

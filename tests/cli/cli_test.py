@@ -210,6 +210,39 @@ class Mistakes(Cli):
                                     status=1)
             self.assertIn('there is no user nobody-at-all', done.stderr)
 
+    def test_files_that_cannot_be_read_are_all_found_by_a_check(self):
+        for name, text in (
+                ('flyt-cluster-manager', '[cluster]\nstore = "etcd:a:1"\nadvertise = "a:4"\n'
+                 '[api]\ncert\nkey\nca\ncrl\n[metrics]\ntoken\n[etcd]\ncert\nkey\nca\n'
+                 '[enrol]\nlisten = "a:2"\nkey\n'
+                 '[requirements]\nmongodb = "mongodb://ann@a:3/"\npassword_file\n'),
+                ('flyt-node-manager', '[api]\ncert\nkey\nca\ncrl\n[metrics]\ntoken\n'
+                 '[cluster]\ncert\nkey\nca\ncrl\n'),
+                ('flyt-client-manager', '[cluster]\naddresses = ["a:1"]\ncert\nkey\nca\ncrl\n')):
+            if not there(name):
+                continue
+            files, section, config = {}, '', ''
+            for line in text.splitlines():
+                section = line.strip('[]') if line.startswith('[') else section
+                if line.islower() and line.replace('_', '').isalpha():
+                    path = files[f'{section}.{line}'] = self.path(f'{name}.{section}.{line}')
+                    line = f'{line} = "{path}"'
+                config += f'{line}\n'
+            words = [*self.configured(name, config), '--check-config']
+            told = self.run_program(*words, status=1).stderr
+            for key, path in files.items():
+                self.assertIn(f'{key}: cannot read {path}: No such file', told)
+            self.assertEqual((told.count('cannot read'), told.count('\n')), (len(files), 1))
+            first, *others = files.values()
+            for path in others:
+                with open(path, 'w', encoding='utf-8') as file:
+                    file.write('something\n')
+            open(others[0], 'w', encoding='utf-8').close()
+            told = self.run_program(*words, status=1).stderr
+            self.assertIn(f'cannot read {first}: No such file', told)
+            self.assertIn(f'{others[0]} is empty', told)
+            self.assertEqual(told.count(self.folder), 3)
+
     def test_daemons_say_how_they_are_used(self):
         for name in there(*DAEMONS):
             done = self.run_program(name, '--no-such-option', status=1)
