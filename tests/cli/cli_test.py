@@ -100,6 +100,38 @@ class Help(Cli):
                 with self.subTest(' '.join(words)):
                     self.assertEqual(shown - found, set())
 
+    def values(self):
+        """Options of flytctl that take one of a few values: a command, an option, its values."""
+        found = [(words[1:], option, values.split(','))
+                 for words, text in self.helps('flytctl')
+                 for option, values in re.findall(r'(--[a-z-]+) TEXT:\{([^}]*)\}', text)]
+        self.assertGreater(len(found), 5)
+        return found
+
+    def test_bash_completes_the_values_that_the_help_of_an_option_shows(self):
+        if not there('flytctl'):
+            self.skipTest('flytctl is not built')
+        script = self.path('flytctl')
+        with open(script, 'w', encoding='utf-8') as file:
+            file.write(self.run_program('flytctl', 'completion', 'bash').stdout)
+        for words, option, values in self.values():
+            with self.subTest(f'{words} {option}'):
+                self.assertEqual(self.completed('flytctl', script, *words, option, ''), values)
+
+    @unittest.skipUnless(shutil.which('fish'), 'fish is not installed')
+    def test_fish_completes_the_values_that_the_help_of_an_option_shows(self):
+        if not there('flytctl'):
+            self.skipTest('flytctl is not built')
+        with open(self.path('flytctl.fish'), 'w', encoding='utf-8') as file:
+            file.write(self.run_program('flytctl', 'completion', 'fish').stdout)
+        for words, option, values in self.values():
+            done = subprocess.run(
+                ['fish', '--no-config', '-c', f'source {self.path("flytctl.fish")}; '
+                 f'complete -C "flytctl {" ".join(words)} {option} "'], capture_output=True,
+                text=True, check=True, timeout=60, env=dict(self.environment, HOME=self.folder))
+            with self.subTest(f'{words} {option}'):
+                self.assertEqual(sorted(done.stdout.split()), sorted(values))
+
     def test_bash_completes_commands_files_and_programs(self):
         script = self.path('flyt')
         with open(script, 'w', encoding='utf-8') as file:

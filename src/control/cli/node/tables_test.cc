@@ -1,5 +1,6 @@
 #include "control/cli/node/tables.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "control/cli/node/commands.h"
@@ -10,6 +11,7 @@ namespace flyt::cli {
 namespace {
 
 using control::json_of;
+using ::testing::HasSubstr;
 namespace v1 = node::v1;
 
 v1::Lease lease(const std::string& name) {
@@ -174,12 +176,23 @@ TEST(ExitStatus, TellsKindsOfFailureApart) {
 
 TEST(Completion, IsThereForThreeShells) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const std::string script = ctl_completion_script(shell);
+    const std::string script = ctl_completion_script(shell, {});
     for (const char* word : {"undrain", "expires-in", "sessions"}) {
       EXPECT_NE(script.find(word), std::string::npos) << shell;
     }
   }
-  EXPECT_EQ(ctl_completion_script("csh"), "");
+  EXPECT_EQ(ctl_completion_script("csh", {}), "");
+}
+
+TEST(Completion, KnowsTheValuesOfOptionsThatTakeFew) {
+  const Choices choices = {{"create", {{"--mode", {"red", "blue"}}}}};
+  EXPECT_THAT(ctl_completion_script("bash", choices),
+              HasSubstr("\"create --mode\") COMPREPLY=($(compgen -W \"red blue\" -- \"$word\"))"));
+  EXPECT_THAT(ctl_completion_script("zsh", choices),
+              HasSubstr("\"create --mode\") compadd -- red blue; return ;;"));
+  const std::string fish = ctl_completion_script("fish", choices);
+  EXPECT_THAT(fish, HasSubstr("from create\" -l mode -x -a \"red blue\"\n"));
+  EXPECT_THAT(fish, HasSubstr("from vm\" -l mode\n"));
 }
 
 }  // namespace
