@@ -125,7 +125,10 @@ Command Command::add_command(const std::string& name, const std::string& about) 
 template <class Value>
 CommandOption Command::add_option(const std::string& names, Value& value,
                                   const std::string& about) const {
-  return CommandOption(app_->add_option(names, value, about));
+  CLI::Option* option = app_->add_option(names, value, about);
+  // A list that is empty is no default to tell of.
+  if (option->get_default_str() == "[]") option->default_str("");
+  return CommandOption(option);
 }
 
 template CommandOption Command::add_option(const std::string&, std::string&,

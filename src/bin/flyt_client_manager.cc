@@ -37,8 +37,11 @@ int main(int argc, char** argv) {
       .show_default();
   app.add_flag("--check-config", check,
                "Say whether the configuration is right and its files can be read, and end");
-  app.add_option("--socket", socket, "Instead of programs.socket").type_name("PATH");
-  app.add_option("--state", state, "Instead of client.state").type_name("DIR");
+  app.add_option("--socket", socket, "Where programs ask; instead of programs.socket")
+      .type_name("PATH");
+  app.add_option("--state", state,
+                 "The folder of what the next client manager has to know; instead of client.state")
+      .type_name("DIR");
   if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
 
   auto config = flyt::vm::read_config(file);

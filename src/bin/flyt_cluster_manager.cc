@@ -58,7 +58,9 @@ int main(int argc, char** argv) {
   flyt::CommandLine app("flyt-cluster-manager", "Hands virtual GPUs of many nodes to VMs.");
   app.footer(kFooter);
   Options options;
-  app.add_option("--config", options.config, "The configuration; see docs/flyt-cluster-manager.md")
+  app.add_option(
+         "--config", options.config,
+         "The configuration, see docs/flyt-cluster-manager.md; if missing all has its default")
       .type_name("FILE");
   app.add_flag("--check-config", options.check,
                "Say whether the configuration is right and its files can be read, and end");

@@ -61,7 +61,8 @@ int main(int argc, char** argv) {
   flyt::CommandLine app("flyt-node-manager", "Leases virtual GPUs of this machine.");
   app.footer(kFooter);
   Options options;
-  app.add_option("--config", options.config, "The configuration; see docs/flyt-node-manager.md")
+  app.add_option("--config", options.config,
+                 "The configuration, see docs/flyt-node-manager.md; if missing all has its default")
       .type_name("FILE");
   app.add_flag("--check-config", options.check,
                "Say whether the configuration is right and its files can be read, and end");
@@ -72,7 +73,8 @@ int main(int argc, char** argv) {
       .type_name("DIR");
   app.add_option("--run", options.run, "The folder of sockets; instead of node.run")
       .type_name("DIR");
-  app.add_flag("--end-leases", options.end_leases, "End the leases' servers when stopped");
+  app.add_flag("--end-leases", options.end_leases,
+               "End the leases' servers when stopped; if missing they go on");
   if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
 
   const auto config = configure(options);

@@ -41,38 +41,46 @@ struct Given {
 void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions& options,
                        Given& given) {
   flyt::server::LeaseOptions& lease = options.session.lease;
-  app.add_option("--lease", lease.id, "What this server's sessions are called together, for logs")
+  app.add_option(
+         "--lease", lease.id,
+         "What this server's sessions are called together, in logs and tokens; if missing nothing")
       .type_name("ID");
-  app.add_option("--gpu", lease.gpu, "The only GPU that clients see: its number or UUID; else all")
+  app.add_option(
+         "--gpu", lease.gpu,
+         "The only GPU that clients see: its number or UUID; if missing all, or GPU 0 where there"
+         " are other limits")
       .type_name("N|UUID");
   app.add_option("--memory", lease.memory_bytes,
-                 "Memory of the GPU that all sessions have together; 0: no limit of their own")
+                 "Memory of the GPU that all sessions have together; 0: as much as there is")
       .size()
       .type_name("BYTES[K|M|G]");
   app.add_option("--sms", lease.sms,
                  "Multiprocessors of the GPU for all sessions, rounded up to groups; 0: all")
       .range(0, 65535);
   app.add_option("--sm-groups", lease.sm_groups,
-                 "The groups that they are, by number; else the first ones that suffice")
+                 "The groups that they are, by number; if missing the first ones that suffice")
       .delimiter(',')
       .type_name("N,N,...");
   app.add_option("--fault-board", options.session.fault_board,
                  "A file that all servers of a GPU under MPS are given: what one session's kernel"
-                 " breaks there the others survive, with --recover")
+                 " breaks there the others survive, with --recover; if missing none")
       .type_name("PATH");
-  app.add_option("--gpu-room", options.session.gpu_room,
-                 "A file that all servers of a GPU are given, which takes so many sessions of them"
-                 " together; those beyond --gpu-sessions are refused")
+  app.add_option(
+         "--gpu-room", options.session.gpu_room,
+         "A file that all servers of a GPU are given, which takes so many sessions of them"
+         " together; those beyond --gpu-sessions are refused; if missing they are not counted")
       .type_name("PATH");
   app.add_option("--gpu-sessions", given.gpu_sessions,
                  "With --gpu-room: sessions on the GPU, with the processes that are kept warm")
       .range(1, 1024)
       .show_default(std::to_string(options.session.gpu_sessions));
-  app.add_option("--token-key", lease.token_key,
-                 "A file of 32 bytes: clients need a token signed with it, for this --lease")
+  app.add_option(
+         "--token-key", lease.token_key,
+         "A file of 32 bytes: clients need a token signed with it, for this --lease; if missing"
+         " they need none")
       .type_name("FILE");
   app.add_option("--control", options.control,
-                 "Where this user and root control the server: unix:///PATH")
+                 "Where this user and root control the server: unix:///PATH; if missing nowhere")
       .type_name("URL");
 }
 
@@ -148,6 +156,7 @@ int main(int argc, char** argv) {
   app.add_option("--module-cache-bytes", options.session.code_store.bytes_max,
                  "How much of it, for each user or address that clients come from")
       .size()
+      .show_default("4G")
       .type_name("BYTES[K|M|G]");
   app.add_option("--recover", options.recover_seconds,
                  "Seconds for which the memory of a session whose process was killed is kept, so"
@@ -155,7 +164,7 @@ int main(int argc, char** argv) {
       .range(0, 3600);
   app.add_option("--keeper", options.keeper,
                  "A socket's path, with --recover: if this server is killed, sessions go on in the"
-                 " next one that is started with the same path")
+                 " next one that is started with the same path; if missing they end")
       .type_name("PATH");
   app.add_option("--handover-seconds", options.handover_seconds,
                  "How long SIGUSR1 waits for sessions to come to a moment without work")
@@ -166,8 +175,9 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", level, "What is logged to stderr")
       .one_of({"debug", "info", "warn", "error", "off"});
   Given given;
-  app.add_option("--ready-fd", given.ready_fd,
-                 "A descriptor that gets \"ready\" once clients can connect")
+  app.add_option(
+         "--ready-fd", given.ready_fd,
+         "An open descriptor that gets \"ready\" once clients can connect; if missing none does")
       .type_name("FD");
   add_lease_options(app, options, given);
   if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;

@@ -77,6 +77,18 @@ class Help(Cli):
                     for word in words[1:]:
                         self.assertRegex(text, rf'\b{word}\b')
 
+    def test_the_help_says_what_holds_where_an_option_is_missing(self):
+        for name in there('flyt', 'flytctl', *DAEMONS):
+            for words, text in self.helps(name):
+                options = text.partition('\nOptions:\n')[2].partition('\n\n')[0]
+                for option in re.split(r'\n  (?=-)', f'\n{options}')[1:]:
+                    # All of vm set stays as it is, and what can be repeated need not be there.
+                    takes = re.match(r'[-\w,]+ [A-Z]', option) and words[1:] != ('vm', 'set')
+                    if not takes or re.search(r'REQUIRED|Env:|repeatable', option):
+                        continue
+                    with self.subTest(' '.join(words)):
+                        self.assertRegex(option, r'^\S+ \S+( in \[.*\])?=|if missing|instead of')
+
     def completed(self, name, script, *words):
         line = (f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); {COMPLETE[name]}; '
                 'printf "%s\\n" "${COMPREPLY[@]}"')
