@@ -486,6 +486,7 @@ Result<v1::Node> Manager::remove_node(const std::string& name) {
   scheduler_.map().remove_node(name);
   nodes_.erase(name);
   places_.remove(name);
+  drop_out_of_reach();
   place();
   changed();
   return last;

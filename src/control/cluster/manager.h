@@ -245,6 +245,8 @@ class Manager {
   Status enter_queue(Vm& vm) REQUIRES(mutex_);
   void queue_again(Vm& vm) REQUIRES(mutex_);
   void drop_wish(Vm& vm) REQUIRES(mutex_);
+  // Wishes that no node fulfils any more; after a node has changed.
+  void drop_out_of_reach() REQUIRES(mutex_);
   state::Ending ending_of(const state::Grant& grant, std::string_view reason) const;
   void begin_ending(const state::Ending& ending) REQUIRES(mutex_);
   void forget_grant(Vm& vm) REQUIRES(mutex_);

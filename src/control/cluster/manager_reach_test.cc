@@ -106,6 +106,32 @@ TEST(ClusterReach, ANodeThatGetsAnAddressIsTaken) {
   EXPECT_TRUE(cluster.manager().request(request_from("a", "elsewhere")).ok());
 }
 
+TEST(ClusterReach, WhoWaitsForNodesThatHeCannotReachAnyMoreIsRefused) {
+  for (const bool removed : {false, true}) {
+    FakeCluster cluster;
+    cluster.add_node("n1").groups = 1;
+    cluster.add_node("n2").host_only = true;
+    cluster.report();
+    cluster.add_vm("a");
+    cluster.add_vm("b");
+    EXPECT_TRUE(cluster.manager().request(request_from("a", "")).ok());
+    EXPECT_EQ(cluster.manager().request(request_from("b", ""))->phase(), v1::PHASE_WAITING);
+    cluster.work();
+    if (removed) {
+      cluster.nodes.at("n1").up = false;
+      cluster.live(15);
+      ASSERT_TRUE(cluster.manager().remove_node("n1").ok());
+    } else {
+      cluster.nodes.at("n1").host_only = true;
+      cluster.report();
+    }
+    EXPECT_EQ(cluster.gpu("b").phase(), v1::PHASE_NONE) << removed;
+    EXPECT_THAT(event_kinds(cluster), Contains("wish-dropped"));
+    EXPECT_EQ(cluster.manager().request(request_from("b", "")).error().code,
+              ErrorCode::kUnsupported);
+  }
+}
+
 TEST(ClusterReach, AMachineThatCannotBeShownIsRefused) {
   FakeCluster cluster;
   cluster.add_node("n1");

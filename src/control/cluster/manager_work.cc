@@ -318,6 +318,17 @@ std::string Manager::out_of_reach(const Vm& vm) const {
          first.host + "\" in the VM's client.toml";
 }
 
+// Whoever asks for it is told why, as if it had never waited.
+void Manager::drop_out_of_reach() {
+  for (auto& [name, vm] : vms_) {
+    if (!vm.wish || vm.absent) continue;
+    std::string why = out_of_reach(vm);
+    if (why.empty()) continue;
+    note("wish-dropped", "", name, std::move(why));
+    drop_wish(vm);
+  }
+}
+
 // Under a new name: an older one may still be held on a node.
 Status Manager::enter_queue(Vm& vm) {
   if (vm.wish_id.empty()) {
