@@ -1,11 +1,32 @@
 #include "bin/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "base/text.h"
 
 namespace flyt {
 namespace {
+
+// What the check of an option is called that takes one of a few values. CLI11 describes it by them:
+// "{one,another}".
+constexpr char kAmongFew[] = "among-few";
+
+std::vector<std::string> values_of(CLI::Option& option) {
+  std::vector<std::string> values;
+  std::string text;
+  try {
+    text = option.get_validator(kAmongFew)->get_description();
+  } catch (const CLI::OptionNotFound&) {
+    return values;
+  }
+  for (std::string_view left = std::string_view(text).substr(1); !left.empty();) {
+    const std::size_t end = left.find_first_of(",}");
+    values.emplace_back(left.substr(0, end));
+    left.remove_prefix(std::min(left.size(), end + 1));
+  }
+  return values;
+}
 
 // What nobody knows explains what is missing: an option that is misspelled, a command that there is
 // not. CLI11 tells of what is missing alone.
@@ -56,7 +77,7 @@ CommandOption& CommandOption::range(std::uint64_t least, std::uint64_t most) {
 }
 
 CommandOption& CommandOption::one_of(const std::vector<std::string>& values) {
-  option_->check(CLI::IsMember(values));
+  option_->check(CLI::IsMember(values), kAmongFew);
   return *this;
 }
 
@@ -104,7 +125,10 @@ Command Command::add_command(const std::string& name, const std::string& about) 
 template <class Value>
 CommandOption Command::add_option(const std::string& names, Value& value,
                                   const std::string& about) const {
-  return CommandOption(app_->add_option(names, value, about));
+  CLI::Option* option = app_->add_option(names, value, about);
+  // A list that is empty is no default to tell of.
+  if (option->get_default_str() == "[]") option->default_str("");
+  return CommandOption(option);
 }
 
 template CommandOption Command::add_option(const std::string&, std::string&,
@@ -155,6 +179,25 @@ std::string Command::name() const { return app_->get_name(); }
 std::vector<Command> Command::commands() const {
   std::vector<Command> all;
   for (CLI::App* one : app_->get_subcommands({})) all.emplace_back(one);
+  return all;
+}
+
+std::map<std::string, std::vector<std::string>> Command::choices() const {
+  std::map<std::string, std::vector<std::string>> all;
+  const auto add = [&all](const std::string& name, const std::vector<std::string>& values) {
+    std::vector<std::string>& known = all[name];
+    for (const std::string& value : values) {
+      if (std::find(known.begin(), known.end(), value) == known.end()) known.push_back(value);
+    }
+  };
+  for (CLI::Option* option : app_->get_options({})) {
+    const std::vector<std::string> values = values_of(*option);
+    if (values.empty()) continue;
+    for (const std::string& name : option->get_lnames()) add("--" + name, values);
+  }
+  for (const Command& command : commands()) {
+    for (const auto& [name, values] : command.choices()) add(name, values);
+  }
   return all;
 }
 

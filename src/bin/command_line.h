@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,9 @@ class Command {
   std::string name() const;
   // All that it has.
   std::vector<Command> commands() const;
+  // Its options, "--name", and those of all its commands, whose values are among few; with these.
+  // Of two of one name: what either takes.
+  std::map<std::string, std::vector<std::string>> choices() const;
   // Whether it was given, and which of its commands were.
   bool given() const;
   std::vector<Command> given_commands() const;

@@ -99,7 +99,9 @@ struct ClientCommands {
     show_examples(restore, "  flyt client restore\n");
     show_examples(status, "  flyt client status\n");
     for (const flyt::Command& one : {install, restore}) {
-      one.add_option("--root", options.root, "Of a system that is not this one").type_name("DIR");
+      one.add_option("--root", options.root,
+                     "The root folder of another system, such as an image; if missing of this one")
+          .type_name("DIR");
     }
     install
         .add_option("--library", options.library,
@@ -136,14 +138,14 @@ int trace_program(const flyt::cli::TraceOptions& options) {
 void add_run_options(const flyt::Command& command, flyt::cli::RunOptions& options) {
   command
       .add_option("--server", options.server,
-                  "unix:///PATH, shm:///PATH or tcp://HOST:PORT; FLYT_SERVER of the environment if"
-                  " missing")
+                  "unix:///PATH, shm:///PATH or tcp://HOST:PORT; if missing FLYT_SERVER of the"
+                  " environment, else this machine's client manager is asked")
       .type_name("URL");
   command
       .add_option(
           "--token-file", options.token_file,
-          "A file with the token that the server wants; FLYT_TOKEN or FLYT_TOKEN_FILE of the"
-          " environment if missing")
+          "A file with the token that the server wants; if missing FLYT_TOKEN or FLYT_TOKEN_FILE of"
+          " the environment")
       .type_name("FILE");
   command
       .add_option("--wait", options.wait_seconds,
@@ -151,7 +153,7 @@ void add_run_options(const flyt::Command& command, flyt::cli::RunOptions& option
       .range(0, 604800)
       .show_default()
       .type_name("N");
-  command.add_flag("--verbose", options.verbose, "Say what happens on stderr");
+  command.add_flag("--verbose", options.verbose, "Say on stderr what happens");
 }
 
 // A command that asks a server and prints what it says.
@@ -173,13 +175,20 @@ flyt::Command add_trace(const flyt::Command& app, flyt::cli::TraceOptions& optio
   trace.footer(kTraceFooter);
   add_run_options(trace, options.run);
   trace.add_flag("--json", options.json, "The report as one JSON object");
-  trace.add_option("--output", options.output, "Where the report goes").type_name("FILE");
-  trace.add_option("--chrome", options.chrome, "Also a trace-event file, for Perfetto")
+  trace.add_option("--output", options.output, "Where the report goes; if missing to stderr")
       .type_name("FILE");
-  trace.add_option("--events", options.events_max, "Calls that it holds of each process")
+  trace
+      .add_option("--chrome", options.chrome,
+                  "Also a trace-event file, for Perfetto; if missing none")
+      .type_name("FILE");
+  trace
+      .add_option("--events", options.events_max,
+                  "With --chrome: how many calls of each process the file holds")
       .range(1, flyt::trace::kEventsMax)
       .show_default();
-  trace.add_option("--read", options.recordings, "Report on a recording; runs nothing")
+  trace
+      .add_option("--read", options.recordings,
+                  "Report on a recording, and run nothing; repeatable")
       .type_name("FILE");
   trace.add_option("command", options.run.command, "The program and its arguments, after --")
       .type_name("PROGRAM ARGS");

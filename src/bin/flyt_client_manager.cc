@@ -35,9 +35,13 @@ int main(int argc, char** argv) {
   app.add_option("--config", file, "The configuration; see docs/flyt-client-manager.md")
       .type_name("FILE")
       .show_default();
-  app.add_flag("--check-config", check, "Say whether the configuration is right, and end");
-  app.add_option("--socket", socket, "Instead of programs.socket").type_name("PATH");
-  app.add_option("--state", state, "Instead of client.state").type_name("DIR");
+  app.add_flag("--check-config", check,
+               "Say whether the configuration is right and its files can be read, and end");
+  app.add_option("--socket", socket, "Where programs ask; instead of programs.socket")
+      .type_name("PATH");
+  app.add_option("--state", state,
+                 "The folder of what the next client manager has to know; instead of client.state")
+      .type_name("DIR");
   if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
 
   auto config = flyt::vm::read_config(file);
@@ -47,6 +51,8 @@ int main(int argc, char** argv) {
   if (check) {
     const auto users = flyt::vm::users_of(*config);
     if (!users) return fail(users.error());
+    const flyt::Status files = flyt::vm::check_files(*config);
+    if (!files) return fail({files.error().code, file + ": " + files.error().message});
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }

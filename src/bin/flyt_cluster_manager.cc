@@ -58,9 +58,12 @@ int main(int argc, char** argv) {
   flyt::CommandLine app("flyt-cluster-manager", "Hands virtual GPUs of many nodes to VMs.");
   app.footer(kFooter);
   Options options;
-  app.add_option("--config", options.config, "The configuration; see docs/flyt-cluster-manager.md")
+  app.add_option(
+         "--config", options.config,
+         "The configuration, see docs/flyt-cluster-manager.md; if missing all has its default")
       .type_name("FILE");
-  app.add_flag("--check-config", options.check, "Say whether the configuration is right, and end");
+  app.add_flag("--check-config", options.check,
+               "Say whether the configuration is right and its files can be read, and end");
   app.add_option("--state", options.state, "The folder of the database; instead of cluster.state")
       .type_name("DIR");
   app.add_option("--run", options.run, "The folder of the socket; instead of cluster.run")
@@ -70,6 +73,8 @@ int main(int argc, char** argv) {
   const auto config = configure(options);
   if (!config) return fail(config.error());
   if (options.check) {
+    const flyt::Status files = flyt::cluster::check_files(*config);
+    if (!files) return fail({files.error().code, options.config + ": " + files.error().message});
     // Users and the list of the revoked, which a manager would refuse to start with.
     const flyt::Status let_in = flyt::cluster::Gate(*config).check();
     if (!let_in) return fail(let_in.error());

@@ -61,9 +61,11 @@ int main(int argc, char** argv) {
   flyt::CommandLine app("flyt-node-manager", "Leases virtual GPUs of this machine.");
   app.footer(kFooter);
   Options options;
-  app.add_option("--config", options.config, "The configuration; see docs/flyt-node-manager.md")
+  app.add_option("--config", options.config,
+                 "The configuration, see docs/flyt-node-manager.md; if missing all has its default")
       .type_name("FILE");
-  app.add_flag("--check-config", options.check, "Say whether the configuration is right, and end");
+  app.add_flag("--check-config", options.check,
+               "Say whether the configuration is right and its files can be read, and end");
   app.add_option("--soft", options.soft, "Serve so many software GPUs instead of real ones")
       .range(1, flyt::node::kSoftGpusMax)
       .type_name("N");
@@ -71,12 +73,15 @@ int main(int argc, char** argv) {
       .type_name("DIR");
   app.add_option("--run", options.run, "The folder of sockets; instead of node.run")
       .type_name("DIR");
-  app.add_flag("--end-leases", options.end_leases, "End the leases' servers when stopped");
+  app.add_flag("--end-leases", options.end_leases,
+               "End the leases' servers when stopped; if missing they go on");
   if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
 
   const auto config = configure(options);
   if (!config) return fail(config.error());
   if (options.check) {
+    const flyt::Status files = flyt::node::check_files(*config);
+    if (!files) return fail({files.error().code, options.config + ": " + files.error().message});
     std::cout << "the configuration is right\n";
     return EXIT_SUCCESS;
   }

@@ -1,7 +1,10 @@
 // flyt-server: gives the GPUs of this machine to clients elsewhere.
+#include <fcntl.h>
+
 #include <filesystem>
 #include <iostream>
 
+#include "base/listening.h"
 #include "bin/command_line.h"
 #include "server/parent/supervisor.h"
 
@@ -29,46 +32,82 @@ std::string soft_path() {
   return (self.parent_path().parent_path() / "lib" / "libflyt-softgpu.so").string();
 }
 
-void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions& options) {
+// What means something only together with others, so that it matters whether it was given.
+struct Given {
+  std::optional<std::uint32_t> gpu_sessions;
+  std::optional<std::int32_t> ready_fd;
+};
+
+void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions& options,
+                       Given& given) {
   flyt::server::LeaseOptions& lease = options.session.lease;
-  app.add_option("--lease", lease.id, "What this server's sessions are called together, for logs")
+  app.add_option(
+         "--lease", lease.id,
+         "What this server's sessions are called together, in logs and tokens; if missing nothing")
       .type_name("ID");
-  app.add_option("--gpu", lease.gpu, "The only GPU that clients see: its number or UUID; else all")
+  app.add_option(
+         "--gpu", lease.gpu,
+         "The only GPU that clients see: its number or UUID; if missing all, or GPU 0 where there"
+         " are other limits")
       .type_name("N|UUID");
   app.add_option("--memory", lease.memory_bytes,
-                 "Memory of the GPU that all sessions have together; 0: no limit of their own")
+                 "Memory of the GPU that all sessions have together; 0: as much as there is")
       .size()
       .type_name("BYTES[K|M|G]");
   app.add_option("--sms", lease.sms,
                  "Multiprocessors of the GPU for all sessions, rounded up to groups; 0: all")
       .range(0, 65535);
   app.add_option("--sm-groups", lease.sm_groups,
-                 "The groups that they are, by number; else the first ones that suffice")
+                 "The groups that they are, by number; if missing the first ones that suffice")
       .delimiter(',')
       .type_name("N,N,...");
   app.add_option("--fault-board", options.session.fault_board,
                  "A file that all servers of a GPU under MPS are given: what one session's kernel"
-                 " breaks there the others survive, with --recover")
+                 " breaks there the others survive, with --recover; if missing none")
       .type_name("PATH");
-  app.add_option("--gpu-room", options.session.gpu_room,
-                 "A file that all servers of a GPU are given, which takes so many sessions of them"
-                 " together; those beyond --gpu-sessions are refused")
+  app.add_option(
+         "--gpu-room", options.session.gpu_room,
+         "A file that all servers of a GPU are given, which takes so many sessions of them"
+         " together; those beyond --gpu-sessions are refused; if missing they are not counted")
       .type_name("PATH");
-  app.add_option("--gpu-sessions", options.session.gpu_sessions,
+  app.add_option("--gpu-sessions", given.gpu_sessions,
                  "With --gpu-room: sessions on the GPU, with the processes that are kept warm")
-      .range(1, 1024);
-  app.add_option("--token-key", lease.token_key,
-                 "A file of 32 bytes: clients need a token signed with it, for this --lease")
+      .range(1, 1024)
+      .show_default(std::to_string(options.session.gpu_sessions));
+  app.add_option(
+         "--token-key", lease.token_key,
+         "A file of 32 bytes: clients need a token signed with it, for this --lease; if missing"
+         " they need none")
       .type_name("FILE");
   app.add_option("--control", options.control,
-                 "Where this user and root control the server: unix:///PATH")
+                 "Where this user and root control the server: unix:///PATH; if missing nowhere")
       .type_name("URL");
 }
 
-flyt::Status check(const flyt::server::SupervisorOptions& options) {
+// The caller waits for a word that would never come, or would go somewhere else.
+flyt::Status check_ready_fd(std::int32_t fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  const std::string front = "--ready-fd " + std::to_string(fd) + ": ";
+  if (flags < 0) {
+    return flyt::Error{flyt::ErrorCode::kInvalid,
+                       front +
+                           "no such descriptor is open; whoever starts this program has to"
+                           " leave it open for it"};
+  }
+  if ((flags & O_ACCMODE) != O_RDONLY) return {};
+  return flyt::Error{flyt::ErrorCode::kInvalid, front + "the descriptor cannot be written to"};
+}
+
+flyt::Status check(const flyt::server::SupervisorOptions& options, const Given& given) {
   const auto invalid = [](const char* message) {
     return flyt::Error{flyt::ErrorCode::kInvalid, message};
   };
+  if (given.gpu_sessions && options.session.gpu_room.empty()) {
+    return invalid("--gpu-sessions needs --gpu-room: sessions are counted in that file");
+  }
+  if (given.ready_fd) {
+    if (flyt::Status status = check_ready_fd(*given.ready_fd); !status) return status;
+  }
   const std::string& lease = options.session.lease.id;
   if (!lease.empty() && !flyt::server::valid_lease_id(lease)) {
     return invalid("--lease takes at most 64 letters, digits, '.', '_' and '-'");
@@ -117,6 +156,7 @@ int main(int argc, char** argv) {
   app.add_option("--module-cache-bytes", options.session.code_store.bytes_max,
                  "How much of it, for each user or address that clients come from")
       .size()
+      .show_default("4G")
       .type_name("BYTES[K|M|G]");
   app.add_option("--recover", options.recover_seconds,
                  "Seconds for which the memory of a session whose process was killed is kept, so"
@@ -124,7 +164,7 @@ int main(int argc, char** argv) {
       .range(0, 3600);
   app.add_option("--keeper", options.keeper,
                  "A socket's path, with --recover: if this server is killed, sessions go on in the"
-                 " next one that is started with the same path")
+                 " next one that is started with the same path; if missing they end")
       .type_name("PATH");
   app.add_option("--handover-seconds", options.handover_seconds,
                  "How long SIGUSR1 waits for sessions to come to a moment without work")
@@ -134,17 +174,24 @@ int main(int argc, char** argv) {
       .range(0, 86400);
   app.add_option("--log-level", level, "What is logged to stderr")
       .one_of({"debug", "info", "warn", "error", "off"});
-  app.add_option("--ready-fd", options.ready_fd,
-                 "A descriptor that gets \"ready\" once clients can connect")
+  Given given;
+  app.add_option(
+         "--ready-fd", given.ready_fd,
+         "An open descriptor that gets \"ready\" once clients can connect; if missing none does")
       .type_name("FD");
-  add_lease_options(app, options);
+  add_lease_options(app, options, given);
   if (const auto done = app.parse(argc, argv, EXIT_FAILURE)) return *done;
-  if (const flyt::Status wrong = check(options); !wrong) return fail(wrong.error());
+  if (const flyt::Status wrong = check(options, given); !wrong) return fail(wrong.error());
+  if (given.gpu_sessions) options.session.gpu_sessions = *given.gpu_sessions;
+  if (given.ready_fd) options.ready_fd = *given.ready_fd;
   if (store == "auto") store = flyt::server::default_store_folder();
   if (store != "off") options.session.code_store.folder = store;
   options.session.log_level = flyt::log_level_of(level, flyt::LogLevel::kInfo);
 
+  const std::string control = options.control;
   flyt::server::Supervisor supervisor(std::move(options));
   const flyt::Status status = supervisor.run();
-  return status ? EXIT_SUCCESS : fail(status.error());
+  if (status) return EXIT_SUCCESS;
+  const bool controls = !control.empty() && status.error().message.starts_with(control + ":");
+  return fail(flyt::with_listening_advice(status.error(), controls ? "--control" : "--listen"));
 }

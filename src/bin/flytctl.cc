@@ -41,7 +41,11 @@ int main(int argc, char** argv) {
   flyt::ctl::add_examples(app);
   if (const auto done = app.parse(argc, argv, flyt::cli::kExitUsage)) return *done;
   if (completion.given()) {
-    std::cout << flyt::cli::ctl_completion_script(options.shell);
+    flyt::cli::Choices choices;
+    for (const flyt::Command& command : app.commands()) {
+      choices[command.name()] = command.choices();
+    }
+    std::cout << flyt::cli::ctl_completion_script(options.shell, choices);
     return EXIT_SUCCESS;
   }
   const flyt::Status status = flyt::ctl::run(app.given_commands().front(), options);

@@ -12,10 +12,13 @@ Command add_named(const Command& app, std::string& name, const char* command, co
 }
 
 void add_sizes(const Command& command, cli::CtlOptions& options, bool required) {
-  command.add_option("--sms", options.sms, "Multiprocessors; rounded up to whole groups")
+  const char* kept = required ? "" : "; if missing it stays as it is";
+  command
+      .add_option("--sms", options.sms,
+                  std::string("Multiprocessors, rounded up to whole groups") + kept)
       .required(required)
       .type_name("N");
-  command.add_option("--memory", options.memory, "Memory, such as 512M or 20G")
+  command.add_option("--memory", options.memory, std::string("Memory, such as 512M or 20G") + kept)
       .required(required)
       .type_name("SIZE");
 }
@@ -26,12 +29,15 @@ void add_create(const Command& app, cli::CtlOptions& options) {
   add_sizes(create, options, true);
   create.add_option("--gpu", options.gpu, "Which GPU; the first with room if missing")
       .type_name("N");
-  create.add_option("--mode", options.mode, "Only on a GPU in this mode")
+  create.add_option("--mode", options.mode, "Only on a GPU in this mode; if missing on any")
       .one_of({"isolated", "shared"});
-  create.add_option("--priority", options.priority, "From -1000 to 1000").show_default();
-  create.add_option("--expires-in", options.expires_in, "Ends by itself after this: 90s, 12h, 7d")
+  create.add_option("--priority", options.priority, "From -1000 to 1000: higher goes first")
+      .show_default();
+  create
+      .add_option("--expires-in", options.expires_in,
+                  "Ends by itself after this: 90s, 12h, 7d; if missing never")
       .type_name("TIME");
-  create.add_option("--label", options.labels, "For whoever looks; repeatable")
+  create.add_option("--label", options.labels, "A note for whoever looks; repeatable")
       .type_name("KEY=VALUE")
       .take_all();
 }
@@ -48,20 +54,29 @@ void add_vm_set(const Command& vm, Options& options) {
       .type_name("N");
   set.add_option("--address", cluster.vm_address, "Its IP address").type_name("IP");
   set.add_option("--host", cluster.host, "The machine that it runs on").type_name("HOST");
-  set.add_option("--policy", cluster.policy, "Where its virtual GPU goes")
+  set.add_option(
+         "--policy", cluster.policy,
+         "Where its virtual GPU goes; default, as of a new VM: placement.policy of the cluster")
       .one_of({"host-first", "pack", "spread", "default"});
-  set.add_option("--mode", cluster.mode, "Only on a GPU in this mode")
+  set.add_option("--mode", cluster.mode, "Only on a GPU in this mode; a new VM: any")
       .one_of({"isolated", "shared", "any"});
-  set.add_option("--priority", cluster.priority, "From -1000 to 1000: higher goes first");
-  set.add_option("--label", cluster.labels, "Repeatable; all of them are set anew")
+  set.add_option("--priority", cluster.priority,
+                 "From -1000 to 1000: higher goes first; a new VM: 0");
+  set.add_option("--label", cluster.labels,
+                 "A note, by which --apart goes; repeatable, and all of them are set anew")
       .type_name("KEY=VALUE")
       .take_all();
-  set.add_option("--apart", cluster.apart, "On other nodes than VMs with the same label")
+  set.add_option("--apart", cluster.apart,
+                 "On other nodes than VMs with the same value of this label; repeatable, and all "
+                 "of them are"
+                 " set anew")
       .type_name("KEY")
       .take_all();
-  set.add_flag("--share-sms,!--no-share-sms", cluster.share_sms,
-               "May share multiprocessors, on GPUs that give out more than they have");
-  set.add_flag("--keep,!--no-keep", cluster.keep, "Keeps it when no program uses it");
+  set.add_flag(
+      "--share-sms,!--no-share-sms", cluster.share_sms,
+      "May share multiprocessors, on GPUs that give out more than they have; a new VM does not");
+  set.add_flag("--keep,!--no-keep", cluster.keep,
+               "Keeps it when no program uses it; a new VM does not");
 }
 
 void add_authority(const Command& app, cli::AuthorityOptions& options) {
@@ -90,7 +105,9 @@ void add_authority(const Command& app, cli::AuthorityOptions& options) {
 }
 
 void add_machine(const Command& command, cli::EnrolOptions& options) {
-  command.add_option("--role", options.role, "What it is").required().one_of({"node", "vm"});
+  command.add_option("--role", options.role, "What the machine is")
+      .required()
+      .one_of({"node", "vm"});
 }
 
 void add_servers(const Command& command, cli::EnrolOptions& options) {
@@ -109,7 +126,10 @@ void add_enrolment(const Command& app, cli::EnrolOptions& options) {
   add_machine(create, options);
   create.add_option("--host", options.hosts, "DNS name or address at which it serves; repeatable")
       .take_all();
-  create.add_option("--lasts", options.lasts, "How long it admits the machine: 15m, 1d")
+  create
+      .add_option(
+          "--lasts", options.lasts,
+          "How long it admits the machine: 15m, 1d; if missing enrol.token_lasts of the cluster")
       .type_name("TIME");
   tokens.add_command("list", "List them; their secrets are not known any more");
   add_named(tokens, options.name, "revoke", "Let one admit nobody any more", "ID", true,
@@ -120,7 +140,7 @@ void add_enrolment(const Command& app, cli::EnrolOptions& options) {
   add_servers(enrol, options);
   enrol
       .add_option("--token-file", options.token_file,
-                  "It has the token; - for the standard input. Or FLYT_ENROL_TOKEN")
+                  "A file with the token, or - for the standard input; if missing FLYT_ENROL_TOKEN")
       .type_name("FILE");
   enrol
       .add_option("--dir", options.folder,
@@ -135,10 +155,13 @@ void add_enrolment(const Command& app, cli::EnrolOptions& options) {
       .show_default()
       .type_name("DIR");
   renew
-      .add_option("--within", options.within,
-                  "It is time so long before the end: 30d. Otherwise in the last third")
+      .add_option(
+          "--within", options.within,
+          "It is time when it ends within this: 30d; if missing in the last third of its life")
       .type_name("TIME");
-  renew.add_option("--then", options.then, "What a shell does once there is a new one")
+  renew
+      .add_option("--then", options.then,
+                  "What a shell does once there is a new one; if missing nothing")
       .type_name("COMMAND");
 }
 
@@ -146,18 +169,21 @@ void add_configs(const Command& app, cli::ConfigOptions& options) {
   const Command config = app.add_command("config", "Configurations of the managers");
   config.require_command();
   const Command check = config.add_command("check", "Say whether files are right");
-  check.add_option("--of", options.program, "Whose they are; else as they are called")
+  check
+      .add_option(
+          "--of", options.program,
+          "Whose they are; if missing as they are called (node.toml), else a cluster manager's")
       .one_of({"cluster", "node", "client"});
   const Command import = config.add_command(
       "import", "Make configurations of those of the Flyt that this one descends from");
-  import.add_option("--out", options.out, "Where to; nothing is written over")
+  import.add_option("--out", options.out, "The folder for them; nothing is written over")
       .show_default()
       .type_name("DIR");
-  import.add_option("--host", options.host, "A node's name, as the cluster manager reaches it")
+  import
+      .add_option("--host", options.host,
+                  "A node's name, as the cluster manager reaches it; if missing this machine's")
       .type_name("HOST");
-  import.add_option("--port", options.port, "Of the cluster manager")
-      .range(1, 65535)
-      .show_default();
+  import.add_option("--port", options.port, "The cluster manager's").range(1, 65535).show_default();
   for (const Command& command : {check, import}) {
     command.add_option("file", options.files, "TOML files").required().type_name("FILE");
   }
@@ -167,21 +193,24 @@ void add_configs(const Command& app, cli::ConfigOptions& options) {
 
 void add_global(const Command& app, Options& options) {
   app.add_option("--cluster", options.cluster_flag,
-                 "A cluster manager: unix:///PATH or HOST:PORT; also FLYT_CLUSTER")
+                 "A cluster manager: unix:///PATH or HOST:PORT, or several with commas; if missing"
+                 " FLYT_CLUSTER, else unix:///run/flyt-cluster/cluster.sock")
       .type_name("ADDR");
   app.add_option("--node", options.node_flag,
-                 "A node manager: unix:///PATH or HOST:PORT; also FLYT_NODE")
+                 "A node manager: unix:///PATH or HOST:PORT; if missing FLYT_NODE, else"
+                 " unix:///run/flyt/node.sock")
       .type_name("ADDR");
   app.add_option("--cert", options.cert,
-                 "This user's certificate; also FLYT_CLUSTER_CERT, FLYT_NODE_CERT")
+                 "This user's certificate; if missing FLYT_CLUSTER_CERT or FLYT_NODE_CERT")
       .type_name("FILE");
-  app.add_option("--key", options.key, "Its key; also FLYT_CLUSTER_KEY, FLYT_NODE_KEY")
+  app.add_option("--key", options.key, "Its key; if missing FLYT_CLUSTER_KEY or FLYT_NODE_KEY")
       .type_name("FILE");
   app.add_option("--ca", options.ca,
-                 "Who signed the other side; also FLYT_CLUSTER_CA, FLYT_NODE_CA")
+                 "Who signed the other side; if missing FLYT_CLUSTER_CA or FLYT_NODE_CA")
       .type_name("FILE");
   app.add_option("--config", options.config,
-                 "Addresses and certificates; ~/.config/flyt/flytctl.toml, /etc/flyt/flytctl.toml")
+                 "Addresses and certificates, as TOML; if missing FLYTCTL_CONFIG, else"
+                 " ~/.config/flyt/flytctl.toml, else /etc/flyt/flytctl.toml")
       .type_name("FILE");
   app.add_flag("--json", options.node.json, "One JSON object a line");
 }
@@ -189,12 +218,15 @@ void add_global(const Command& app, Options& options) {
 void add_node_commands(const Command& app, Options& options) {
   cli::CtlOptions& node = options.node;
   add_named(app, node.lease, "describe",
-            "Show the cluster, one VM or one node; of a node: it, or one lease", "NAME", false);
+            "Show the cluster, one VM or one node; of a node: it, or one lease", "NAME", false,
+            "Of the VM, node or lease; if missing the cluster, or the node that is asked");
   for (const auto& [name, about] : {std::pair("leases", "List the leases, or those of one VM"),
                                     std::pair("sessions", "List client processes")}) {
-    const Command command = add_named(app, node.lease, name, about, "NAME", false);
-    command.add_option("--on", options.cluster.on, "Of this node alone").type_name("NODE");
-    command.add_flag("--watch", options.cluster.watch, "Again after each change");
+    const Command command = add_named(app, node.lease, name, about, "NAME", false,
+                                      "Of a VM, or of a lease of a node; if missing all");
+    command.add_option("--on", options.cluster.on, "Of this node alone; if missing of all")
+        .type_name("NODE");
+    command.add_flag("--watch", options.cluster.watch, "The list again after each change");
   }
   add_create(app, node);
   const Command resize = add_named(app, node.lease, "resize",
@@ -207,17 +239,23 @@ void add_node_commands(const Command& app, Options& options) {
             true);
   const Command token =
       add_named(app, node.lease, "token", "Issue a token for clients of a lease", "LEASE", true);
-  token.add_option("--lasts", node.lasts, "How long it admits clients: 60, 5m").type_name("TIME");
+  token
+      .add_option("--lasts", node.lasts,
+                  "How long it admits clients: 60, 5m; if missing leases.token_seconds of the node")
+      .type_name("TIME");
   token.add_flag("--export", node.exports, "As settings for a shell");
   token.add_flag("--tcp", node.tcp, "With --export: the address for other machines");
   add_named(app, node.lease, "drain", "Make no new leases; of a cluster's node: free it, too",
-            "NODE", false);
+            "NODE", false, "Of a cluster's node; without it the node that is asked drains");
   app.add_command("undrain", "Make new leases at a node again");
   app.add_command("forget-leaders",
                   "Of a node: take orders of cluster managers again that were replaced");
   const Command events = app.add_command("events", "Show what happened");
   events.add_flag("--follow", node.follow, "And what happens from now on");
-  events.add_option("--after", node.after, "Only those after this number").type_name("N");
+  events
+      .add_option("--after", node.after,
+                  "Only those after this number; if missing all that are kept")
+      .type_name("N");
   const Command top = app.add_command("top", "Show GPUs and who has them, again and again");
   top.add_option("--interval", node.interval, "Seconds between pages")
       .range(1, 3600)
@@ -231,8 +269,8 @@ void add_cluster_commands(const Command& app, Options& options) {
   for (const auto& [name, about] : {std::pair("nodes", "List the nodes, or show one"),
                                     std::pair("gpus", "List the GPUs, of all nodes or one"),
                                     std::pair("vms", "List the VMs, or show one")}) {
-    add_named(app, cluster.name, name, about, "NAME", false)
-        .add_flag("--watch", cluster.watch, "Again after each change");
+    add_named(app, cluster.name, name, about, "NAME", false, "Of the one to show; if missing all")
+        .add_flag("--watch", cluster.watch, "The list again after each change");
   }
   const Command vm = app.add_command("vm", "Say which VMs there are, and what they get");
   vm.require_command();
@@ -249,7 +287,8 @@ void add_cluster_commands(const Command& app, Options& options) {
   add_named(app, cluster.name, "explain", "Say why a VM got what it got, or why it waits", "VM",
             true);
   app.add_command("audit", "Show who did what")
-      .add_option("--after", cluster.after, "Only what comes after this number")
+      .add_option("--after", cluster.after,
+                  "Only what comes after this number; if missing all that is kept")
       .type_name("N");
   add_authority(app, options.authority);
   add_enrolment(app, options.enrol);
@@ -264,8 +303,10 @@ void add_flyt_commands(const Command& app, Options& options) {
   const Command migrate = app.add_command("migrate", "Not possible yet");
   const Command automatic = app.add_command("migrate-auto", "Not possible yet");
   change.add_option("-i,--ip", options.cluster.name, "The VM's address or name").required();
-  change.add_option("-s,--sm-cores", options.cluster.sms, "Multiprocessors");
-  change.add_option("-m,--memory", options.cluster.memory, "Memory in MB");
+  change.add_option("-s,--sm-cores", options.cluster.sms,
+                    "Multiprocessors; if missing they stay as they are");
+  change.add_option("-m,--memory", options.cluster.memory,
+                    "Memory in MB; if missing it stays as it is");
   // Whatever stands behind them.
   for (const Command& command : {migrate, automatic}) command.allow_anything();
 }

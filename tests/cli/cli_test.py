@@ -77,6 +77,18 @@ class Help(Cli):
                     for word in words[1:]:
                         self.assertRegex(text, rf'\b{word}\b')
 
+    def test_the_help_says_what_holds_where_an_option_is_missing(self):
+        for name in there('flyt', 'flytctl', *DAEMONS):
+            for words, text in self.helps(name):
+                options = text.partition('\nOptions:\n')[2].partition('\n\n')[0]
+                for option in re.split(r'\n  (?=-)', f'\n{options}')[1:]:
+                    # All of vm set stays as it is, and what can be repeated need not be there.
+                    takes = re.match(r'[-\w,]+ [A-Z]', option) and words[1:] != ('vm', 'set')
+                    if not takes or re.search(r'REQUIRED|Env:|repeatable', option):
+                        continue
+                    with self.subTest(' '.join(words)):
+                        self.assertRegex(option, r'^\S+ \S+( in \[.*\])?=|if missing|instead of')
+
     def completed(self, name, script, *words):
         line = (f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); {COMPLETE[name]}; '
                 'printf "%s\\n" "${COMPREPLY[@]}"')
@@ -99,6 +111,38 @@ class Help(Cli):
                 found = set(self.completed(name, script, *words[1:], '--'))
                 with self.subTest(' '.join(words)):
                     self.assertEqual(shown - found, set())
+
+    def values(self):
+        """Options of flytctl that take one of a few values: a command, an option, its values."""
+        found = [(words[1:], option, values.split(','))
+                 for words, text in self.helps('flytctl')
+                 for option, values in re.findall(r'(--[a-z-]+) TEXT:\{([^}]*)\}', text)]
+        self.assertGreater(len(found), 5)
+        return found
+
+    def test_bash_completes_the_values_that_the_help_of_an_option_shows(self):
+        if not there('flytctl'):
+            self.skipTest('flytctl is not built')
+        script = self.path('flytctl')
+        with open(script, 'w', encoding='utf-8') as file:
+            file.write(self.run_program('flytctl', 'completion', 'bash').stdout)
+        for words, option, values in self.values():
+            with self.subTest(f'{words} {option}'):
+                self.assertEqual(self.completed('flytctl', script, *words, option, ''), values)
+
+    @unittest.skipUnless(shutil.which('fish'), 'fish is not installed')
+    def test_fish_completes_the_values_that_the_help_of_an_option_shows(self):
+        if not there('flytctl'):
+            self.skipTest('flytctl is not built')
+        with open(self.path('flytctl.fish'), 'w', encoding='utf-8') as file:
+            file.write(self.run_program('flytctl', 'completion', 'fish').stdout)
+        for words, option, values in self.values():
+            done = subprocess.run(
+                ['fish', '--no-config', '-c', f'source {self.path("flytctl.fish")}; '
+                 f'complete -C "flytctl {" ".join(words)} {option} "'], capture_output=True,
+                text=True, check=True, timeout=60, env=dict(self.environment, HOME=self.folder))
+            with self.subTest(f'{words} {option}'):
+                self.assertEqual(sorted(done.stdout.split()), sorted(values))
 
     def test_bash_completes_commands_files_and_programs(self):
         script = self.path('flyt')
@@ -210,6 +254,39 @@ class Mistakes(Cli):
                                     status=1)
             self.assertIn('there is no user nobody-at-all', done.stderr)
 
+    def test_files_that_cannot_be_read_are_all_found_by_a_check(self):
+        for name, text in (
+                ('flyt-cluster-manager', '[cluster]\nstore = "etcd:a:1"\nadvertise = "a:4"\n'
+                 '[api]\ncert\nkey\nca\ncrl\n[metrics]\ntoken\n[etcd]\ncert\nkey\nca\n'
+                 '[enrol]\nlisten = "a:2"\nkey\n'
+                 '[requirements]\nmongodb = "mongodb://ann@a:3/"\npassword_file\n'),
+                ('flyt-node-manager', '[api]\ncert\nkey\nca\ncrl\n[metrics]\ntoken\n'
+                 '[cluster]\ncert\nkey\nca\ncrl\n'),
+                ('flyt-client-manager', '[cluster]\naddresses = ["a:1"]\ncert\nkey\nca\ncrl\n')):
+            if not there(name):
+                continue
+            files, section, config = {}, '', ''
+            for line in text.splitlines():
+                section = line.strip('[]') if line.startswith('[') else section
+                if line.islower() and line.replace('_', '').isalpha():
+                    path = files[f'{section}.{line}'] = self.path(f'{name}.{section}.{line}')
+                    line = f'{line} = "{path}"'
+                config += f'{line}\n'
+            words = [*self.configured(name, config), '--check-config']
+            told = self.run_program(*words, status=1).stderr
+            for key, path in files.items():
+                self.assertIn(f'{key}: cannot read {path}: No such file', told)
+            self.assertEqual((told.count('cannot read'), told.count('\n')), (len(files), 1))
+            first, *others = files.values()
+            for path in others:
+                with open(path, 'w', encoding='utf-8') as file:
+                    file.write('something\n')
+            open(others[0], 'w', encoding='utf-8').close()
+            told = self.run_program(*words, status=1).stderr
+            self.assertIn(f'cannot read {first}: No such file', told)
+            self.assertIn(f'{others[0]} is empty', told)
+            self.assertEqual(told.count(self.folder), 3)
+
     def test_daemons_say_how_they_are_used(self):
         for name in there(*DAEMONS):
             done = self.run_program(name, '--no-such-option', status=1)
@@ -220,6 +297,17 @@ class Mistakes(Cli):
         self.assertIn('--server URL', done.stderr)
         self.assertIn('flyt-client-manager', done.stderr)
         self.assertEqual(done.stderr.count('\n'), 1)
+
+    def test_who_finds_no_client_manager_at_its_socket_is_told_what_to_do(self):
+        path = self.path('left.sock')
+        left = socket.socket(socket.AF_UNIX)
+        left.bind(path)
+        left.close()
+        for words, status in ((['run', '--', 'true'], 127), (['client', 'status'], 1)):
+            done = self.run_program('flyt', *words, status=status, FLYT_CLIENT_SOCKET=path)
+            self.assertIn('refused; start flyt-client-manager', done.stderr)
+            self.assertIn(f'FLYT_CLIENT_SOCKET: it is {path} now', done.stderr)
+            self.assertEqual(done.stderr.count('\n'), 1)
 
     def test_an_address_that_is_none_is_told_with_those_that_are(self):
         for url in ('gpu-host:7700', 'tpc://gpu-host:7700', 'tcp://gpu-host', 'unix://x.sock'):
@@ -248,7 +336,71 @@ class Mistakes(Cli):
             done = self.run_program('flyt-server', '--listen', url, '--driver', 'soft',
                                     '--log-level', 'off', status=1)
             self.assertIn(url, done.stderr)
-            self.assertIn('in use', done.stderr)
+            self.assertIn('in use; another process listens there', done.stderr)
+            self.assertIn('--listen', done.stderr)
+        control = f'unix://{self.listening("control.sock")}'
+        done = self.run_program('flyt-server', '--listen', f'unix://{self.path("own.sock")}',
+                                '--driver', 'soft', '--log-level', 'off', '--control', control,
+                                status=1)
+        self.assertIn(control, done.stderr)
+        self.assertIn('another address with --control', done.stderr)
+
+    def listening(self, name):
+        taken = socket.socket(socket.AF_UNIX)
+        self.addCleanup(taken.close)
+        taken.bind(self.path(name))
+        taken.listen()
+        return self.path(name)
+
+    def authority(self):
+        """Settings of a certificate that lets its owner serve on TCP."""
+        self.run_program('flytctl', 'ca', 'init', '--dir', self.path('ca'))
+        self.run_program('flytctl', 'ca', 'issue', 'cluster', '--role', 'admin', '--host',
+                         '127.0.0.1', '--dir', self.path('ca'))
+        return (f'cert = "{self.path("ca/cluster.crt")}"\nkey = "{self.path("ca/cluster.key")}"\n'
+                f'ca = "{self.path("ca/ca.crt")}"\n')
+
+    def configured(self, name, text):
+        with open(self.path(f'{name}.toml'), 'w', encoding='utf-8') as file:
+            file.write(text)
+        return [name, '--config', self.path(f'{name}.toml')]
+
+    def test_a_place_of_a_daemon_that_is_taken_is_told_with_its_setting(self):
+        if not there('flyt-cluster-manager'):
+            self.skipTest('the control plane is not built')
+        taken = socket.socket()
+        self.addCleanup(taken.close)
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        tcp = f'127.0.0.1:{taken.getsockname()[1]}'
+        unix = self.listening('taken.sock')
+        own = f'unix = "{self.path("own.sock")}"\n'
+        files = self.authority()
+        own_folders = f'state = "{self.folder}/state"\nrun = "{self.folder}/run"\n'
+        cluster, node = f'[cluster]\n{own_folders}', f'[node]\n{own_folders}[gpus]\nsoft = 1\n'
+        for name, text, place, key in (
+                ('flyt-cluster-manager', f'{cluster}[api]\nunix = "{unix}"\n', unix, 'api.unix'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}tcp = "{tcp}"\n{files}', tcp,
+                 'api.tcp'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}[metrics]\nlisten = "{tcp}"\n', tcp,
+                 'metrics.listen'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}{files}[page]\nlisten = "{tcp}"\n',
+                 tcp, 'page.listen'),
+                ('flyt-cluster-manager', f'{cluster}[api]\n{own}{files}[enrol]\nlisten = "{tcp}"\n'
+                 f'key = "{self.path("ca/ca.key")}"\n', tcp, 'enrol.listen'),
+                ('flyt-node-manager', f'{node}[api]\nunix = "{unix}"\n', unix, 'api.unix'),
+                ('flyt-node-manager', f'{node}[api]\n{own}tcp = "{tcp}"\n{files}', tcp, 'api.tcp'),
+                ('flyt-node-manager', f'{node}[api]\n{own}[metrics]\nlisten = "{tcp}"\n', tcp,
+                 'metrics.listen'),
+                ('flyt-client-manager', f'[cluster]\naddresses = ["unix:///{self.folder}/none"]\n'
+                 f'[programs]\nsocket = "{unix}"\n[client]\nstate = "{self.folder}/state"\n', unix,
+                 'programs.socket or --socket')):
+            with self.subTest(f'{name} {key}'):
+                told = self.run_program(*self.configured(name, text), status=1).stderr
+                reason = told.splitlines()[-1]
+                self.assertIn(place, reason)
+                self.assertIn('Address already in use; another process listens there', reason)
+                self.assertTrue(reason.endswith(f' another address with {key}'), reason)
 
     def test_who_lets_everybody_in_is_warned(self):
         warning = 'whoever reaches this address can use the GPU'
@@ -288,6 +440,20 @@ class Mistakes(Cli):
         done = self.run_program('flyt-server', '--listen', f'unix://{self.path("a.sock")}',
                                 '--driver', 'soft', '--keeper', self.path('keeper'), status=1)
         self.assertIn('--keeper needs --recover', done.stderr)
+
+    def test_options_of_a_server_that_could_do_nothing_are_refused(self):
+        server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']
+        done = self.run_program(*server, '--gpu-sessions', '4', status=1)
+        self.assertIn('--gpu-sessions needs --gpu-room', done.stderr)
+        for fd in ('99', '-1'):
+            done = self.run_program(*server, '--ready-fd', fd, status=1)
+            self.assertIn(f'--ready-fd {fd}: no such descriptor is open', done.stderr)
+        with open('/dev/null', 'rb') as reads:
+            done = subprocess.run([program(server[0]), *server[1:], '--ready-fd', '0'],
+                                  stdin=reads, stderr=subprocess.PIPE, text=True, check=False,
+                                  timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('--ready-fd 0: the descriptor cannot be written to', done.stderr)
 
     def test_a_server_does_not_start_without_what_it_is_to_have(self):
         server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']

@@ -89,6 +89,11 @@ class Vms(ClusterTest):
         self.assertRegex(self.cluster.ctl('explain', 'd'), r'n1: .*it needs 4 groups')
         self.cluster.ctl('vm', 'set', 'd', '--priority', '5')
         self.assertEqual(self.cluster.speak('request', 'd')['ahead'], 0)
+        self.cluster.add_vm('e', SMS)
+        self.cluster.speak('request', 'e')
+        self.assertEqual(self.cluster.ctl('release', 'e'),
+                         'VM e held no virtual GPU; it waits for one no longer\n')
+        self.assertEqual(self.cluster.phase('e'), 'none')
         # Programs that end make room, after the grace period.
         tenants['a'].stdin.close()
         self.cluster.want('d')
@@ -156,6 +161,8 @@ class Vms(ClusterTest):
         self.assertGreater(self.cluster.want('a')['generation'], first)
         self.assertEqual(self.cluster.speak('release', 'a')['phase'], 'none')
         self.cluster.settle()
+        told = self.cluster.ctl('release', 'a', status=4)
+        self.assertEqual(told, 'flytctl: VM a holds no virtual GPU, and waits for none\n')
         self.assertEqual(self.cluster.list('leases'), [])
 
     def test_leases_of_a_node_itself_take_room(self):
@@ -166,8 +173,10 @@ class Vms(ClusterTest):
         self.assertEqual({lease['state'] for lease in self.cluster.list('leases')}, {'foreign'})
         self.assertEqual(self.cluster.speak('request', 'a')['phase'], 'waiting')
         for node in self.cluster.nodes.values():
+            self.assertRegex(node.ctl('describe'), r'\nMAP .*\nA +own +- +[0-9a-f]+\n')
             node.ctl('release', 'own')
-        self.cluster.want('a')
+        place = self.cluster.want('a')['node']
+        self.assertRegex(self.cluster.nodes[place].ctl('describe'), r'\nA +a\.\S+ +a +[0-9a-f]+\n')
 
     def test_vms_come_from_flyts_database(self):
         with tempfile.NamedTemporaryFile('w', suffix='.json') as file:

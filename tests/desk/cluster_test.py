@@ -69,9 +69,9 @@ class Clusters(NodeTest):
                    f'{run}/cluster.sock')
 
     @classmethod
-    def start_client(cls, vm):
+    def start_client(cls, vm, host='host = "host"\n'):
         cls.launch(vm, 'flyt-client-manager',
-                   f'[vm]\nname = "{vm}"\nhost = "host"\n[cluster]\naddresses = ["{cls.address}"]\n'
+                   f'[vm]\nname = "{vm}"\n{host}[cluster]\naddresses = ["{cls.address}"]\n'
                    f'[programs]\nsocket = "{cls.folder}/{vm}.sock"\n[lease]\ngrace = 0\n'
                    f'[client]\nstate = "{cls.folder}/{vm}-state"\n', f'{cls.folder}/{vm}.sock')
 
@@ -122,6 +122,21 @@ class Clusters(NodeTest):
         second = self.program('vm-a')
         self.assertTrue(json.loads(second.stdout.readline() or '{}').get('sees'), second.poll())
         holder.kill()
+
+    def test_a_vm_that_reaches_no_node_is_refused_at_once_and_no_lease_is_made_for_it(self):
+        self.ctl('vm', 'set', 'far', '--sms', '8', '--memory', '64M')
+        self.start_client('far', host='')
+        for _ in range(2):
+            done = subprocess.run([self.node.program('flyt'), 'run', '--', 'true'],
+                                  env=self.environment('far'), capture_output=True, text=True,
+                                  check=False, timeout=60)
+            self.assertEqual(done.returncode, 127)
+            for part in ('node test-node', 'leases.tcp_host', 'node.toml', 'vm.host = "host"'):
+                self.assertIn(part, done.stderr)
+            self.assertNotIn('waiting', done.stderr)
+        self.assertNotIn('placed', ''.join(line for line in self.ctl('events').splitlines(True)
+                                           if 'far' in line))
+        self.assertEqual([name for name in self.node.leases() if name.startswith('far.')], [])
 
     def test_a_program_goes_on_when_all_managers_are_killed(self):
         holder = self.program('vm-a', 'hold', str(16 << 20))

@@ -76,6 +76,10 @@ void Broker::arrive(ProgramId id, Program program, Now now) {
                                                       " programs use or want the GPU already"}});
     return;
   }
+  if (const auto error = out_of_reach()) {
+    sends_.push_back({id, wire::DeskRefused{error->code, error->message}});
+    return;
+  }
   Entry& entry = programs_[id];
   entry.program = std::move(program);
   // What it was granted is not there: what the cluster says now is to be asked for.
@@ -118,6 +122,7 @@ void Broker::heard(const VirtualGpu& gpu, Now now) {
   learn(gpu);
   // The rest was for what is over now; that of a cluster that fails stays.
   if (waited && gpu_.phase == Phase::kReady && failures_ == 0) retry_at_ = now.at;
+  if (const auto error = out_of_reach()) refuse_waiting(*error);
   tell_all(now);
 }
 
@@ -145,6 +150,18 @@ std::optional<std::string> Broker::url() const {
   return std::nullopt;
 }
 
+std::optional<Error> Broker::out_of_reach() const {
+  // What is known may be old, or is over soon.
+  if (!known_ || gpu_.phase != Phase::kReady || !away_.empty() || releasing_ || url()) {
+    return std::nullopt;
+  }
+  return Error{ErrorCode::kUnsupported,
+               "node " + gpu_.node +
+                   " tells no address for other machines: set leases.tcp_host and leases.tcp_ports"
+                   " in its node.toml; or, if this is its machine, vm.host = \"" +
+                   gpu_.host + "\" in this one's client.toml"};
+}
+
 void Broker::tell_all(Now now) {
   for (auto& [id, entry] : programs_) {
     if (!entry.granted) tell(id, entry, now);
@@ -164,10 +181,6 @@ void Broker::tell(ProgramId id, Entry& entry, Now now) {
   wire::DeskWaiting waiting;
   if (!away_.empty()) {
     waiting.why = "the cluster does not answer: " + away_;
-  } else if (known_ && gpu_.phase == Phase::kReady && !url()) {
-    waiting.why = "node " + gpu_.node +
-                  " tells no address for other machines: set its leases.tcp_host, or vm.host here"
-                  " to its cluster.host if it is this machine's host";
   } else if (known_ && gpu_.phase == Phase::kWaiting) {
     waiting.ahead = gpu_.ahead;
     waiting.why = gpu_.reason;
@@ -207,7 +220,9 @@ std::optional<Broker::Ask> Broker::next(Now now) {
   }
   if (rests) return std::nullopt;
   const bool ours = known_ && gpu_.phase != Phase::kNone && gpu_.phase != Phase::kEnding;
-  if (programs_.empty() && ours && now.at >= idle_since_ + options_.grace) {
+  // What nobody can use here is not kept for the next program.
+  const bool over = now.at >= idle_since_ + options_.grace || out_of_reach();
+  if (programs_.empty() && ours && over) {
     asking_ = releasing_ = true;
     return Ask{Ask::Kind::kRelease, 0};
   }
@@ -259,8 +274,8 @@ void Broker::answered(const Ask& ask, const Result<VirtualGpu>& answer, Now now)
     if (until - kTokenMarginSeconds <= now.unix_seconds) {
       retry_at_ = now.at + kRetryLeast;
     }
-    if (!url()) retry_at_ = now.at + kRetryMost;
   }
+  if (const auto error = out_of_reach()) refuse_waiting(*error);
   tell_all(now);
 }
 

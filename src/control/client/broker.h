@@ -95,6 +95,8 @@ class Broker {
 
   const Token* token_of(std::uint32_t user, Now now) const;
   std::optional<std::string> url() const;
+  // Why programs cannot use what is ready here, whatever they wait for; none: they can.
+  std::optional<Error> out_of_reach() const;
   void believe();
   void tell_all(Now now);
   void tell(ProgramId id, Entry& entry, Now now);

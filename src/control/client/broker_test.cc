@@ -355,9 +355,44 @@ TEST_F(BrokerTest, TellsTheUnixSocketToProgramsOfThatMachineAlone) {
   deaf.urls = {"unix:///run/flyt/lease.sock"};
   broker_.heard(deaf, now());
   broker_.arrive(2, program(), now());
-  answer(deaf);
-  EXPECT_NE(told<wire::DeskWaiting>(2)->why.find("tells no address"), std::string::npos);
+  EXPECT_FALSE(told<wire::DeskGranted>(2));
   EXPECT_FALSE(broker_.next(now()));
+}
+
+TEST_F(BrokerTest, RefusesAtOnceWhatNoProgramOfThisMachineCanReach) {
+  VirtualGpu deaf = ready();
+  deaf.urls = {"unix:///run/flyt/lease.sock"};
+  broker_.arrive(1, program(), now());
+  answer(deaf);
+  const auto refused = told<wire::DeskRefused>(1);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code, ErrorCode::kUnsupported);
+  for (const char* part :
+       {"node node", "leases.tcp_host", "node.toml", "vm.host = \"elsewhere\"", "client.toml"}) {
+    EXPECT_NE(refused->why.find(part), std::string::npos) << refused->why;
+  }
+  EXPECT_EQ(broker_.waiting(), 0u);
+  // The same for who comes next, of whom nobody is asked for another one.
+  broker_.arrive(2, program(), now());
+  EXPECT_TRUE(told<wire::DeskRefused>(2));
+  // It is of no use here, so the grace is not waited for.
+  const auto ask = broker_.next(now());
+  ASSERT_TRUE(ask);
+  EXPECT_EQ(ask->kind, Ask::Kind::kRelease);
+  // What comes meanwhile is asked for anew.
+  broker_.arrive(3, program(), now());
+  EXPECT_FALSE(told<wire::DeskRefused>(3));
+  broker_.answered(*ask, gpu(Phase::kEnding), now());
+  EXPECT_EQ(broker_.next(now())->kind, Ask::Kind::kRequest);
+}
+
+TEST_F(BrokerTest, RefusesWhatItHearsToBeOutOfReach) {
+  broker_.arrive(1, program(), now());
+  answer(gpu(Phase::kStarting));
+  VirtualGpu deaf = gpu(Phase::kReady);
+  deaf.urls = {"unix:///run/flyt/lease.sock"};
+  broker_.heard(deaf, now());
+  EXPECT_TRUE(told<wire::DeskRefused>(1));
 }
 
 TEST_F(BrokerTest, RefusesMoreProgramsThanItsLimit) {

@@ -67,6 +67,7 @@ class Link final : public ClusterLink {
     request.set_vm(config_.name);
     request.set_token(true);
     request.set_token_seconds(config_.token_seconds);
+    request.set_host(config_.host);
     return ask(&v1::Vms::Stub::Request, request);
   }
 

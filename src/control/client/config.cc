@@ -87,6 +87,13 @@ Result<Config> read_config(const std::string& path) {
   return control::read_parsed(path, parse_config);
 }
 
+Status check_files(const Config& config) {
+  return control::check_readable({{"cluster.cert", config.cert},
+                                  {"cluster.key", config.key},
+                                  {"cluster.ca", config.ca},
+                                  {"cluster.crl", config.crl}});
+}
+
 Result<std::vector<std::uint32_t>> users_of(const Config& config) {
   std::vector<std::uint32_t> users;
   for (const std::string& name : config.users) {

@@ -39,6 +39,8 @@ struct Config {
 // An error says FILE:LINE, the key and what it should be. What is unknown is an error.
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> read_config(const std::string& path);
+// That the files it names can be read; an error names all that cannot.
+Status check_files(const Config& config);
 
 // The numbers of [programs] users. An error names who is not known.
 Result<std::vector<std::uint32_t>> users_of(const Config& config);

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 
 #include "base/haste.h"
+#include "base/listening.h"
 #include "transport/peer.h"
 #include "wire/desk.h"
 
@@ -34,7 +36,9 @@ Result<std::unique_ptr<DeskServer>> DeskServer::open(const Config& config, Offic
   transport::Url url;
   url.path = config.socket;
   auto listener = transport::listen(url);
-  if (!listener) return std::move(listener).error();
+  if (!listener) {
+    return with_listening_advice(std::move(listener).error(), "programs.socket or --socket");
+  }
   server->listener_ = std::move(*listener);
   // Who may ask is told by the system, not by the file.
   if (::chmod(config.socket.c_str(), 0666) != 0) {
@@ -45,7 +49,26 @@ Result<std::unique_ptr<DeskServer>> DeskServer::open(const Config& config, Offic
 }
 
 void DeskServer::take_over() {
-  for (KnownProgram& one : read_programs(config_.state_folder + "/programs")) {
+  const std::string path = config_.state_folder + "/programs";
+  auto known = read_programs(path);
+  if (!known) {
+    log_.warn("which programs have the GPU is not known: they are counted when they ask again",
+              {{"file", path}, {"why", known.error().message}});
+    return;
+  }
+  if (known->senseless != 0) {
+    // The next change of who has the GPU replaces it.
+    const std::string kept = path + ".damaged";
+    std::error_code error;
+    std::filesystem::copy_file(path, kept, std::filesystem::copy_options::overwrite_existing,
+                               error);
+    log_.warn("lines of the state file name no program and are left out",
+              {{"file", path},
+               {"lines", known->senseless},
+               {"programs", known->programs.size()},
+               {"copy", error ? error.message() : kept}});
+  }
+  for (KnownProgram& one : known->programs) {
     const ProgramId id = ++last_id_;
     office_.adopt(id, {.user = one.user, .process = one.process, .name = one.name});
     log_.info("a program goes on", {{"program", one.name}, {"process", one.process}});

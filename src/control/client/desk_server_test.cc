@@ -1,10 +1,12 @@
 #include "control/client/desk_server.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "rpc/desk.h"
@@ -288,16 +290,50 @@ TEST_F(DeskTest, TheNextManagerKnowsThoseThatRun) {
   ASSERT_TRUE(visit);
   const std::string file = folder_ + "/programs";
   const Instant end = system_clock().now() + kPatience;
-  while (read_programs(file).empty() && system_clock().now() < end) std::this_thread::yield();
+  while (read_programs(file)->programs.empty() && system_clock().now() < end)
+    std::this_thread::yield();
   stop();
   const auto known = read_programs(file);
-  ASSERT_EQ(known.size(), 1u);
-  EXPECT_EQ(known[0].process, ::getpid());
+  ASSERT_TRUE(known);
+  ASSERT_EQ(known->programs.size(), 1u);
+  EXPECT_EQ(known->programs[0].process, ::getpid());
   start();
   cluster_->tell(gpu_in(Phase::kReady));
   EXPECT_TRUE(becomes("\"phase\": \"ready\""));
   EXPECT_TRUE(becomes("\"programs\": 1"));
   EXPECT_EQ(cluster_->requests(), 0);
+}
+
+TEST_F(DeskTest, AStateFileThatMakesNoSenseIsToldAndKept) {
+  const auto text_of_file = [](const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  };
+  const std::string file = folder_ + "/programs";
+  const std::string damaged = "garbage\n" + text_of({{::getpid(), 1, 0, "ended"}}) + "7 8 cut";
+  std::ofstream(file) << damaged;
+  const std::string log = folder_ + "/log";
+  const Fd sink(::open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  Office office({}, log_);
+  const Log told("test", LogLevel::kInfo, sink.get());
+  ASSERT_TRUE(DeskServer::open(config_, office, told));
+  for (const std::string& part : {std::string(" warn "), "file=" + file, std::string("lines=2"),
+                                  "copy=" + file + ".damaged"}) {
+    EXPECT_NE(text_of_file(log).find(part), std::string::npos) << text_of_file(log);
+  }
+  EXPECT_EQ(text_of_file(file + ".damaged"), damaged);
+  // What cannot be read at all is told as well.
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  ASSERT_TRUE(DeskServer::open(config_, office, told));
+  EXPECT_NE(text_of_file(log).find("cannot read " + file), std::string::npos);
+  // None is no news.
+  std::filesystem::remove(file);
+  std::filesystem::resize_file(log, 0);
+  ASSERT_TRUE(DeskServer::open(config_, office, told));
+  EXPECT_EQ(text_of_file(log), "");
 }
 
 }  // namespace

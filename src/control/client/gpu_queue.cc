@@ -9,24 +9,39 @@ namespace {
 constexpr Duration kQuiet = std::chrono::milliseconds(500);
 constexpr Duration kStatusPatience = std::chrono::seconds(5);
 
+// Nobody is there, or is not any more; who refuses says why himself.
+Error with_advice(Error error, const std::string& socket) {
+  if (error.code != ErrorCode::kLost) return error;
+  error.message +=
+      "; start flyt-client-manager, or name the socket of the one that runs in"
+      " FLYT_CLIENT_SOCKET: it is " +
+      socket + " now";
+  return error;
+}
+
 }  // namespace
 
 bool has_client_manager() { return rpc::has_desk(rpc::desk_socket()); }
 
 Status await_gpu(Duration patience, const std::function<void(const GpuQueue&)>& tell) {
   const auto on_waiting = [&](const wire::DeskWaiting& news) { tell({news.ahead, news.why}); };
-  const auto visit = rpc::visit_desk(rpc::desk_socket(), wire::DeskPurpose::kAwait,
-                                     {patience, kQuiet}, on_waiting);
-  return visit ? Status() : Status(visit.error());
+  const std::string socket = rpc::desk_socket();
+  const auto visit =
+      rpc::visit_desk(socket, wire::DeskPurpose::kAwait, {patience, kQuiet}, on_waiting);
+  return visit ? Status() : Status(with_advice(visit.error(), socket));
 }
 
 Result<std::string> client_manager_status() {
   const std::string socket = rpc::desk_socket();
   if (!rpc::has_desk(socket)) {
     return Error{ErrorCode::kNotFound,
-                 "no client manager listens at " + socket + "; does flyt-client-manager run?"};
+                 "no client manager listens at " + socket +
+                     "; start flyt-client-manager, or name"
+                     " the socket of the one that runs in FLYT_CLIENT_SOCKET"};
   }
-  return rpc::ask_desk_status(socket, kStatusPatience);
+  auto status = rpc::ask_desk_status(socket, kStatusPatience);
+  if (!status) return with_advice(std::move(status).error(), socket);
+  return status;
 }
 
 }  // namespace flyt::control

@@ -1,6 +1,7 @@
 #include "control/client/known_programs.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <sstream>
 
 #include "base/fd.h"
+#include "control/settings/settings.h"
 
 namespace flyt::vm {
 namespace {
@@ -66,23 +68,27 @@ std::string text_of(const std::vector<KnownProgram>& programs) {
   return text;
 }
 
-std::vector<KnownProgram> programs_of(std::string_view text) {
-  std::vector<KnownProgram> programs;
-  while (!text.empty() && programs.size() < kKnownProgramsMax) {
+KnownPrograms programs_of(std::string_view text) {
+  KnownPrograms known;
+  while (!text.empty() && known.programs.size() < kKnownProgramsMax) {
     const std::size_t end = text.find('\n');
     // A line without its end was cut off.
-    if (end == std::string_view::npos) break;
+    if (end == std::string_view::npos) {
+      ++known.senseless;
+      break;
+    }
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     KnownProgram one;
     if (!take_number(line, one.process) || !take_number(line, one.start) ||
         !take_number(line, one.user) || one.process <= 0) {
+      ++known.senseless;
       continue;
     }
     one.name = line.substr(0, kNameBytesMax);
-    programs.push_back(std::move(one));
+    known.programs.push_back(std::move(one));
   }
-  return programs;
+  return known;
 }
 
 Status write_programs(const std::string& path, const std::vector<KnownProgram>& programs) {
@@ -103,10 +109,14 @@ Status write_programs(const std::string& path, const std::vector<KnownProgram>& 
   return {};
 }
 
-std::vector<KnownProgram> read_programs(const std::string& path) {
-  std::vector<KnownProgram> programs = programs_of(contents(path));
-  std::erase_if(programs, [](const KnownProgram& one) { return !runs(one); });
-  return programs;
+Result<KnownPrograms> read_programs(const std::string& path) {
+  const auto text = control::read_file(path);
+  struct stat file {};
+  if (!text && ::lstat(path.c_str(), &file) != 0 && errno == ENOENT) return KnownPrograms{};
+  if (!text) return text.error();
+  KnownPrograms known = programs_of(*text);
+  std::erase_if(known.programs, [](const KnownProgram& one) { return !runs(one); });
+  return known;
 }
 
 }  // namespace flyt::vm

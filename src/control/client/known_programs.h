@@ -27,12 +27,16 @@ std::optional<std::uint64_t> start_of_process(std::int32_t process);
 bool runs(const KnownProgram& program);
 
 std::string text_of(const std::vector<KnownProgram>& programs);
-// Lines that say nothing are left out.
-std::vector<KnownProgram> programs_of(std::string_view text);
+
+struct KnownPrograms {
+  std::vector<KnownProgram> programs;
+  std::size_t senseless = 0;  // Lines that name no program, and are left out.
+};
+KnownPrograms programs_of(std::string_view text);
 
 // Replaces the file as a whole.
 Status write_programs(const std::string& path, const std::vector<KnownProgram>& programs);
-// Those that still run. No file: none.
-std::vector<KnownProgram> read_programs(const std::string& path);
+// Those that still run. No file: none. kSystem: it cannot be read.
+Result<KnownPrograms> read_programs(const std::string& path);
 
 }  // namespace flyt::vm

@@ -12,14 +12,20 @@ namespace {
 
 TEST(KnownPrograms, SurviveARoundTrip) {
   const std::vector<KnownProgram> programs = {{7, 100, 1000, "python3"}, {8, 101, 0, "a b (c)"}};
-  EXPECT_EQ(programs_of(text_of(programs)), programs);
-  EXPECT_EQ(programs_of(text_of({{9, 1, 2, "two\nlines"}}))[0].name, "two?lines");
+  EXPECT_EQ(programs_of(text_of(programs)).programs, programs);
+  EXPECT_EQ(programs_of(text_of(programs)).senseless, 0u);
+  EXPECT_EQ(programs_of(text_of({{9, 1, 2, "two\nlines"}})).programs[0].name, "two?lines");
 }
 
 TEST(KnownPrograms, LeaveOutWhatSaysNothing) {
-  EXPECT_TRUE(programs_of("").empty());
-  EXPECT_TRUE(programs_of("garbage\n\n7 \n7 8\n-7 8 9 a\n0 8 9 a\n7 8 99999999999 a\n").empty());
-  EXPECT_EQ(programs_of("garbage\n7 8 9 a\n7 8 9 cut off").size(), 1u);
+  EXPECT_TRUE(programs_of("").programs.empty());
+  EXPECT_EQ(programs_of("").senseless, 0u);
+  const auto none = programs_of("garbage\n\n7 \n7 8\n-7 8 9 a\n0 8 9 a\n7 8 99999999999 a\n");
+  EXPECT_TRUE(none.programs.empty());
+  EXPECT_EQ(none.senseless, 7u);
+  const auto one = programs_of("garbage\n7 8 9 a\n7 8 9 cut off");
+  EXPECT_EQ(one.programs.size(), 1u);
+  EXPECT_EQ(one.senseless, 2u);
 }
 
 TEST(KnownPrograms, AreThoseThatStillRun) {
@@ -34,11 +40,13 @@ TEST(KnownPrograms, AreThoseThatStillRun) {
   ASSERT_TRUE(write_programs(path, {{::getpid(), *start, 0, "this"},
                                     {::getpid(), *start + 1, 0, "another of that number"},
                                     {child, child_start.value_or(1), 0, "ended"}}));
-  const auto programs = read_programs(path);
-  ASSERT_EQ(programs.size(), 1u);
-  EXPECT_EQ(programs[0].name, "this");
+  const auto known = read_programs(path);
+  ASSERT_TRUE(known);
+  ASSERT_EQ(known->programs.size(), 1u);
+  EXPECT_EQ(known->programs[0].name, "this");
   std::filesystem::remove(path);
-  EXPECT_TRUE(read_programs(path).empty());
+  EXPECT_TRUE(read_programs(path)->programs.empty());
+  EXPECT_EQ(read_programs(::testing::TempDir()).error().code, ErrorCode::kSystem);
   EXPECT_FALSE(write_programs("/nowhere/programs", {}));
 }
 

@@ -15,6 +15,7 @@
 #include "control/cluster/records.h"
 #include "control/cluster/wrong_tries.h"
 #include "control/daemon/door_thread.h"
+#include "control/daemon/serving.h"
 #include "control/grpc/call.h"
 #include "control/grpc/channel.h"
 #include "control/grpc/credentials.h"
@@ -653,11 +654,10 @@ class Api final : public ApiThread {
       if (!credentials) return credentials.error();
       remote_ = std::make_unique<Counter>(desk({}));
       if (!remote_->open(config_.api_tcp, *credentials)) {
-        return Error{ErrorCode::kSystem, "api.tcp: cannot serve at " + config_.api_tcp +
-                                             ": the address is taken, or a certificate is bad"};
+        return control::cannot_serve("api.tcp", config_.api_tcp);
       }
     }
-    auto door = control::UserDoor::open(config_.api_unix, log_);
+    auto door = control::UserDoor::open(config_.api_unix, "api.unix", log_);
     if (!door) return std::move(door).error();
     door_ = std::move(*door);
     // Others than this user may come; who has no role is turned away.

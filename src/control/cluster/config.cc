@@ -168,6 +168,19 @@ Result<Config> read_config(const std::string& path) {
   return control::read_parsed(path, parse_config);
 }
 
+Status check_files(const Config& config) {
+  return control::check_readable({{"api.cert", config.cert},
+                                  {"api.key", config.key},
+                                  {"api.ca", config.ca},
+                                  {"api.crl", config.crl},
+                                  {"etcd.cert", config.etcd_tls.cert},
+                                  {"etcd.key", config.etcd_tls.key},
+                                  {"etcd.ca", config.etcd_tls.ca},
+                                  {"enrol.key", config.enrol_key},
+                                  {"requirements.password_file", config.mongodb_password_file},
+                                  {"metrics.token", config.metrics_token}});
+}
+
 scaling::Rules scaling_rules(const Config& config) {
   return {.window = std::chrono::seconds(config.scaling_window_seconds),
           .cool_down = std::chrono::seconds(config.scaling_cool_down_seconds),

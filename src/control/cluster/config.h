@@ -85,6 +85,8 @@ struct Config {
 // Parses and checks. An error says FILE:LINE, the key and what it should be.
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> read_config(const std::string& path);
+// That the files it names can be read; an error names all that cannot.
+Status check_files(const Config& config);
 scaling::Rules scaling_rules(const Config& config);
 
 inline bool uses_etcd(const Config& config) { return config.store != "sqlite"; }

@@ -10,6 +10,7 @@
 #include "control/cluster.grpc.pb.h"
 #include "control/cluster/records.h"
 #include "control/cluster/wrong_tries.h"
+#include "control/daemon/serving.h"
 #include "control/grpc/credentials.h"
 #include "control/grpc/status.h"
 #include "control/pki/certificate.h"
@@ -220,8 +221,7 @@ class Server final : public EnrolThread {
     builder.AddListeningPort(config.enrol, *credentials, &port);
     server_ = builder.BuildAndStart();
     if (server_ && port != 0) return {};
-    return Error{ErrorCode::kSystem, "enrol.listen: cannot serve at " + config.enrol +
-                                         ": the address is taken, or a certificate is bad"};
+    return control::cannot_serve("enrol.listen", config.enrol);
   }
 
  private:

@@ -130,7 +130,8 @@ const Manager::NodeEntry* Manager::find_node(std::string_view name) const {
 bool Manager::ready(const Vm& vm) const { return vm.grant && vm.grant->made() && !vm.absent; }
 
 Result<v1::VirtualGpu> Manager::request(const v1::GpuRequest& request) {
-  Asking asking{.vm = request.vm(), .status = {}, .gpu = {}, .address = {}, .lease = {}};
+  if (Status status = check_request(request); !status) return status.error();
+  Asking asking{.request = request, .status = {}, .gpu = {}, .address = {}, .lease = {}};
   asked_.join(asking, kAskedAtOnceMax, [this](const std::vector<Asking*>& all) {
     const Lock lock(mutex_);
     answer(all);
@@ -485,6 +486,7 @@ Result<v1::Node> Manager::remove_node(const std::string& name) {
   scheduler_.map().remove_node(name);
   nodes_.erase(name);
   places_.remove(name);
+  drop_out_of_reach();
   place();
   changed();
   return last;

@@ -154,6 +154,7 @@ class Manager {
     std::optional<state::Wish> wish;
     std::string wish_id;  // The grant's that it will become.
     Instant wish_until;
+    std::optional<std::string> machine;  // Whose Unix sockets its programs reach, if it has said.
     std::uint32_t watchers = 0;
     std::uint64_t generation = 0;
     std::string reason;
@@ -215,7 +216,7 @@ class Manager {
   };
   // A VM's request, and what comes of it.
   struct Asking {
-    const std::string& vm;
+    const v1::GpuRequest& request;
     Status status;
     v1::VirtualGpu gpu;
     std::string address;  // Of the node of what is ready, and the lease there.
@@ -234,6 +235,7 @@ class Manager {
   Status begin_wish(Vm& vm, std::string_view why, Batch batch) REQUIRES(mutex_);
   // A wish that is granted at once is never written.
   void ask_for(Vm& vm, Asking& asking) REQUIRES(mutex_);
+  void learn_machine(Vm& vm, const v1::GpuRequest& request) REQUIRES(mutex_);
   // One commit for all of them.
   void answer(const std::vector<Asking*>& all) REQUIRES(mutex_);
   void show_answer(Asking& asking, const Status& written) REQUIRES(mutex_);
@@ -243,6 +245,8 @@ class Manager {
   Status enter_queue(Vm& vm) REQUIRES(mutex_);
   void queue_again(Vm& vm) REQUIRES(mutex_);
   void drop_wish(Vm& vm) REQUIRES(mutex_);
+  // Wishes that no node fulfils any more; after a node has changed.
+  void drop_out_of_reach() REQUIRES(mutex_);
   state::Ending ending_of(const state::Grant& grant, std::string_view reason) const;
   void begin_ending(const state::Ending& ending) REQUIRES(mutex_);
   void forget_grant(Vm& vm) REQUIRES(mutex_);
@@ -295,7 +299,10 @@ class Manager {
   Vm* vm_of_grant(const std::string& id) REQUIRES(mutex_);
   NodeEntry* find_node(std::string_view name) REQUIRES(mutex_);
   const NodeEntry* find_node(std::string_view name) const REQUIRES(mutex_);
-  placement::Request request_for(const Vm& vm) const REQUIRES(mutex_);
+  placement::Request request_for(const Vm& vm, const std::string& id) const;
+  // Why its programs would reach no node that could ever take it; empty: they would, or there is
+  // none.
+  std::string out_of_reach(const Vm& vm) const REQUIRES(mutex_);
   bool ready(const Vm& vm) const;
   v1::VirtualGpu view(const Vm& vm) const REQUIRES(mutex_);
   v1::Vm view_of_vm(const Vm& vm) const REQUIRES(mutex_);

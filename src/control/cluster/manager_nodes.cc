@@ -169,6 +169,7 @@ Status Manager::take_record(NodeEntry& node, const v1::NodeReport& report) {
   }
   node.record = record;
   places_.set(record.name(), record.address());
+  if (!first) drop_out_of_reach();
   return {};
 }
 

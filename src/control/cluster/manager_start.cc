@@ -142,6 +142,7 @@ Status Manager::load_wishes() {
                              if (vm == nullptr) return unknown("VM", name);
                              next_sequence_ = std::max(next_sequence_, wish.sequence() + 1);
                              vm->reason = wish.reason();
+                             if (wish.has_machine()) vm->machine = wish.machine();
                              vm->wish = std::move(wish);
                              vm->absent = vm->grant.has_value();
                              return enter_queue(*vm);

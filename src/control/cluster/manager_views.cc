@@ -21,9 +21,13 @@ v1::VirtualGpu Manager::view(const Vm& vm) const {
     gpu.set_ahead(ahead ? static_cast<std::uint32_t>(*ahead) : 0);
     const placement::Waiting* waits = scheduler_.waiting(vm.wish_id);
     if (vm.reason.empty() && waits != nullptr) {
-      gpu.set_reason(scheduler_.map().possible(waits->request)
-                         ? "no GPU has room for it"
-                         : "no GPU of the cluster could ever take it");
+      std::string why = out_of_reach(vm);
+      if (why.empty()) {
+        why = scheduler_.map().possible(waits->request)
+                  ? "no GPU has room for it"
+                  : "no GPU of the cluster could ever take it";
+      }
+      gpu.set_reason(std::move(why));
     }
   }
   if (!vm.grant || vm.absent) return gpu;
@@ -252,7 +256,7 @@ Result<v1::Explanation> Manager::explain(const std::string& name) {
     told = scheduler_.explain(vm.wish_id);
   } else {
     out.add_lines("it has no virtual GPU and asks for none; this is what it would get:");
-    told = scheduler_.what_if(request_of(vm.spec, "what-if", config_.policy));
+    told = scheduler_.what_if(request_for(vm, "what-if"));
   }
   out.add_lines(told.text);
   for (const placement::NodeAnswer& answer : told.nodes) {

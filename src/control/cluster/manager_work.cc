@@ -203,6 +203,7 @@ state::Wish Manager::new_wish(const Vm& vm, const std::string& reason) {
   wish.set_sequence(next_sequence_++);
   wish.set_since_ms(unix_milliseconds());
   wish.set_reason(reason);
+  if (vm.machine) wish.set_machine(*vm.machine);
   return wish;
 }
 
@@ -213,6 +214,12 @@ void Manager::ask_for(Vm& vm, Asking& asking) {
     vm.used = clock_.now();
     return;
   }
+  // Waiting would change nothing, and a lease there would be in vain.
+  if (std::string why = out_of_reach(vm); !why.empty() && !vm.absent) {
+    drop_wish(vm);
+    asking.status = Error{ErrorCode::kUnsupported, std::move(why)};
+    return;
+  }
   vm.wish_until = clock_.now() + std::chrono::seconds(config_.keep_seconds);
   if (vm.wish) return;
   vm.wish = new_wish(vm, vm.reason);
@@ -220,15 +227,25 @@ void Manager::ask_for(Vm& vm, Asking& asking) {
   if (!asking.status) forget_wish(vm);
 }
 
+void Manager::learn_machine(Vm& vm, const v1::GpuRequest& request) {
+  if (!request.has_host() || vm.machine == request.host()) return;
+  vm.machine = request.host();
+  if (!vm.wish) return;
+  vm.wish->set_machine(request.host());
+  queue_again(vm);
+  place();
+}
+
 void Manager::answer(const std::vector<Asking*>& all) {
   std::vector<Vm*> fresh;
   for (Asking* asking : all) {
-    const auto vm = need_vm(asking->vm);
+    const auto vm = need_vm(asking->request.vm());
     if (!vm) {
       asking->status = vm.error();
       requirements_.asked = true;
       continue;
     }
+    learn_machine(**vm, asking->request);
     const bool wished = (*vm)->wish.has_value();
     ask_for(**vm, *asking);
     if (!wished && (*vm)->wish) fresh.push_back(*vm);
@@ -244,7 +261,7 @@ void Manager::answer(const std::vector<Asking*>& all) {
 
 void Manager::show_answer(Asking& asking, const Status& written) {
   if (!asking.status) return;
-  const Vm& vm = *find_vm(asking.vm);
+  const Vm& vm = *find_vm(asking.request.vm());
   const bool none = !vm.wish && (!vm.grant || vm.absent);
   if (none) asking.status = written;
   if (!asking.status) return;
@@ -281,6 +298,37 @@ void Manager::forget_wish(Vm& vm) {
   vm.wish.reset();
 }
 
+placement::Request Manager::request_for(const Vm& vm, const std::string& id) const {
+  placement::Request request = request_of(vm.spec, id, config_.policy);
+  request.reach = vm.machine;
+  return request;
+}
+
+std::string Manager::out_of_reach(const Vm& vm) const {
+  if (!vm.machine) return {};
+  const auto nodes = scheduler_.map().out_of_reach(request_for(vm, "what-if"));
+  if (nodes.empty()) return {};
+  const placement::NodeFacts& first = scheduler_.map().facts(nodes.front());
+  std::string others;
+  if (nodes.size() > 1) others = " (and of " + counted(nodes.size() - 1, "other node") + ")";
+  return "the leases of node " + first.name + others + " have no address for the machine of VM " +
+         vm.spec.name() +
+         ": set leases.tcp_host and leases.tcp_ports in the node's node.toml; or, if the VM's"
+         " programs run on that node's machine, vm.host = \"" +
+         first.host + "\" in the VM's client.toml";
+}
+
+// Whoever asks for it is told why, as if it had never waited.
+void Manager::drop_out_of_reach() {
+  for (auto& [name, vm] : vms_) {
+    if (!vm.wish || vm.absent) continue;
+    std::string why = out_of_reach(vm);
+    if (why.empty()) continue;
+    note("wish-dropped", "", name, std::move(why));
+    drop_wish(vm);
+  }
+}
+
 // Under a new name: an older one may still be held on a node.
 Status Manager::enter_queue(Vm& vm) {
   if (vm.wish_id.empty()) {
@@ -289,7 +337,7 @@ Status Manager::enter_queue(Vm& vm) {
     vm.wish_until = std::max(vm.wish_until,
                              clock_.now() + Duration(std::chrono::seconds(config_.keep_seconds)));
   }
-  placement::Request request = request_of(vm.spec, vm.wish_id, config_.policy);
+  placement::Request request = request_for(vm, vm.wish_id);
   for (const auto& [node, until] : vm.avoid) request.avoid.push_back(node);
   return scheduler_.resume({.request = std::move(request),
                             .sequence = vm.wish->sequence(),

@@ -1,5 +1,6 @@
 #include "control/cluster/pages.h"
 
+#include "base/listening.h"
 #include "control/cluster/documents.h"
 #include "control/cluster/metrics.h"
 #include "control/cluster/page/files.h"
@@ -141,7 +142,8 @@ Result<std::unique_ptr<control::Pages>> serve(const char* key, const std::string
   auto pages =
       control::Pages::start(*control::parse_address(address), std::move(map), std::move(tls));
   if (pages) return pages;
-  return Error{pages.error().code, std::string(key) + ": " + pages.error().message};
+  const Error error = with_listening_advice(pages.error(), key);
+  return Error{error.code, std::string(key) + ": " + error.message};
 }
 
 class AllPages final : public ClusterPages {

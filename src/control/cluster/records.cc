@@ -182,6 +182,12 @@ Status merge(const v1::VmSpec& wanted,
   return {};
 }
 
+Status check_request(const v1::GpuRequest& request) {
+  if (is_printable(request.host())) return {};
+  return invalid("a VM's machine is printable ASCII, at most " + std::to_string(kTextBytesMax) +
+                 " bytes");
+}
+
 Status check_report(const v1::NodeReport& report) {
   if (Status status = check_name("a node's name", report.name(), kNodeNameBytesMax); !status) {
     return status;
@@ -216,6 +222,7 @@ state::NodeRecord record_of(const v1::NodeReport& report, const state::NodeRecor
   record.set_name(report.name());
   record.set_address(report.address());
   record.set_host(report.host().empty() ? report.name() : report.host());
+  record.set_host_only(report.host_only());
   *record.mutable_description() = report.description();
   node::v1::NodeDescription& kept = *record.mutable_description();
   kept.set_leases(0);
@@ -236,6 +243,7 @@ placement::NodeFacts facts_of(const state::NodeRecord& record) {
   placement::NodeFacts facts;
   facts.name = record.name();
   facts.host = record.host();
+  facts.host_only = record.host_only();
   facts.leases_max = record.description().leases_max();
   facts.overhead_per_lease = record.description().overhead_per_lease_bytes();
   for (const node::v1::Gpu& said : record.description().gpus()) {

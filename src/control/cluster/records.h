@@ -48,6 +48,7 @@ Status merge(const v1::VmSpec& wanted,
 
 v1::Role message_of(Role role);
 
+Status check_request(const v1::GpuRequest& request);
 // Also that figures do not contradict themselves.
 Status check_report(const v1::NodeReport& report);
 // What of it outlives the node's report: no holders, nothing that changes with leases.

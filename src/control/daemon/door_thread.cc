@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/listening.h"
 #include "base/shortage.h"
 
 namespace flyt::control {
@@ -24,11 +25,16 @@ std::optional<std::uint32_t> user_of(std::string_view identity) {
 
 }  // namespace
 
-Result<std::unique_ptr<UserDoor>> UserDoor::open(const std::string& path, const Log& log) {
+Result<std::unique_ptr<UserDoor>> UserDoor::open(const std::string& path, std::string_view key,
+                                                 const Log& log) {
   const auto url = transport::parse_url("unix://" + path);
   if (!url) return url.error();
   auto listener = transport::listen(*url);
-  if (!listener) return std::move(listener).error();
+  if (!listener) {
+    Error error = with_listening_advice(std::move(listener).error(), key);
+    error.message = std::string(key) + ": " + error.message;
+    return error;
+  }
   return std::make_unique<UserDoor>(std::move(*listener), log);
 }
 

@@ -21,7 +21,9 @@ class UserDoor {
   using Admit = std::function<Status(std::uint32_t user, Fd connection)>;
 
   // The socket's file is there from now on, with mode 0600; nobody is let in before start().
-  static Result<std::unique_ptr<UserDoor>> open(const std::string& path, const Log& log);
+  // `key` of the configuration names it.
+  static Result<std::unique_ptr<UserDoor>> open(const std::string& path, std::string_view key,
+                                                const Log& log);
   UserDoor(std::unique_ptr<transport::Listener> listener, const Log& log)
       : log_(log), listener_(std::move(listener)) {}
   ~UserDoor();

@@ -41,7 +41,7 @@ class UserDoorTest : public ::testing::Test {
 };
 
 TEST_F(UserDoorTest, NamesWhoComes) {
-  auto door = UserDoor::open(path_, log_);
+  auto door = UserDoor::open(path_, "api.unix", log_);
   ASSERT_TRUE(door) << door.error().message;
   struct stat found {};
   ASSERT_EQ(::stat(path_.c_str(), &found), 0);
@@ -59,7 +59,7 @@ TEST_F(UserDoorTest, NamesWhoComes) {
 }
 
 TEST_F(UserDoorTest, WhoIsNotAdmittedIsTurnedAway) {
-  auto door = UserDoor::open(path_, log_);
+  auto door = UserDoor::open(path_, "api.unix", log_);
   ASSERT_TRUE(door);
   std::atomic<int> calls{0};
   (*door)->start([&](std::uint32_t, Fd) -> Status {
@@ -75,10 +75,12 @@ TEST_F(UserDoorTest, WhoIsNotAdmittedIsTurnedAway) {
 }
 
 TEST_F(UserDoorTest, EndsWithoutHavingStarted) {
-  ASSERT_TRUE(UserDoor::open(path_, log_));
-  auto door = UserDoor::open(path_, log_);
+  ASSERT_TRUE(UserDoor::open(path_, "api.unix", log_));
+  auto door = UserDoor::open(path_, "api.unix", log_);
   ASSERT_TRUE(door);
-  EXPECT_FALSE(UserDoor::open(path_, log_)) << "the first one listens";
+  const auto second = UserDoor::open(path_, "api.unix", log_);
+  ASSERT_FALSE(second) << "the first one listens";
+  EXPECT_TRUE(second.error().message.ends_with("name another address with api.unix"));
 }
 
 }  // namespace

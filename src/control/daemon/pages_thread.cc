@@ -130,9 +130,7 @@ class Server final : public Pages {
     url.port = address.port;
     auto listener = transport::listen(url);
     if (!listener) {
-      return Error{ErrorCode::kSystem, "cannot listen on " + address.host + ":" +
-                                           std::to_string(address.port) + ": " +
-                                           listener.error().message};
+      return std::move(listener).error();
     }
     listener_ = std::move(*listener);
     const std::size_t threads = map_.streams.empty() ? kThreads : kBrowserThreads + kStreamsMax;

@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "control/daemon/door_thread.h"
+#include "control/daemon/serving.h"
 #include "control/grpc/credentials.h"
 #include "control/grpc/keepalive.h"
 #include "control/grpc/status.h"
@@ -205,13 +206,12 @@ class Api final : public ApiThread {
       (*credentials)->SetAuthMetadataProcessor(roles);
       builder.AddListeningPort(config.api_tcp, *credentials, &port);
     }
-    auto door = control::UserDoor::open(config.api_unix, log_);
+    auto door = control::UserDoor::open(config.api_unix, "api.unix", log_);
     if (!door) return std::move(door).error();
     door_ = std::move(*door);
     server_ = builder.BuildAndStart();
     if (!server_ || (!config.api_tcp.empty() && port == 0)) {
-      return Error{ErrorCode::kSystem, "api.tcp: cannot serve at " + config.api_tcp +
-                                           ": the address is taken, or a certificate is bad"};
+      return control::cannot_serve("api.tcp", config.api_tcp);
     }
     door_->start(
         [this](std::uint32_t user, Fd connection) { return let_in(user, std::move(connection)); });

@@ -46,6 +46,7 @@ class Reporter final : public ClusterThread {
     report.set_host(config_.cluster_host);
     report.set_instance(instance_);
     if (config_.tcp_port_first != 0) report.set_lease_host(config_.advertise);
+    report.set_host_only(config_.tcp_port_first == 0);
     *report.mutable_description() = message_of(manager_.describe(), version_);
     for (const LeaseView& view : manager_.leases()) *report.add_leases() = message_of(view);
     for (const std::string& problem : manager_.concerns()) {

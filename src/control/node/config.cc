@@ -154,6 +154,21 @@ Result<Config> read_config(const std::string& path) {
   return control::read_parsed(path, parse_config);
 }
 
+Status check_files(const Config& config) {
+  const auto own = [](const std::string& path, const std::string& general) {
+    return path == general ? std::string() : path;
+  };
+  return control::check_readable({{"api.cert", config.cert},
+                                  {"api.key", config.key},
+                                  {"api.ca", config.ca},
+                                  {"api.crl", config.crl},
+                                  {"metrics.token", config.metrics_token},
+                                  {"cluster.cert", own(config.cluster_cert, config.cert)},
+                                  {"cluster.key", own(config.cluster_key, config.key)},
+                                  {"cluster.ca", own(config.cluster_ca, config.ca)},
+                                  {"cluster.crl", own(config.cluster_crl, config.crl)}});
+}
+
 Status finish(Config& config, const std::string& program_folder, const control::Folders& folders) {
   if (config.name.empty()) config.name = control::machine_name();
   if (config.state_folder.empty()) config.state_folder = folders.state;

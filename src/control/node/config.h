@@ -93,6 +93,8 @@ struct Config {
 // errors. What is not set has its default, finish() sets those that depend on others.
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> read_config(const std::string& path);
+// That the files it names can be read; an error names all that cannot.
+Status check_files(const Config& config);
 
 // Fills what was left open and checks what belongs together. `program_folder` is where this program
 // is, `folders` what is used where none are named.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/listening.h"
 #include "control/daemon/page_token.h"
 #include "control/daemon/stop_signals.h"
 #include "control/node/api_thread.h"
@@ -52,7 +53,8 @@ Status run_node(const Config& config, std::string_view version, const Fd& signal
     map.admit = control::admit_token(config.metrics_token);
     auto started = control::Pages::start(*parse_address(config.metrics), std::move(map));
     if (!started) {
-      return Error{started.error().code, "metrics.listen: " + started.error().message};
+      const Error error = with_listening_advice(started.error(), "metrics.listen");
+      return Error{error.code, "metrics.listen: " + error.message};
     }
     pages = std::move(*started);
   }

@@ -278,4 +278,17 @@ Result<std::string> read_file(const std::string& path) {
   return text.str();
 }
 
+Status check_readable(const NamedFiles& files) {
+  std::string missing;
+  for (const auto& [key, path] : files) {
+    if (path.empty()) continue;
+    const auto text = read_file(path);
+    if (text && !text->empty()) continue;
+    missing += (missing.empty() ? "" : "; ") + key + ": " +
+               (text ? path + " is empty" : text.error().message);
+  }
+  if (missing.empty()) return {};
+  return Error{ErrorCode::kInvalid, std::move(missing)};
+}
+
 }  // namespace flyt::control

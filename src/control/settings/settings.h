@@ -79,6 +79,11 @@ std::string machine_name();
 // A whole file.
 Result<std::string> read_file(const std::string& path);
 
+// Files that are to be there, each by the key of the setting that names it. An empty name: none.
+using NamedFiles = std::vector<std::pair<std::string, std::string>>;
+// kInvalid: names each that cannot be read, and why.
+Status check_readable(const NamedFiles& files);
+
 // What `parse`, which is given a file's text and name, makes of one.
 template <class Config>
 Result<Config> read_parsed(const std::string& path,

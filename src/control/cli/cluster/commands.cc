@@ -223,9 +223,21 @@ Status cluster_resize(const ClusterOptions& options) {
 }
 
 Status cluster_release(const ClusterOptions& options) {
-  return print(
-      options, [&](ClusterClient& client) { return client.release_vm(options.name); },
-      [](const v1::Vm& vm) { return "released the virtual GPU of " + vm.spec().name() + "\n"; });
+  v1::Phase before = v1::PHASE_NONE;
+  const auto release = [&](ClusterClient& client) -> Result<v1::Vm> {
+    const auto vms = client.vms(options.name);
+    if (!vms) return vms.error();
+    const v1::Vm& vm = vms->vms(0);
+    before = vm.gpu().phase();
+    if (before != v1::PHASE_NONE) return client.release_vm(options.name);
+    return Error{ErrorCode::kNotFound,
+                 "VM " + vm.spec().name() + " holds no virtual GPU, and waits for none"};
+  };
+  return print(options, release, [&](const v1::Vm& vm) {
+    return before == v1::PHASE_WAITING
+               ? "VM " + vm.spec().name() + " held no virtual GPU; it waits for one no longer\n"
+               : "released the virtual GPU of " + vm.spec().name() + "\n";
+  });
 }
 
 Status cluster_set_node(const ClusterOptions& options, bool cordoned, bool draining) {

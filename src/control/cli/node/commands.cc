@@ -84,9 +84,17 @@ Status ctl_describe(const CtlOptions& options) {
     return print(
         options, [&](NodeClient& node) { return node.lease(options.lease); }, lease_text);
   }
-  return print(
-      options, [](NodeClient& node) { return node.describe(); },
-      [](const v1::NodeDescription& node) { return table_of(node); });
+  v1::ListLeasesResponse leases;
+  const auto describe = [&](NodeClient& node) -> Result<v1::NodeDescription> {
+    auto described = node.describe();
+    if (!described || options.json) return described;
+    auto there = node.leases();
+    if (!there) return std::move(there).error();
+    leases = std::move(*there);
+    return described;
+  };
+  return print(options, describe,
+               [&](const v1::NodeDescription& node) { return table_of(node, leases); });
 }
 
 Status ctl_leases(const CtlOptions& options) {

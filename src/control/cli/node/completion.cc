@@ -59,6 +59,12 @@ constexpr std::array kCommands = {
 };
 constexpr std::string_view kGlobal = "--cluster --node --cert --key --ca --config --json --help";
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : " ") + word;
+  return all;
+}
+
 std::string names() {
   std::string all;
   for (const Command& command : kCommands) {
@@ -67,8 +73,20 @@ std::string names() {
   return all;
 }
 
+// Each option with its values, as a case of what the shell has found as "COMMAND OPTION".
+std::string cases_of(const Choices& choices, std::string_view front, std::string_view back) {
+  std::string cases;
+  for (const auto& [command, options] : choices) {
+    for (const auto& [option, values] : options) {
+      cases += "    \"" + command + " " + option + "\") " + std::string(front) + joined(values) +
+               std::string(back) + "; return ;;\n";
+    }
+  }
+  return cases;
+}
+
 // Names come from the cluster or node itself.
-std::string bash() {
+std::string bash(const Choices& choices) {
   std::string cases;
   for (const Command& command : kCommands) {
     if (command.name == "completion") continue;
@@ -86,12 +104,6 @@ _flytctl() {
     --cert|--key|--ca|--config|--out|--dir|--token-file)
       COMPREPLY=($(compgen -f -- "$word")); return ;;
     check|import) [[ $word == -* ]] || { COMPREPLY=($(compgen -f -- "$word")); return; } ;;
-    --of) COMPREPLY=($(compgen -W "cluster node client" -- "$word")); return ;;
-    --mode) COMPREPLY=($(compgen -W "isolated shared" -- "$word")); return ;;
-    --policy)
-      COMPREPLY=($(compgen -W "host-first pack spread default" -- "$word")); return ;;
-    --role)
-      COMPREPLY=($(compgen -W "viewer operator admin node vm" -- "$word")); return ;;
     completion) COMPREPLY=($(compgen -W "bash zsh fish --help" -- "$word")); return ;;
   esac
   for ((i = 1; i < COMP_CWORD; i++)); do
@@ -102,6 +114,9 @@ _flytctl() {
       *) command=${COMP_WORDS[i]}; break ;;
     esac
   done
+  case "$command $previous" in
+)sh" + cases_of(choices, "COMPREPLY=($(compgen -W \"", "\" -- \"$word\"))") +
+         R"sh(  esac
   case $command in
     "") words=")sh" +
          names() + "\" ;;\n" + cases + "  esac\n  words+=\" " + std::string(kGlobal) + R"sh("
@@ -121,7 +136,7 @@ std::string quoted(std::string_view text) {
   return out;
 }
 
-std::string zsh() {
+std::string zsh(const Choices& choices) {
   std::string list;
   std::string cases;
   for (const Command& command : kCommands) {
@@ -140,10 +155,6 @@ std::string zsh() {
   case $words[CURRENT-1] in
     --cert|--key|--ca|--config|--out|--dir|--token-file) _files; return ;;
     check|import) [[ $words[CURRENT] == -* ]] || { _files; return; } ;;
-    --of) compadd -- cluster node client; return ;;
-    --mode) compadd -- isolated shared; return ;;
-    --policy) compadd -- host-first pack spread default; return ;;
-    --role) compadd -- viewer operator admin node vm; return ;;
   esac
   local command="" i
   for (( i = 2; i < CURRENT; i++ )); do
@@ -154,6 +165,9 @@ std::string zsh() {
       *) command=$words[i]; break ;;
     esac
   done
+  case "$command $words[CURRENT-1]" in
+)sh" + cases_of(choices, "compadd -- ", "") +
+         R"sh(  esac
   case $command in
     "") _describe command commands ;;
     completion) _values shell bash zsh fish; return ;;
@@ -162,7 +176,16 @@ std::string zsh() {
          "\n}\ncompdef _flytctl flytctl\n";
 }
 
-std::string fish() {
+// As an option of fish's; nothing if there are none.
+std::string values_of(const Choices& choices, std::string_view command, const std::string& option) {
+  const auto options = choices.find(command);
+  if (options == choices.end()) return {};
+  const auto values = options->second.find(option);
+  return values == options->second.end() ? std::string()
+                                         : " -x -a \"" + joined(values->second) + "\"";
+}
+
+std::string fish(const Choices& choices) {
   std::string out = "set -l commands " + names() + "\n";
   for (const Command& command : kCommands) {
     const std::string name(command.name);
@@ -174,7 +197,7 @@ std::string fish() {
       const std::string seen =
           "complete -c flytctl -n \"__fish_seen_subcommand_from " + name + "\"";
       if (option.starts_with("--")) {
-        out += seen + " -l " + option.substr(2) + "\n";
+        out += seen + " -l " + option.substr(2) + values_of(choices, name, option) + "\n";
       } else if (option.starts_with("-")) {
         out += seen + " -s " + option.substr(1) + "\n";
       } else {
@@ -201,10 +224,10 @@ std::string fish() {
 
 }  // namespace
 
-std::string ctl_completion_script(std::string_view shell) {
-  if (shell == "bash") return bash();
-  if (shell == "zsh") return zsh();
-  if (shell == "fish") return fish();
+std::string ctl_completion_script(std::string_view shell, const Choices& choices) {
+  if (shell == "bash") return bash(choices);
+  if (shell == "zsh") return zsh(choices);
+  if (shell == "fish") return fish(choices);
   return {};
 }
 

@@ -35,6 +35,12 @@ std::string memory_text(const v1::Lease& lease) {
   return size_text(lease.memory_used_bytes()) + " / " + size_text(lease.memory_bytes());
 }
 
+// Of a lease that a cluster has made.
+std::string vm_of(const v1::Lease& lease) {
+  const auto vm = lease.labels().find("flyt/vm");
+  return vm == lease.labels().end() ? std::string() : vm->second;
+}
+
 // Leases are letters, in the order of their groups; a dot is a free group, a star one of several.
 std::string map_text(const v1::Gpu& gpu, std::map<std::string, char>& letters) {
   std::string text;
@@ -65,6 +71,24 @@ std::string gpu_sessions_text(const v1::Gpu& gpu) {
                                    : text + ", " + std::to_string(gpu.sessions_ready()) + " ready";
 }
 
+// Whose the letters of a map are. Who has several groups is in the list of leases only.
+std::string legend_of(const std::map<std::string, char>& letters,
+                      const v1::ListLeasesResponse& leases) {
+  std::vector<std::pair<char, std::string>> in_order;
+  for (const auto& [id, letter] : letters) in_order.emplace_back(letter, id);
+  std::sort(in_order.begin(), in_order.end());
+  Table table({"MAP", "NAME", "VM", "ID"});
+  for (const auto& [letter, id] : in_order) {
+    const auto lease = std::find_if(leases.leases().begin(), leases.leases().end(),
+                                    [&](const v1::Lease& one) { return one.id() == id; });
+    // It was made or ended between the two questions.
+    const bool known = lease != leases.leases().end();
+    table.add({std::string(1, letter), known ? or_dash(lease->name()) : "-",
+               known ? or_dash(vm_of(*lease)) : "-", clean(id)});
+  }
+  return table.text();
+}
+
 }  // namespace
 
 std::uint32_t sms_leased(const v1::Gpu& gpu) {
@@ -91,7 +115,7 @@ std::string last_group_text(const v1::Gpu& gpu) {
          (gpu.rest_is_group() ? "; it is leased with others" : "; whoever has all has it");
 }
 
-std::string table_of(const v1::NodeDescription& node) {
+std::string table_of(const v1::NodeDescription& node, const v1::ListLeasesResponse& leases) {
   std::string out = "node      " + clean(node.name()) + "\nversion   " + clean(node.version()) +
                     "\ndriver    " + clean(node.server()) + "\nstate     " +
                     (node.draining() ? "draining: no new leases" : "open") + "\nleases    " +
@@ -120,9 +144,7 @@ std::string table_of(const v1::NodeDescription& node) {
     out += "\nGPU " + std::to_string(gpu.index()) + " has failed: " + clean(gpu.failed()) + "\n";
   }
   if (letters.empty()) return out;
-  out += "\n";
-  for (const auto& [lease, letter] : letters) out += std::string(1, letter) + "  " + lease + "\n";
-  return out;
+  return out + "\n" + legend_of(letters, leases);
 }
 
 std::string table_of(const v1::ListLeasesResponse& leases, std::int64_t now) {

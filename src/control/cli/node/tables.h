@@ -16,7 +16,9 @@ std::uint32_t sms_given_out(const node::v1::Gpu& gpu);
 // Of a GPU whose groups are not of one size: what its last one is; else empty.
 std::string last_group_text(const node::v1::Gpu& gpu);
 
-std::string table_of(const node::v1::NodeDescription& node);
+// Its leases are for the names in the map of its groups.
+std::string table_of(const node::v1::NodeDescription& node,
+                     const node::v1::ListLeasesResponse& leases);
 std::string table_of(const node::v1::ListLeasesResponse& leases, std::int64_t now);
 std::string table_of(const node::v1::ListSessionsResponse& sessions);
 // One lease, a line for each thing.

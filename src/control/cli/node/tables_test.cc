@@ -1,5 +1,6 @@
 #include "control/cli/node/tables.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "control/cli/node/commands.h"
@@ -10,6 +11,7 @@ namespace flyt::cli {
 namespace {
 
 using control::json_of;
+using ::testing::HasSubstr;
 namespace v1 = node::v1;
 
 v1::Lease lease(const std::string& name) {
@@ -49,21 +51,40 @@ TEST(Tables, DrawTheGroupMap) {
   gpu.set_sms(32);
   gpu.set_sms_free(8);
   for (const char* holder : {"x", "x", "", "y"}) gpu.add_groups()->set_lease_id(holder);
-  const std::string text = table_of(node);
+  const std::string text = table_of(node, {});
   EXPECT_NE(text.find("AA.B"), std::string::npos) << text;
-  EXPECT_NE(text.find("A  x\nB  y\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("A    -     -   x\nB    -     -   y\n"), std::string::npos) << text;
+}
+
+TEST(Tables, NameTheLeasesOfTheGroupMap) {
+  v1::NodeDescription node;
+  v1::Gpu& gpu = *node.add_gpus();
+  // In the order of the map, not of the ids.
+  for (const char* holder : {"9", "1", "5"}) gpu.add_groups()->set_lease_id(holder);
+  v1::ListLeasesResponse leases;
+  for (const auto& [id, name] : {std::pair("1", "vm-a.77"), std::pair("9", "train")}) {
+    v1::Lease& one = *leases.add_leases() = lease(name);
+    one.set_id(id);
+  }
+  (*leases.mutable_leases(0)->mutable_labels())["flyt/vm"] = "vm-a";
+  const std::string text = table_of(node, leases);
+  EXPECT_NE(text.find("\n\nMAP  NAME     VM    ID\nA    train    -     9\n"
+                      "B    vm-a.77  vm-a  1\nC    -        -     5\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Tables, TellHowManySessionsAGpuTakesAndHas) {
   v1::NodeDescription node;
   v1::Gpu& gpu = *node.add_gpus();
   gpu.set_name("card");
-  EXPECT_EQ(table_of(node).find(" of 46"), std::string::npos);
+  EXPECT_EQ(table_of(node, {}).find(" of 46"), std::string::npos);
   gpu.set_sessions_max(46);
   gpu.set_sessions(12);
-  EXPECT_NE(table_of(node).find("  12 of 46  "), std::string::npos) << table_of(node);
+  EXPECT_NE(table_of(node, {}).find("  12 of 46  "), std::string::npos) << table_of(node, {});
   gpu.set_sessions_ready(3);
-  EXPECT_NE(table_of(node).find("  12 of 46, 3 ready  "), std::string::npos) << table_of(node);
+  EXPECT_NE(table_of(node, {}).find("  12 of 46, 3 ready  "), std::string::npos)
+      << table_of(node, {});
 }
 
 TEST(Tables, TellOfALastGroupOfAnotherSize) {
@@ -71,15 +92,16 @@ TEST(Tables, TellOfALastGroupOfAnotherSize) {
   v1::Gpu& gpu = *node.add_gpus();
   gpu.set_sms(28);
   for (const std::uint32_t sms : {8u, 8u}) gpu.add_groups()->set_sms(sms);
-  EXPECT_EQ(table_of(node).find("last group"), std::string::npos);
+  EXPECT_EQ(table_of(node, {}).find("last group"), std::string::npos);
   gpu.add_groups()->set_sms(12);
   gpu.set_rest_is_group(true);
-  EXPECT_NE(table_of(node).find("GPU 0: its last group has 12 multiprocessors, the others 8; it is"
-                                " leased with others\n"),
-            std::string::npos)
-      << table_of(node);
+  EXPECT_NE(
+      table_of(node, {}).find("GPU 0: its last group has 12 multiprocessors, the others 8; it is"
+                              " leased with others\n"),
+      std::string::npos)
+      << table_of(node, {});
   gpu.set_rest_is_group(false);
-  EXPECT_NE(table_of(node).find("whoever has all has it"), std::string::npos);
+  EXPECT_NE(table_of(node, {}).find("whoever has all has it"), std::string::npos);
 }
 
 TEST(Tables, ShowWhatSeveralHave) {
@@ -96,7 +118,7 @@ TEST(Tables, ShowWhatSeveralHave) {
   }
   EXPECT_EQ(sms_leased(gpu), 40u);
   EXPECT_EQ(sms_given_out(gpu), 64u);
-  const std::string text = table_of(node);
+  const std::string text = table_of(node, {});
   EXPECT_NE(text.find("**A."), std::string::npos) << text;
   EXPECT_NE(text.find("24 of 64"), std::string::npos) << text;
   EXPECT_NE(top_of(node, {}, 0).find("40 of 64"), std::string::npos);
@@ -154,12 +176,23 @@ TEST(ExitStatus, TellsKindsOfFailureApart) {
 
 TEST(Completion, IsThereForThreeShells) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const std::string script = ctl_completion_script(shell);
+    const std::string script = ctl_completion_script(shell, {});
     for (const char* word : {"undrain", "expires-in", "sessions"}) {
       EXPECT_NE(script.find(word), std::string::npos) << shell;
     }
   }
-  EXPECT_EQ(ctl_completion_script("csh"), "");
+  EXPECT_EQ(ctl_completion_script("csh", {}), "");
+}
+
+TEST(Completion, KnowsTheValuesOfOptionsThatTakeFew) {
+  const Choices choices = {{"create", {{"--mode", {"red", "blue"}}}}};
+  EXPECT_THAT(ctl_completion_script("bash", choices),
+              HasSubstr("\"create --mode\") COMPREPLY=($(compgen -W \"red blue\" -- \"$word\"))"));
+  EXPECT_THAT(ctl_completion_script("zsh", choices),
+              HasSubstr("\"create --mode\") compadd -- red blue; return ;;"));
+  const std::string fish = ctl_completion_script("fish", choices);
+  EXPECT_THAT(fish, HasSubstr("from create\" -l mode -x -a \"red blue\"\n"));
+  EXPECT_THAT(fish, HasSubstr("from vm\" -l mode\n"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 
 #include "base/sm_cut.h"
@@ -185,6 +186,9 @@ struct ClusterMap::Query {
     for (const auto& [key, value] : request.require) {
       const auto found = node.facts.labels.find(key);
       if (found == node.facts.labels.end() || found->second != value) return Verdict::kOtherLabels;
+    }
+    if (node.facts.host_only && request.reach && *request.reach != node.facts.host) {
+      return Verdict::kOutOfReach;
     }
     return Verdict::kRoom;
   }
@@ -642,16 +646,28 @@ bool ClusterMap::could_use(Place place, const Request& request) const {
          query.suits(node, *gpu) == Verdict::kRoom;
 }
 
+bool ClusterMap::could_take(NodeId id, const Query& query) const {
+  const Node& node = at(id);
+  return query.wished(node) == Verdict::kRoom &&
+         std::any_of(node.gpus.begin(), node.gpus.end(),
+                     [&](const Gpu& gpu) { return query.suits(node, gpu) == Verdict::kRoom; });
+}
+
 bool ClusterMap::possible(const Request& request) const {
   const Query query(request, {});
-  for (const NodeId id : order_) {
-    const Node& node = at(id);
-    if (query.wished(node) != Verdict::kRoom) continue;
-    for (const Gpu& gpu : node.gpus) {
-      if (query.suits(node, gpu) == Verdict::kRoom) return true;
-    }
-  }
-  return false;
+  return std::any_of(order_.begin(), order_.end(),
+                     [&](NodeId id) { return could_take(id, query); });
+}
+
+std::vector<ClusterMap::NodeId> ClusterMap::out_of_reach(const Request& request) const {
+  std::vector<NodeId> nodes;
+  if (!request.reach || possible(request)) return nodes;
+  Request anywhere = request;
+  anywhere.reach.reset();
+  const Query query(anywhere, {});
+  std::copy_if(order_.begin(), order_.end(), std::back_inserter(nodes),
+               [&](NodeId id) { return could_take(id, query); });
+  return nodes;
 }
 
 std::vector<ClusterMap::NodeId> ClusterMap::take_roomier() {

@@ -36,8 +36,9 @@ enum class Verdict : std::uint8_t {
   kAvoided,
   kOtherNode,  // Another one is wished.
   kOtherLabels,
-  kNoGpu,   // It has none, or not the one that is wished.
-  kBroken,  // The GPU is not usable.
+  kOutOfReach,  // Its leases have no address for the requester's machine.
+  kNoGpu,       // It has none, or not the one that is wished.
+  kBroken,      // The GPU is not usable.
   kOtherKind,
   kOtherMode,
   kOversubscribed,  // Its groups have several leases, and the request does not agree.
@@ -127,6 +128,8 @@ class ClusterMap {
   bool could_use(Place place, const Request& request) const;
   // Whether any GPU could if it were empty and its node took leases.
   bool possible(const Request& request) const;
+  // Where that is not possible: the nodes that it would be on if the requester reached them.
+  std::vector<NodeId> out_of_reach(const Request& request) const;
 
   // Nodes that have become roomier since the last call, in order of their names.
   std::vector<NodeId> take_roomier();
@@ -174,6 +177,8 @@ class ClusterMap {
   const Node& at(NodeId node) const { return *nodes_[node]; }
   void add(Node& node, const HeldLease& lease);
   void count_again(Node& node);
+  // Whether one of its GPUs could if it were empty and the node took leases.
+  bool could_take(NodeId node, const Query& query) const;
   void summarise(NodeId node);
   void roomier(NodeId node);
 

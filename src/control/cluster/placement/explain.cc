@@ -30,6 +30,8 @@ std::string_view reason_of(Verdict verdict) {
       return "not the node that is wished";
     case Verdict::kOtherLabels:
       return "without the labels that it requires";
+    case Verdict::kOutOfReach:
+      return "without an address for its machine";
     case Verdict::kNoGpu:
       return "without such a GPU";
     case Verdict::kBroken:
@@ -87,6 +89,8 @@ std::string text_of(const Judgement& said) {
       return "another node is wished";
     case Verdict::kOtherLabels:
       return "the node has not the labels that it requires";
+    case Verdict::kOutOfReach:
+      return "the node's leases have no address for its machine";
     case Verdict::kNoGpu:
       return "there is no such GPU";
     case Verdict::kBroken:

@@ -58,7 +58,8 @@ struct GpuFacts {
 
 struct NodeFacts {
   std::string name;
-  std::string host;  // The machine that it is, for kHostFirst.
+  std::string host;        // The machine that it is, for kHostFirst,
+  bool host_only = false;  // and from which alone its leases can be reached.
   Labels labels;
   NodeState state = NodeState::kReady;
   std::uint32_t leases_max = 64;
@@ -81,6 +82,7 @@ struct Request {
   std::int32_t priority = 0;  // Higher goes first.
   Policy policy = Policy::kPack;
   std::string host;                  // The requester's machine.
+  std::optional<std::string> reach;  // The machine whose sockets it reaches; missing: anybody's.
   std::optional<GpuMode> mode;       // Any if missing; here and below.
   std::string kind;                  // Exactly this kind of GPU.
   std::string node;                  // This node alone,

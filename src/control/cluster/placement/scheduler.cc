@@ -31,7 +31,8 @@ Status check(const Request& request) {
     return invalid("a priority is from " + std::to_string(-kRequestPriorityMax) + " to " +
                    std::to_string(kRequestPriorityMax));
   }
-  if (!is_text(request.host) || !is_text(request.kind) || !is_text(request.node)) {
+  if (!is_text(request.host) || !is_text(request.kind) || !is_text(request.node) ||
+      !is_text(request.reach.value_or(""))) {
     return invalid("a name has at most " + std::to_string(kRequestTextBytesMax) + " bytes");
   }
   if (!are_texts(request.labels) || !are_texts(request.require)) {

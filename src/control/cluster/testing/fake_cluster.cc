@@ -50,6 +50,7 @@ v1::NodeReport FakeNode::report() const {
   report.set_address("unix:///" + name);
   report.set_host(name + "-host");
   report.set_instance("1");
+  report.set_host_only(host_only);
   node::v1::NodeDescription& said = *report.mutable_description();
   said.set_name(name);
   said.set_leases_max(64);

@@ -74,7 +74,8 @@ struct FakeNode {
   bool answers = true;   // Otherwise it does what it is asked, and the answer is lost.
   bool refuses = false;  // It has no room, whatever it reported.
   std::string refusal = "there is no room";
-  std::uint64_t busy_percent = 0;                 // Of each lease.
+  bool host_only = false;          // Programs of other machines have no address for its leases.
+  std::uint64_t busy_percent = 0;  // Of each lease.
   std::optional<std::uint32_t> failed = {};       // A GPU,
   bool failed_before = false;                     // and it had when the node began.
   std::map<std::string, node::v1::Lease> leases;  // By name.

@@ -1,0 +1,14 @@
+// What to do where an address to listen at is taken.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+
+namespace flyt {
+
+// The error of who could not listen, with advice if the address is another process's. `setting`:
+// the option or the key of the configuration that names it.
+Error with_listening_advice(Error error, std::string_view setting);
+
+}  // namespace flyt
