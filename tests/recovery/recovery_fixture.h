@@ -89,10 +89,12 @@ class RecoveryTest : public ::testing::TestWithParam<const char*> {
     const Status started = server_->start(options);
     ASSERT_TRUE(started.ok()) << started.error().message;
   }
-  std::unique_ptr<kill::Child> client(const std::string& options = "", std::string url = "") {
+  // `job`: as of take_places().
+  std::unique_ptr<kill::Child> client(const std::string& options = "", std::string url = "",
+                                      const std::string& job = "survivor") {
     if (url.empty()) url = server_->url();
     if (!options.empty()) url += (url.find('?') == url.npos ? "?" : "&") + options;
-    auto child = std::make_unique<kill::Child>("survivor", ++seed_, url);
+    auto child = std::make_unique<kill::Child>(job, ++seed_, url);
     EXPECT_TRUE(child->wrote("ready\n", kSeconds)) << child->output() << server_->log();
     return child;
   }

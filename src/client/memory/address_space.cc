@@ -12,19 +12,24 @@ namespace flyt::client {
 namespace {
 
 // Far from where Linux puts programs, libraries, heaps and stacks; the next column is tried when
-// something is in the way. ThreadSanitizer allows no memory at any of them: for programs under it
-// there is a smaller window below 512 GiB.
+// something is in the way. V8 (Node.js, for one) takes memory anywhere below 64 TiB, by chance, and
+// the last column is above. (Up to 80 TiB the server has ranges of its driver, DriverRanges.)
+// ThreadSanitizer allows no memory at any of them: for programs under it there is a smaller window
+// below 512 GiB.
 struct Candidates {
   wire::WindowPurpose purpose;
-  std::array<std::uint64_t, 3> bases;
+  std::array<std::uint64_t, 4> bases;
   std::uint64_t low_base;
 };
-constexpr Candidates kArenaBases{
-    wire::WindowPurpose::kArena, {0x300000000000, 0x200000000000, 0x100000000000}, 0x2000000000};
-constexpr Candidates kVmmBases{
-    wire::WindowPurpose::kVmm, {0x340000000000, 0x240000000000, 0x140000000000}, 0x4000000000};
-constexpr Candidates kPinnedBases{
-    wire::WindowPurpose::kPinned, {0x380000000000, 0x280000000000, 0x180000000000}, 0x6000000000};
+constexpr Candidates kArenaBases{wire::WindowPurpose::kArena,
+                                 {0x300000000000, 0x200000000000, 0x100000000000, 0x500000000000},
+                                 0x2000000000};
+constexpr Candidates kVmmBases{wire::WindowPurpose::kVmm,
+                               {0x340000000000, 0x240000000000, 0x140000000000, 0x510000000000},
+                               0x4000000000};
+constexpr Candidates kPinnedBases{wire::WindowPurpose::kPinned,
+                                  {0x380000000000, 0x280000000000, 0x180000000000, 0x520000000000},
+                                  0x6000000000};
 constexpr std::uint64_t kWindowBytes = 1024 * kGiB;
 constexpr std::uint64_t kLowWindowBytes = 128 * kGiB;
 

@@ -35,6 +35,8 @@ CUresult DriverBlocks::map(Block& block) {
     block.address = address;
   }
   if (result != CUDA_SUCCESS) own_usage().gave(block.device, block.bytes);
+  // Before the client can know of it.
+  if (result == CUDA_SUCCESS && recovery_ != nullptr) recovery_->keep_block(driver_, block);
   return result;
 }
 
@@ -42,10 +44,7 @@ CUresult DriverBlocks::map_at_address(Block& block) {
   const CUmemAllocationProp properties = device_memory(driver_, block.device);
   const CUresult made = driver_.cuMemCreate(&block.handle, block.bytes, &properties, 0);
   if (made != CUDA_SUCCESS) return made;
-  const CUresult result = open_at_address(block);
-  // Before the client can know of it.
-  if (result == CUDA_SUCCESS && recovery_ != nullptr) recovery_->keep_block(driver_, block);
-  return result;
+  return open_at_address(block);
 }
 
 // Lets go of the memory if it cannot be mapped.
