@@ -170,6 +170,29 @@ Flow widen_address(Warp& warp, const Step& step, Mask lanes) {
   return Flow::kNext;
 }
 
+// d = a + (b * extra + value), where the second sum has 32 bits; d and a have p bytes.
+template <class Index>
+Flow element_address(Warp& warp, const Step& step, Mask lanes) {
+  const std::byte* a = warp.row(step.a);
+  const std::byte* b = warp.row(step.b);
+  std::byte* d = warp.row(step.d);
+  for_lanes(lanes, [&](unsigned lane) {
+    const auto index = static_cast<std::uint32_t>(get<Index>(b, lane));
+    const std::uint32_t offset = index * step.extra + static_cast<std::uint32_t>(step.value);
+    if (step.p == 4) {
+      put<std::uint32_t>(d, lane, get<std::uint32_t>(a, lane) + offset);
+    } else {
+      put<std::uint64_t>(d, lane, get<std::uint64_t>(a, lane) + offset);
+    }
+  });
+  return Flow::kNext;
+}
+
+template Flow element_address<std::int16_t>(Warp&, const Step&, Mask);
+template Flow element_address<std::uint16_t>(Warp&, const Step&, Mask);
+template Flow element_address<std::uint32_t>(Warp&, const Step&, Mask);
+template Flow element_address<std::uint64_t>(Warp&, const Step&, Mask);
+
 bool select_move(Selector& s) {
   Type type;
   const int vector = s.take_one({"v2"_n, "v4"_n});

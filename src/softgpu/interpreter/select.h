@@ -122,6 +122,7 @@ class Selector {
   bool emit_jump(std::uint32_t instruction);
   bool special(const Operand& operand, Type type, Row& row);
   bool address_of(const Operand& operand, Type type, Row& row);
+  bool element_of(const Operand& operand, Type type, Row& row);
   bool immediate(const Operand& operand, Type type, Row& row);
   bool finish_branches();
   Row new_row(unsigned bytes);
@@ -187,6 +188,8 @@ bool special_known(std::uint32_t name, unsigned& bytes);
 Flow frame_address(Warp& warp, const Step& step, Mask lanes);
 Flow passed_address(Warp& warp, const Step& step, Mask lanes);
 Flow widen_address(Warp& warp, const Step& step, Mask lanes);
+template <class Index>
+Flow element_address(Warp& warp, const Step& step, Mask lanes);
 Flow branch(Warp& warp, const Step& step, Mask lanes);
 Flow end_of_kernel(Warp& warp, const Step& step, Mask lanes);
 Flow end_of_function(Warp& warp, const Step& step, Mask lanes);
