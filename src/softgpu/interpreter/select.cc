@@ -515,10 +515,20 @@ bool takes_elements(std::uint32_t opcode) {
   return opcode == "ld"_n || opcode == "ldu"_n || opcode == "st"_n;
 }
 
+// Whether an address that names a variable may be used in the space.
+bool Selector::space_matches(const Operand& operand, Space space) const {
+  if (operand.kind == Operand::Kind::kParameter || operand.kind == Operand::Kind::kReturn) {
+    return space == Space::kParam;
+  }
+  if (operand.kind != Operand::Kind::kVariable || space == Space::kGeneric) return true;
+  return module().variables()[operand.index].space == space;
+}
+
 bool Selector::address(const Operand& operand, Space space, Row& row, std::int64_t& offset) {
   offset = 0;
   const bool element = operand.element_bytes != 0 && takes_elements(opcode());
   if (!operand.memory && !element) return refuse("needs an address in brackets");
+  if (!space_matches(operand, space)) return refuse("names a variable of another state space");
   if (operand.kind == Operand::Kind::kRegister) {
     const Register* shape = register_of(operand);
     if (operand.negated) return refuse("has a malformed address");

@@ -123,6 +123,7 @@ class Selector {
   bool special(const Operand& operand, Type type, Row& row);
   bool address_of(const Operand& operand, Type type, Row& row);
   bool element_of(const Operand& operand, Type type, Row& row);
+  bool space_matches(const Operand& operand, Space space) const;
   bool immediate(const Operand& operand, Type type, Row& row);
   bool finish_branches();
   Row new_row(unsigned bytes);

@@ -350,6 +350,26 @@ TEST(Parser, ReadsElementsOfArrays) {
   }
 }
 
+TEST(Parser, RefusesToWriteToAParameter) {
+  const std::string why = refusal(in_kernel("st.param.u64 [p], %d1;"));
+  EXPECT_NE(why.find("'st.param.u64' writes to the function input parameter 'p'"),
+            std::string::npos)
+      << why;
+  EXPECT_NE(refusal(kHeader + ".func f(.param .b32 x) { st.param.b32 [x], 1; ret; }"), "");
+  EXPECT_EQ(refusal(kHeader + ".func (.param .b32 x) f() { st.param.b32 [x], 1; ret; }"), "");
+}
+
+TEST(Parser, RefusesVariablesOfOtherSpaces) {
+  const std::string variables = ".shared .b32 s; ";
+  for (const std::string each :
+       {"ld.global.b64 %d1, [p];", "ld.b64 %d1, [p];", "ld.shared.b64 %d1, [p];",
+        "ld.global.b32 %r1, [s];", "atom.global.add.u32 %r1, [s], 1;", "ld.param.b32 %r1, [s];"}) {
+    const std::string why = refusal(in_kernel(variables + each));
+    EXPECT_NE(why.find("of another state space"), std::string::npos) << each << why;
+  }
+  EXPECT_EQ(refusal(in_kernel(variables + "ld.b32 %r1, [s]; ld.param.b64 %d1, [p];")), "");
+}
+
 TEST(Parser, RefusesEveryTruncationWithoutHarm) {
   const std::string text = kHeader + R"(
     .global .align 8 .u64 t[2] = {generic(t)+8, 0xFF};
