@@ -77,6 +77,30 @@ TEST(Grid, ReadsAndWritesElementsOfArrays) {
   }
 }
 
+TEST(Grid, CopiesFromInFrontOfAnAddress) {
+  const Ran run = run_threads(kernel(R"(
+    .shared .align 16 .b32 s[4];
+    add.u64 %t1, %in, 20;
+    cp.async.ca.shared.global [s], [%t1-16], 4; cp.async.wait_all;
+    ld.shared.u32 %r, [s];
+  )"),
+                              1, 1, {4, 5, 6, 7, 8, 9});
+  ASSERT_FALSE(run.fault.has_value());
+  EXPECT_EQ(run.out[0], 5u);
+}
+
+TEST(Grid, AsksForTheSpaceOfNarrowAddresses) {
+  const Ran run = run_threads(kernel(R"(
+    .shared .b32 s;
+    mov.u32 %x3, s;
+    isspacep.shared %p0, %x3; isspacep.global %p1, %x3;
+    selp.u32 %x4, 1, 0, %p0; selp.u32 %x5, 2, 0, %p1; add.u32 %r, %x4, %x5;
+  )"),
+                              1, 1);
+  ASSERT_FALSE(run.fault.has_value());
+  EXPECT_EQ(run.out[0], 2u) << "as any number of 32 bits it is an address in global memory";
+}
+
 TEST(Grid, TheGlobalTimerIsTheTimeOfDay) {
   const std::int64_t before = unix_seconds() - 1;
   const Ran run = run_threads(
