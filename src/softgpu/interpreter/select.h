@@ -153,7 +153,10 @@ class Selector {
   std::vector<std::uint32_t> tables_;    // Tables that still hold labels.
 };
 
-// One a family; the switch in select.cc knows which opcode is whose.
+// Does any family have it? What it refuses of an instruction is the family's business.
+bool opcode_known(std::string_view opcode);
+
+// One a family; the switch in dispatch.cc knows which opcode is whose.
 bool select_integer(Selector& s);
 bool select_bits(Selector& s);
 bool select_carry(Selector& s);
@@ -178,6 +181,8 @@ bool select_matrix(Selector& s);
 bool select_tensor_map(Selector& s);  // tensormap
 bool select_video(Selector& s);
 bool select_scalar_video(Selector& s);
+bool video_known(std::uint32_t opcode);
+bool scalar_video_known(std::uint32_t opcode);
 bool select_texture(Selector& s);
 bool select_surface(Selector& s);
 
