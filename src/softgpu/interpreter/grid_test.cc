@@ -77,6 +77,21 @@ TEST(Grid, ReadsAndWritesElementsOfArrays) {
   }
 }
 
+TEST(Grid, ReadsSpecialRegistersAsVectors) {
+  const Ran run = run_threads(kernel(R"(
+    .reg .v4 .u32 %v; .reg .b16 %h<4>;
+    mov.v4.u32 %v, %tid; mov.v4.b32 {%x3, %x4, %x5, %x6}, %ntid;
+    mov.v4.u16 {%h0, _, %h2, _}, %nctaid;
+    mov.u32 %x7, %tid.w; cvt.u32.u16 %x8, %h0; cvt.u32.u16 %x9, %h2;
+    mad.lo.u32 %r, %x3, 100, %v.x; add.u32 %r, %r, %v.y; add.u32 %r, %r, %v.w;
+    add.u32 %r, %r, %x6; add.u32 %r, %r, %x7;
+    mad.lo.u32 %r, %x8, 100000, %r; mad.lo.u32 %r, %x9, 10000, %r;
+  )"),
+                              2, 3);
+  ASSERT_FALSE(run.fault.has_value());
+  for (std::uint32_t i = 0; i < 6; ++i) EXPECT_EQ(run.out[i], 210000 + 300 + i % 3);
+}
+
 TEST(Grid, CopiesFromInFrontOfAnAddress) {
   const Ran run = run_threads(kernel(R"(
     .shared .align 16 .b32 s[4];

@@ -128,20 +128,28 @@ Flow copy_vector(Warp& warp, const Step& step, Mask lanes) {
   return Flow::kNext;
 }
 
+// %tid as {%tid.x, %tid.y, %tid.z, 0}.
+Operand component(Selector& s, const Operand& special, unsigned index) {
+  Operand made = special;
+  const std::string& whole = s.code().spellings[special.index];
+  made.bits = hash_of(whole + "." + "xyzw"[index]);
+  return made;
+}
+
 // mov.v2.u32 {a, b}, {c, d}
 bool select_vector_move(Selector& s, Type type, unsigned count) {
+  const auto is_vector = [count](const Operand& operand) {
+    return operand.kind == Operand::Kind::kVector && operand.count == count && !operand.paren &&
+           !operand.memory;
+  };
   const Operand& to = s.operand(0);
   const Operand& from = s.operand(1);
-  for (const Operand* vector : {&to, &from}) {
-    if (vector->kind != Operand::Kind::kVector || vector->count != count || vector->paren ||
-        vector->memory) {
-      return s.refuse_form();
-    }
-  }
-  if (type_bytes(type) < 2 || type_bytes(type) > 8) return s.refuse_form();
+  const bool special = from.kind == Operand::Kind::kSpecial && count == 4 && !from.memory;
+  if (!is_vector(to) || !(special || is_vector(from))) return s.refuse_form();
+  if (type_bytes(type) < 2 || type_bytes(type) > (special ? 4 : 8)) return s.refuse_form();
   std::vector<Row> rows(std::size_t{2} * count);
   for (unsigned i = 0; i < count; ++i) {
-    if (!s.source(s.element(from, i), type, rows[i]) ||
+    if (!s.source(special ? component(s, from, i) : s.element(from, i), type, rows[i]) ||
         !s.destination(s.element(to, i), type, rows[count + i])) {
       return false;
     }

@@ -328,6 +328,7 @@ bool Selector::immediate(const Operand& operand, Type type, Row& row) {
 
 bool Selector::special(const Operand& operand, Type type, Row& row) {
   const auto name = static_cast<std::uint32_t>(operand.bits);
+  if (is_fourth_component(name)) return constant(0, type_bytes(type), row);
   unsigned bytes = 0;
   if (!special_known(name, bytes)) {
     return refuse("refers to the unsupported register '" + code().spellings[operand.index] + "'");

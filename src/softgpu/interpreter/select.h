@@ -191,6 +191,7 @@ Space take_space(Selector& s);  // kGeneric where none is named.
 // Handlers that the selector itself needs.
 Flow read_special(Warp& warp, const Step& step, Mask lanes);
 bool special_known(std::uint32_t name, unsigned& bytes);
+bool is_fourth_component(std::uint32_t name);  // %tid.w and the like, which are 0.
 Flow frame_address(Warp& warp, const Step& step, Mask lanes);
 Flow passed_address(Warp& warp, const Step& step, Mask lanes);
 Flow widen_address(Warp& warp, const Step& step, Mask lanes);

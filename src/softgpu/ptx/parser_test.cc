@@ -90,6 +90,7 @@ TEST(Parser, ChecksSizesAndKindsOfOperands) {
   EXPECT_NE(refusal(in_kernel("@%r1 bra out; out:")), "");
   EXPECT_NE(refusal(in_kernel("ld.global.u32 %r1, %d1;")), "");
   EXPECT_NE(refusal(in_kernel("add.u32 %r1, %r2;")), "");
+  EXPECT_NE(refusal(in_kernel("mov.v2.u32 {%r1, %r2}, %tid;")), "");
   EXPECT_EQ(refusal(in_kernel("ld.global.s8 %d1, [%d2+-4];")), "");
 }
 
@@ -304,6 +305,10 @@ TEST(Parser, CalculatesFloatingPointConstantsAsTheAssemblerDoes) {
       {"0d4000000000000000+1.0", 0x40400000, 0x4008000000000000},
       {"16777217.0+0.0", 0x4b800000, 0x4170000010000000},
       {"1e300*1e300", 0x7f800000, 0x7ff0000000000000},
+      {".5", 0x3f000000, 0x3fe0000000000000},
+      {"-.5E+1", 0xc0a00000, 0xc014000000000000},
+      {"5.e2", 0x43fa0000, 0x407f400000000000},
+      {"5.", 0x40a00000, 0x4014000000000000},
   };
   for (const Case& each : cases) {
     EXPECT_EQ(initial(".f32", each.expression), each.of_f32) << each.expression;
@@ -323,6 +328,7 @@ TEST(Parser, ReadsFloatingPointExpressionsAsOperands) {
                               "add.f64 %g0, %g1, 1.0/3.0; setp.lt.f32 %q, %f0, -1.0*2.0;"
                               "mov.u32 %r1, 1.0<2.0;")),
             "");
+  EXPECT_NE(refusal(in_kernel("mov.v4.u32 {%r1, %r2, %r3, %r4}, %laneid;")), "");
 }
 
 TEST(Parser, ReadsElementsOfArrays) {
