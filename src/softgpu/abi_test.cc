@@ -181,6 +181,52 @@ TEST_F(AbiTest, AResetEndsWhatRuns) {
   FAULTS(run("die"), CUDA_ERROR_LAUNCH_FAILED);
 }
 
+// Though the primary context has its handle again. What is made of the graph later does not,
+// either.
+TEST_F(AbiTest, GraphsOfAContextThatWasResetDoNotRun) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CUgraph graph = nullptr;
+  CUgraph empty = nullptr;
+  CUgraphNode node = nullptr;
+  std::array<CUgraphExec, 4> execs{};
+  OK(cuModuleLoadData(&module, kPtx));
+  OK(cuModuleGetFunction(&function, module, "die"));
+  OK(cuGraphCreate(&graph, 0));
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = function;
+  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  OK(cuGraphAddKernelNode_v2(&node, graph, nullptr, 0, &params));
+  OK(cuGraphCreate(&empty, 0));
+  OK(cuGraphInstantiateWithFlags(&execs[0], graph, 0));
+  OK(cuGraphInstantiateWithFlags(&execs[1], empty, 0));
+  OK(cuDevicePrimaryCtxReset_v2(0));
+  CUcontext again = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&again, 0));
+  ASSERT_EQ(again, contexts_[0]);
+  for (const CUgraphExec exec : {execs[0], execs[1]}) {
+    cuuint64_t flags = 0;
+    CUgraphExecUpdateResultInfo info{};
+    EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cuGraphUpload(exec, nullptr), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cuGraphExecGetFlags(exec, &flags), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cuGraphExecUpdate_v2(exec, graph, &info), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cuGraphNodeSetEnabled(exec, node, 0), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuGraphExecDestroy(exec));
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
+  }
+  OK(cuGraphInstantiateWithFlags(&execs[2], graph, 0));
+  EXPECT_EQ(cuGraphLaunch(execs[2], nullptr), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  OK(cuGraphInstantiateWithFlags(&execs[3], empty, 0));
+  OK(cuGraphLaunch(execs[3], nullptr));
+  OK(cuCtxSynchronize());
+  OK(cuGraphExecDestroy(execs[2]));
+  OK(cuGraphExecDestroy(execs[3]));
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphDestroy(empty));
+}
+
 TEST_F(AbiTest, AnExportedAllocationOutlivesItsHandle) {
   constexpr std::size_t kSize = 4 * kMiB;
   CUmemAllocationProp prop{};

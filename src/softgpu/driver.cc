@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "softgpu/capture.h"
+#include "softgpu/graph_exec.h"
 #include "softgpu/memory/managed_memory.h"
 
 namespace flyt::softgpu {
@@ -136,6 +137,7 @@ void Driver::end_context(Context& context) {
   context.end_greens();
   if (graphs_.capturing()) abandon_captures(*this, context);
   context.end();
+  end_graphs(*this, context);
   output_.flush();
   streams_.take_if([handle](const Stream& stream) { return stream.context() == handle; });
   events_.take_if([handle](const Event& event) { return event.context() == handle; });

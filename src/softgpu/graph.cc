@@ -20,6 +20,25 @@ CUgraphNodeType type_of(const Work& work) {
   return kTypes[work.index()];
 }
 
+std::uint64_t context_of_work(const Work& work) {
+  return std::visit(
+      [](const auto& each) -> std::uint64_t {
+        if constexpr (requires { each.context; }) return each.context;
+        return 0;
+      },
+      work);
+}
+
+void rename_context(Work& work, std::uint64_t from, std::uint64_t to) {
+  std::visit(
+      [from, to](auto& each) {
+        if constexpr (requires { each.context; }) {
+          if (each.context == from) each.context = to;
+        }
+      },
+      work);
+}
+
 bool allowed_in_body(const Work& work) {
   if (const auto* child = std::get_if<ChildWork>(&work)) {
     bool good = true;

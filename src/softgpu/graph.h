@@ -82,6 +82,9 @@ using Work = std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, C
                           RecordWork, WaitWork, WordsWork, AllocWork, FreeWork, ConditionalWork>;
 
 CUgraphNodeType type_of(const Work& work);
+// The context that the work names; 0: that of the stream it is launched into.
+std::uint64_t context_of_work(const Work& work);
+void rename_context(Work& work, std::uint64_t from, std::uint64_t to);
 // Bodies of conditional nodes hold what a device can begin without the host.
 bool allowed_in_body(const Work& work);
 

@@ -60,16 +60,17 @@ std::uint64_t find_misplaced(const Graph& graph) {
 
 }  // namespace
 
-GraphExec::GraphExec(std::shared_ptr<Graph> graph, std::uint64_t flags)
-    : graph_(std::move(graph)), flags_(flags) {
+GraphExec::GraphExec(std::shared_ptr<Graph> graph, std::uint64_t flags, std::uint64_t home)
+    : graph_(std::move(graph)), flags_(flags), home_(home) {
   graph_->each([this](GraphNode& node) { nodes_[node.handle] = &node; });
   ++*graph_->instances;
 }
 
 GraphExec::~GraphExec() { --*graph_->instances; }
 
-CUresult GraphExec::make(const Graph& graph, std::uint64_t flags, std::shared_ptr<GraphExec>* out,
-                         std::uint64_t* error_node, CUgraphInstantiateResult* result) {
+CUresult GraphExec::make(const Graph& graph, std::uint64_t flags, std::uint64_t home,
+                         std::shared_ptr<GraphExec>* out, std::uint64_t* error_node,
+                         CUgraphInstantiateResult* result) {
   *error_node = 0;
   if (const std::uint64_t node = find_cycle(graph); node != 0) {
     *error_node = node;
@@ -90,7 +91,7 @@ CUresult GraphExec::make(const Graph& graph, std::uint64_t flags, std::shared_pt
     *result = CUDA_GRAPH_INSTANTIATE_ERROR;
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  *out = std::unique_ptr<GraphExec>(new GraphExec(graph.clone(nullptr), flags));
+  *out = std::unique_ptr<GraphExec>(new GraphExec(graph.clone(nullptr), flags, home));
   *result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return CUDA_SUCCESS;
 }
@@ -98,6 +99,17 @@ CUresult GraphExec::make(const Graph& graph, std::uint64_t flags, std::shared_pt
 GraphNode* GraphExec::node(std::uint64_t handle) const {
   const auto found = nodes_.find(handle);
   return found == nodes_.end() ? nullptr : found->second;
+}
+
+bool GraphExec::belongs_to(std::uint64_t context) const {
+  bool names_it = false;
+  bool names_any = false;
+  graph_->each([&](const GraphNode& node) {
+    const std::uint64_t named = context_of_work(node.work);
+    names_it = names_it || named == context;
+    names_any = names_any || named != 0;
+  });
+  return names_any ? names_it : home_ == context;
 }
 
 const std::shared_ptr<const GraphPlan>& GraphExec::plan() {
@@ -159,6 +171,21 @@ CUresult GraphExec::launch(Driver& driver, const std::shared_ptr<Context>& conte
   if (!last_launch_.reached()) operation.after.push_back(last_launch_);
   last_launch_ = context->submit(stream, std::move(operation));
   return CUDA_SUCCESS;
+}
+
+void end_graphs(Driver& driver, const Context& context) {
+  GraphStore& graphs = driver.graphs();
+  const Lock lock(graphs.mutex());
+  const std::uint64_t handle = context.handle();
+  graphs.execs().each([handle](GraphExec& exec) {
+    if (exec.belongs_to(handle)) exec.end();
+  });
+  // Only a primary context has a successor under its handle.
+  if (!context.primary()) return;
+  const std::uint64_t gone = driver.contexts().reserve();
+  graphs.graphs().each([handle, gone](Graph& graph) {
+    graph.each([handle, gone](GraphNode& node) { rename_context(node.work, handle, gone); });
+  });
 }
 
 }  // namespace flyt::softgpu

@@ -13,9 +13,11 @@ namespace flyt::softgpu {
 // Guarded by the GraphStore's mutex.
 class GraphExec {
  public:
-  // `error_node`: the handle of the node that stands in the way, or 0.
-  static CUresult make(const Graph& graph, std::uint64_t flags, std::shared_ptr<GraphExec>* out,
-                       std::uint64_t* error_node, CUgraphInstantiateResult* result);
+  // `home`: the context that is current, or 0. `error_node`: the handle of the node that stands in
+  // the way, or 0.
+  static CUresult make(const Graph& graph, std::uint64_t flags, std::uint64_t home,
+                       std::shared_ptr<GraphExec>* out, std::uint64_t* error_node,
+                       CUgraphInstantiateResult* result);
   ~GraphExec();
   GraphExec(const GraphExec&) = delete;
   GraphExec& operator=(const GraphExec&) = delete;
@@ -28,6 +30,13 @@ class GraphExec {
   // A node was changed: later launches run a new plan.
   void changed() { plan_ = nullptr; }
 
+  // Does it end with the context? That is one of those its nodes name; where they name none, the
+  // one that was current when it was made.
+  bool belongs_to(std::uint64_t context) const;
+  // It can only be destroyed any more.
+  void end() { ended_ = true; }
+  bool ended() const { return ended_; }
+
   // Takes over the parameters of another graph of the same shape.
   CUresult update(const Graph& graph, CUgraphExecUpdateResultInfo* info);
 
@@ -38,7 +47,7 @@ class GraphExec {
   CUresult prepare() { return back_memory(); }
 
  private:
-  GraphExec(std::shared_ptr<Graph> graph, std::uint64_t flags);
+  GraphExec(std::shared_ptr<Graph> graph, std::uint64_t flags, std::uint64_t home);
   const std::shared_ptr<const GraphPlan>& plan();
   // Backs what the graph allocates and claims what it leaves behind. Tells what an earlier launch
   // left that must be freed first.
@@ -47,9 +56,15 @@ class GraphExec {
 
   const std::shared_ptr<Graph> graph_;
   const std::uint64_t flags_;
+  const std::uint64_t home_;
+  bool ended_ = false;
   std::map<std::uint64_t, GraphNode*> nodes_;
   std::shared_ptr<const GraphPlan> plan_;
   Ticket last_launch_;
 };
+
+// At a context's end: executable graphs of it are of no use any more, and what graphs name of it is
+// nothing of a context that gets its handle later.
+void end_graphs(Driver& driver, const Context& context);
 
 }  // namespace flyt::softgpu

@@ -9,20 +9,6 @@
 #include "softgpu/current.h"
 
 namespace flyt::softgpu {
-namespace {
-
-// The context that the work names; 0: that of the stream it is launched into.
-std::uint64_t context_of_work(const Work& work) {
-  return std::visit(
-      [](const auto& each) -> std::uint64_t {
-        if constexpr (requires { each.context; }) return each.context;
-        return 0;
-      },
-      work);
-}
-
-}  // namespace
-
 std::shared_ptr<const GraphPlan> GraphPlan::make(const Graph& graph) {
   const auto plan = std::make_shared<GraphPlan>();
   plan->add(graph);

@@ -95,6 +95,12 @@ class HandleTable {
     const std::shared_lock lock(mutex_);
     return handle > base_ && handle <= next_ && (handle - base_) % kHandleStep == 0;
   }
+  // Calls visit(object) for all of them. It must not come back to the table.
+  template <class Visit>
+  void each(Visit visit) const {
+    const std::shared_lock lock(mutex_);
+    for (const auto& [handle, object] : objects_) visit(*object);
+  }
   // Takes all objects for which `leave(object)` is false.
   template <class Predicate>
   std::vector<std::shared_ptr<T>> take_if(Predicate wanted) {

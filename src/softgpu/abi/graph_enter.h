@@ -38,12 +38,13 @@ CUresult with_node(CUgraphNode handle, Body body) {
   });
 }
 
-// Calls body(driver, exec).
+// Calls body(driver, exec), where its context is still there.
 template <class Body>
 CUresult with_exec(CUgraphExec handle, Body body) {
   return with_graphs([&](Driver& driver) -> CUresult {
     const auto exec = driver.graphs().execs().find(from_handle(handle));
-    return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : body(driver, exec);
+    if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return exec->ended() ? CUDA_ERROR_CONTEXT_IS_DESTROYED : body(driver, exec);
   });
 }
 

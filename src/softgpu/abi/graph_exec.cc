@@ -27,8 +27,12 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, std::uint64_t flags, Verd
     // Kernels cannot launch graphs.
     if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     if (graph->captures != 0 || graph->body()) return CUDA_ERROR_INVALID_VALUE;
+    std::shared_ptr<Context> current;
+    static_cast<void>(living_context(driver, current));
+    const std::uint64_t home = current == nullptr ? 0 : current->handle();
     std::shared_ptr<GraphExec> exec;
-    const CUresult bad = GraphExec::make(*graph, flags, &exec, &verdict.node, &verdict.result);
+    const CUresult bad =
+        GraphExec::make(*graph, flags, home, &exec, &verdict.node, &verdict.result);
     if (bad != CUDA_SUCCESS) return bad;
     *out = to_handle<CUgraphExec>(driver.graphs().execs().add(std::move(exec)));
     return CUDA_SUCCESS;
@@ -96,10 +100,10 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
-  return with_exec(hGraphExec, [&](Driver& driver, const std::shared_ptr<GraphExec>&) {
+  return with_graphs([&](Driver& driver) -> CUresult {
     // What was launched goes on.
-    driver.graphs().execs().take(from_handle(hGraphExec));
-    return CUDA_SUCCESS;
+    const auto exec = driver.graphs().execs().take(from_handle(hGraphExec));
+    return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   });
 }
 

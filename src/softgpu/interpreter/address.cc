@@ -74,9 +74,14 @@ bool select_is_space(Selector& s) {
   step.handler = &is_in_space;
   step.extra = s.has("shared::cluster"_n) ? 1 : 0;
   step.value = static_cast<std::int64_t>(take_space(s));
-  if (!s.need(2, 2)) return false;
-  return s.predicate_destination(s.operand(0), step.p) && s.source(1, Type::kB64, step.a) &&
-         s.emit(step);
+  if (!s.need(2, 2) || !s.predicate_destination(s.operand(0), step.p)) return false;
+  if (s.register_bytes(s.operand(1)) != 4) {
+    return s.source(1, Type::kB64, step.a) && s.emit(step);
+  }
+  Step widen;
+  widen.handler = &widen_address;
+  widen.d = step.a = s.temporary(8);
+  return s.source(1, Type::kB32, widen.a) && s.emit_unguarded(widen) && s.emit(step);
 }
 
 // mapa: the same place in another block of the cluster. extra: 1 for generic addresses.

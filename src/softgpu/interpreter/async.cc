@@ -184,7 +184,8 @@ Flow copy_small(Warp& warp, const Step& step, Mask lanes) {
     std::byte buffer[16] = {};
     if (bytes != 0) {
       const std::byte* source =
-          from.at(lane, get<std::uint64_t>(b, lane) + std::uint64_t{step.extra});
+          from.at(lane, get<std::uint64_t>(b, lane) +
+                            static_cast<std::uint64_t>(static_cast<std::int32_t>(step.extra)));
       if (source == nullptr) return from.failed();
       std::memcpy(buffer, source, bytes);
     }
@@ -214,7 +215,9 @@ bool select_copy_small(Selector& s) {
       !s.address(s.operand(1), Space::kGlobal, step.b, offset)) {
     return false;
   }
-  if (offset < 0 || offset > 0xffffffff) return s.refuse("has an offset that is too large");
+  if (offset != static_cast<std::int32_t>(offset)) {
+    return s.refuse("has an offset that is too large");
+  }
   step.extra = static_cast<std::uint32_t>(offset);
   const Register* shape = count == 4 ? s.register_of(s.operand(3)) : nullptr;
   if (shape != nullptr && shape->kind == Register::Kind::kPredicate) {

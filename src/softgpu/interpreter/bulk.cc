@@ -90,7 +90,7 @@ bool take_ends(Selector& s, Step& step) {
   return s.take("bulk_group"_n) || s.refuse_form();
 }
 
-bool select_move(Selector& s, bool reduces) {
+bool select_bulk_move(Selector& s, bool reduces) {
   const bool hinted = s.take("L2::cache_hint"_n);
   Step step;
   step.handler = &move_bulk;
@@ -142,7 +142,27 @@ Flow store_async(Warp& warp, const Step& step, Mask lanes) {
   return Flow::kNext;
 }
 
-bool emit_store(Selector& s, Step step, Type type, unsigned count) {
+Flow move_address(Warp& warp, const Step& step, Mask lanes) {
+  const std::byte* a = warp.row(step.a);
+  each_lane<std::uint64_t>(warp.row(step.d), lanes, [&](unsigned lane) {
+    return get<std::uint64_t>(a, lane) + static_cast<std::uint64_t>(step.value);
+  });
+  return Flow::kNext;
+}
+
+// Of a generic address: where it lies in shared memory, or where nothing lies.
+bool remote_row(Selector& s, const Operand& operand, bool generic, Row& row) {
+  if (!generic) return address_row(s, operand, Space::kShared, row);
+  if (!address_row(s, operand, Space::kGeneric, row)) return false;
+  Step step;
+  step.handler = &move_address;
+  step.a = row;
+  step.value = -static_cast<std::int64_t>(kSharedWindow);
+  step.d = row = s.temporary(8);
+  return s.emit_unguarded(step);
+}
+
+bool emit_store(Selector& s, Step step, Type type, unsigned count, bool generic) {
   const unsigned bytes = type_bytes(type);
   if ((bytes != 4 && bytes != 8) || !s.need(3, 3)) return s.refuse_form();
   step.handler = bytes == 8 ? &store_async<8> : &store_async<4>;
@@ -155,17 +175,18 @@ bool emit_store(Selector& s, Step step, Type type, unsigned count) {
   }
   step.q = count;
   step.extra = s.add_rows(rows);
-  return address_row(s, s.operand(0), Space::kShared, step.a) &&
-         address_row(s, s.operand(2), Space::kShared, step.e) && s.emit(step);
+  return remote_row(s, s.operand(0), generic, step.a) &&
+         remote_row(s, s.operand(2), generic, step.e) && s.emit(step);
 }
 
-// Both go to the shared memory of a block of the cluster.
-bool take_remote(Selector& s) {
+// Both go to the shared memory of a block of the cluster; its addresses are generic where no space
+// is named.
+bool take_remote(Selector& s, bool& generic) {
   s.take("async"_n);
   s.take_one({"relaxed"_n, "weak"_n});
   s.take_memory_hints();
-  return (s.take("shared::cluster"_n) && s.take("mbarrier::complete_tx::bytes"_n)) ||
-         s.refuse_form();
+  generic = !s.take("shared::cluster"_n);
+  return s.take("mbarrier::complete_tx::bytes"_n) || s.refuse_form();
 }
 
 }  // namespace
@@ -182,13 +203,7 @@ bool address_row(Selector& s, const Operand& operand, Space space, Row& row) {
   if (!s.address(operand, space, row, offset)) return false;
   if (offset == 0) return true;
   Step step;
-  step.handler = [](Warp& warp, const Step& each, Mask lanes) {
-    const std::byte* a = warp.row(each.a);
-    each_lane<std::uint64_t>(warp.row(each.d), lanes, [&](unsigned lane) {
-      return get<std::uint64_t>(a, lane) + static_cast<std::uint64_t>(each.value);
-    });
-    return Flow::kNext;
-  };
+  step.handler = &move_address;
   step.a = row;
   step.value = offset;
   step.d = row = s.temporary(8);
@@ -205,7 +220,7 @@ bool select_bulk(Selector& s) {
     s.take("read"_n);
     return s.need(1, 1);
   }
-  if (!s.take("prefetch"_n)) return select_move(s, reduces);
+  if (!s.take("prefetch"_n)) return select_bulk_move(s, reduces);
   // Nothing is nearer than anything else here.
   s.take("L2::cache_hint"_n);
   return s.take("L2"_n) && s.take("global"_n) ? s.need(2, 3) : s.refuse_form();
@@ -213,18 +228,20 @@ bool select_bulk(Selector& s) {
 
 bool select_store_async(Selector& s) {
   Type type;
-  if (!take_remote(s)) return false;
+  bool generic = false;
+  if (!take_remote(s, generic)) return false;
   const unsigned count = s.take("v2"_n) ? 2 : s.take("v4"_n) ? 4 : 1;
-  return s.take_type(type) && emit_store(s, {}, type, count);
+  return s.take_type(type) && emit_store(s, {}, type, count, generic);
 }
 
 bool select_reduce_async(Selector& s) {
   Reduction reduction;
-  if (!take_remote(s) || !take_reduction(s, reduction)) return false;
+  bool generic = false;
+  if (!take_remote(s, generic) || !take_reduction(s, reduction)) return false;
   if (is_floating(reduction.type)) return s.refuse_form();
   Step step;
   step.value = std::bit_cast<std::int64_t>(reduction.apply);
-  return emit_store(s, step, reduction.type, 1);
+  return emit_store(s, step, reduction.type, 1, generic);
 }
 
 }  // namespace flyt::ptx

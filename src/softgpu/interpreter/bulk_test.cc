@@ -168,6 +168,21 @@ TEST_F(Bulk, APrefetchDoesNothing) {
   EXPECT_EQ(in_[3], 1003u);
 }
 
+TEST_F(Bulk, RemoteStoresTakeGenericAddresses) {
+  const auto out = run(told("12", R"(
+    .reg .b64 %g<4>;
+    mov.u64 %g0, box; cvta.shared.u64 %g0, %g0; mapa.u64 %g1, %g0, %x2;
+    mov.u64 %g0, bar; cvta.shared.u64 %g0, %g0; mapa.u64 %g2, %g0, %x2;
+    st.async.weak.mbarrier::complete_tx::bytes.v2.b32 [%g1], {%r, 5}, [%g2];
+    red.async.relaxed.cluster.mbarrier::complete_tx::bytes.add.u32 [%g1+8], 9, [%g2];
+  )"));
+  for (unsigned block = 0; block < 2; ++block) {
+    EXPECT_EQ(out[block * kThreads], 100 * (1 - block));
+    EXPECT_EQ(out[block * kThreads + 1], 5u);
+    EXPECT_EQ(out[block * kThreads + 2], 9u);
+  }
+}
+
 TEST_F(Bulk, WhatPtxDoesNotHaveIsRefused) {
   for (const char* body : {
            "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.f32 [%in], [%buf], 16;",

@@ -14,6 +14,8 @@ std::optional<Type> last_type(const Selector& s) {
   return std::nullopt;
 }
 
+using Family = bool (*)(Selector& s);
+
 bool arithmetic(Selector& s) {
   if (s.has("f32x2"_n)) return select_float_pairs(s);
   const auto type = last_type(s);
@@ -22,9 +24,9 @@ bool arithmetic(Selector& s) {
   return select_half(s, *type);
 }
 
-bool select_common(Selector& s, bool& known) {
-  known = true;
-  switch (s.opcode()) {
+// Null where it is of none.
+Family common_family(std::uint32_t opcode) {
+  switch (opcode) {
     case "add"_n:
     case "sub"_n:
     case "mul"_n:
@@ -38,17 +40,17 @@ bool select_common(Selector& s, bool& known) {
     case "rem"_n:
     case "ex2"_n:
     case "tanh"_n:
-      return arithmetic(s);
+      return &arithmetic;
     case "addc"_n:
     case "subc"_n:
     case "madc"_n:
-      return select_carry(s);
+      return &select_carry;
     case "mul24"_n:
     case "mad24"_n:
     case "sad"_n:
     case "dp4a"_n:
     case "dp2a"_n:
-      return select_integer(s);
+      return &select_integer;
     case "rcp"_n:
     case "sqrt"_n:
     case "rsqrt"_n:
@@ -57,7 +59,7 @@ bool select_common(Selector& s, bool& known) {
     case "lg2"_n:
     case "copysign"_n:
     case "testp"_n:
-      return select_float(s);
+      return &select_float;
     case "and"_n:
     case "or"_n:
     case "xor"_n:
@@ -77,23 +79,22 @@ bool select_common(Selector& s, bool& known) {
     case "fns"_n:
     case "szext"_n:
     case "bmsk"_n:
-      return select_bits(s);
+      return &select_bits;
     case "setp"_n:
     case "set"_n:
     case "selp"_n:
     case "slct"_n:
-      return select_compare(s);
+      return &select_compare;
     case "cvt"_n:
-      return select_convert(s);
+      return &select_convert;
     case "mov"_n:
-      return select_move(s);
+      return &select_move;
   }
-  known = false;
-  return false;
+  return nullptr;
 }
 
-bool select_rest(Selector& s) {
-  switch (s.opcode()) {
+Family other_family(std::uint32_t opcode) {
+  switch (opcode) {
     case "ld"_n:
     case "ldu"_n:
     case "st"_n:
@@ -109,17 +110,17 @@ bool select_rest(Selector& s) {
     case "applypriority"_n:
     case "discard"_n:
     case "createpolicy"_n:
-      return select_memory(s);
+      return &select_memory;
     case "atom"_n:
     case "red"_n:
-      return select_atomic(s);
+      return &select_atomic;
     case "shfl"_n:
     case "vote"_n:
     case "match"_n:
     case "redux"_n:
     case "activemask"_n:
     case "elect"_n:
-      return select_warp(s);
+      return &select_warp;
     case "bra"_n:
     case "brx"_n:
     case "ret"_n:
@@ -130,40 +131,47 @@ bool select_rest(Selector& s) {
     case "pmevent"_n:
     case "griddepcontrol"_n:
     case "setmaxnreg"_n:
-      return select_control(s);
+      return &select_control;
     case "call"_n:
-      return select_call(s);
+      return &select_call;
     case "bar"_n:
     case "barrier"_n:
     case "membar"_n:
     case "fence"_n:
-      return select_barrier(s);
+      return &select_barrier;
     case "cp"_n:
     case "mbarrier"_n:
-      return select_async(s);
+      return &select_async;
     case "mma"_n:
     case "wmma"_n:
     case "ldmatrix"_n:
     case "stmatrix"_n:
     case "movmatrix"_n:
     case "wgmma"_n:
-      return select_matrix(s);
+      return &select_matrix;
     case "tensormap"_n:
-      return select_tensor_map(s);
+      return &select_tensor_map;
     case "tex"_n:
     case "tld4"_n:
     case "txq"_n:
-      return select_texture(s);
+      return &select_texture;
     case "suld"_n:
     case "sust"_n:
     case "sured"_n:
     case "suq"_n:
-      return select_surface(s);
+      return &select_surface;
   }
-  return select_video(s);  // Which refuses what it does not know.
+  return video_known(opcode) ? &select_video : nullptr;
+}
+
+Family family_of(std::uint32_t opcode) {
+  const Family common = common_family(opcode);
+  return common != nullptr ? common : other_family(opcode);
 }
 
 }  // namespace
+
+bool opcode_known(std::string_view opcode) { return family_of(hash_of(opcode)) != nullptr; }
 
 bool Selector::instruction(const Instruction& instruction) {
   instruction_ = &instruction;
@@ -172,9 +180,8 @@ bool Selector::instruction(const Instruction& instruction) {
   negated_ = 0;
   used32_ = 0;
   used64_ = 0;
-  bool known = false;
-  const bool common = select_common(*this, known);
-  if (known ? !common : !select_rest(*this)) {
+  const Family family = family_of(opcode());
+  if (family == nullptr || !family(*this)) {
     return error_.empty() ? refuse("is not supported") : false;
   }
   if (!error_.empty()) return false;

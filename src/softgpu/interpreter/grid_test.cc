@@ -50,6 +50,72 @@ TEST(Grid, RunsEveryThreadOfEveryBlock) {
   for (std::uint32_t i = 0; i < run.out.size(); ++i) ASSERT_EQ(run.out[i], 3 * i + 1);
 }
 
+TEST(Grid, ReadsAndWritesElementsOfArrays) {
+  const std::string arrays =
+      ".global .u32 a[8] = {10, 11, 12, 13, 14, 15, 16, 17}; .const .s16 c[4] = {5, -6, 7, 8};";
+  const Ran run = run_threads(kernel(R"(
+        .reg .s16 %h; .reg .u64 %w; .shared .u32 s[8]; .local .u64 l[4];
+        mov.s16 %h, -2; mov.u64 %w, 0x100000003;
+        st.shared.u32 s[%i], %i;
+        bar.sync 0;
+        max.s32 %x3, %i, 1;
+        ld.shared.u32 %x4, s[%x3+-1];
+        ld.global.u32 %x5, a[%i+2];
+        mov.u64 %t2, l[1]; st.local.u64 l[1], 100; ld.local.u64 %t3, [l+8]; cvt.u32.u64 %x6, %t3;
+        mov.u64 %t4, a[%w]; ld.global.u32 %x7, [%t4];  // Of 64 bits 32 count: a[3].
+        ld.const.s16 %x8, c[1];
+        ld.global.u32 %x9, a[%h+5];
+        mov.u64 %t5, a[1]; mov.u64 %t6, a; sub.u64 %t5, %t5, %t6; cvt.u32.u64 %x10, %t5;
+        add.u32 %r, %x4, %x5; add.u32 %r, %r, %x6; add.u32 %r, %r, %x7; add.s32 %r, %r, %x8;
+        add.u32 %r, %r, %x10; add.u32 %r, %r, %x9;
+      )",
+                                     arrays),
+                              1, 4);
+  ASSERT_FALSE(run.fault.has_value());
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(run.out[i], (i == 0 ? 0 : i - 1) + (12 + i) + 100 + 13 - 6 + 4 + 13);
+  }
+}
+
+TEST(Grid, ReadsSpecialRegistersAsVectors) {
+  const Ran run = run_threads(kernel(R"(
+    .reg .v4 .u32 %v; .reg .b16 %h<4>;
+    mov.v4.u32 %v, %tid; mov.v4.b32 {%x3, %x4, %x5, %x6}, %ntid;
+    mov.v4.u16 {%h0, _, %h2, _}, %nctaid;
+    mov.u32 %x7, %tid.w; cvt.u32.u16 %x8, %h0; cvt.u32.u16 %x9, %h2;
+    mad.lo.u32 %r, %x3, 100, %v.x; add.u32 %r, %r, %v.y; add.u32 %r, %r, %v.w;
+    add.u32 %r, %r, %x6; add.u32 %r, %r, %x7;
+    mad.lo.u32 %r, %x8, 100000, %r; mad.lo.u32 %r, %x9, 10000, %r;
+  )"),
+                              2, 3);
+  ASSERT_FALSE(run.fault.has_value());
+  for (std::uint32_t i = 0; i < 6; ++i) EXPECT_EQ(run.out[i], 210000 + 300 + i % 3);
+}
+
+TEST(Grid, CopiesFromInFrontOfAnAddress) {
+  const Ran run = run_threads(kernel(R"(
+    .shared .align 16 .b32 s[4];
+    add.u64 %t1, %in, 20;
+    cp.async.ca.shared.global [s], [%t1-16], 4; cp.async.wait_all;
+    ld.shared.u32 %r, [s];
+  )"),
+                              1, 1, {4, 5, 6, 7, 8, 9});
+  ASSERT_FALSE(run.fault.has_value());
+  EXPECT_EQ(run.out[0], 5u);
+}
+
+TEST(Grid, AsksForTheSpaceOfNarrowAddresses) {
+  const Ran run = run_threads(kernel(R"(
+    .shared .b32 s;
+    mov.u32 %x3, s;
+    isspacep.shared %p0, %x3; isspacep.global %p1, %x3;
+    selp.u32 %x4, 1, 0, %p0; selp.u32 %x5, 2, 0, %p1; add.u32 %r, %x4, %x5;
+  )"),
+                              1, 1);
+  ASSERT_FALSE(run.fault.has_value());
+  EXPECT_EQ(run.out[0], 2u) << "as any number of 32 bits it is an address in global memory";
+}
+
 TEST(Grid, TheGlobalTimerIsTheTimeOfDay) {
   const std::int64_t before = unix_seconds() - 1;
   const Ran run = run_threads(

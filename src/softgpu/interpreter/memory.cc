@@ -297,6 +297,10 @@ bool load_or_store(Selector& s, bool loads) {
     if (type_bytes(type) * length > 32) return s.refuse_form();
     if (!value_rows(s, value, type, length, loads, rows, width)) return false;
   }
+  if (!loads && place.kind == Operand::Kind::kParameter) {
+    return s.refuse("writes to the function input parameter '" +
+                    s.function().parameters[place.index].name + "'");
+  }
   if (!s.address(place, space, step.a, step.value)) return false;
   const bool vector = rows.size() > 1;
   const Kind kind = vector ? (loads ? Kind::kLoadVector : Kind::kStoreVector)

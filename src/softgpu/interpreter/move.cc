@@ -128,20 +128,28 @@ Flow copy_vector(Warp& warp, const Step& step, Mask lanes) {
   return Flow::kNext;
 }
 
+// %tid as {%tid.x, %tid.y, %tid.z, 0}.
+Operand component(Selector& s, const Operand& special, unsigned index) {
+  Operand made = special;
+  const std::string& whole = s.code().spellings[special.index];
+  made.bits = hash_of(whole + "." + "xyzw"[index]);
+  return made;
+}
+
 // mov.v2.u32 {a, b}, {c, d}
 bool select_vector_move(Selector& s, Type type, unsigned count) {
+  const auto is_vector = [count](const Operand& operand) {
+    return operand.kind == Operand::Kind::kVector && operand.count == count && !operand.paren &&
+           !operand.memory;
+  };
   const Operand& to = s.operand(0);
   const Operand& from = s.operand(1);
-  for (const Operand* vector : {&to, &from}) {
-    if (vector->kind != Operand::Kind::kVector || vector->count != count || vector->paren ||
-        vector->memory) {
-      return s.refuse_form();
-    }
-  }
-  if (type_bytes(type) < 2 || type_bytes(type) > 8) return s.refuse_form();
+  const bool special = from.kind == Operand::Kind::kSpecial && count == 4 && !from.memory;
+  if (!is_vector(to) || !(special || is_vector(from))) return s.refuse_form();
+  if (type_bytes(type) < 2 || type_bytes(type) > (special ? 4 : 8)) return s.refuse_form();
   std::vector<Row> rows(std::size_t{2} * count);
   for (unsigned i = 0; i < count; ++i) {
-    if (!s.source(s.element(from, i), type, rows[i]) ||
+    if (!s.source(special ? component(s, from, i) : s.element(from, i), type, rows[i]) ||
         !s.destination(s.element(to, i), type, rows[count + i])) {
       return false;
     }
@@ -169,6 +177,29 @@ Flow widen_address(Warp& warp, const Step& step, Mask lanes) {
                            [&](unsigned lane) { return get<std::uint32_t>(a, lane); });
   return Flow::kNext;
 }
+
+// d = a + (b * extra + value), where the second sum has 32 bits; d and a have p bytes.
+template <class Index>
+Flow element_address(Warp& warp, const Step& step, Mask lanes) {
+  const std::byte* a = warp.row(step.a);
+  const std::byte* b = warp.row(step.b);
+  std::byte* d = warp.row(step.d);
+  for_lanes(lanes, [&](unsigned lane) {
+    const auto index = static_cast<std::uint32_t>(get<Index>(b, lane));
+    const std::uint32_t offset = index * step.extra + static_cast<std::uint32_t>(step.value);
+    if (step.p == 4) {
+      put<std::uint32_t>(d, lane, get<std::uint32_t>(a, lane) + offset);
+    } else {
+      put<std::uint64_t>(d, lane, get<std::uint64_t>(a, lane) + offset);
+    }
+  });
+  return Flow::kNext;
+}
+
+template Flow element_address<std::int16_t>(Warp&, const Step&, Mask);
+template Flow element_address<std::uint16_t>(Warp&, const Step&, Mask);
+template Flow element_address<std::uint32_t>(Warp&, const Step&, Mask);
+template Flow element_address<std::uint64_t>(Warp&, const Step&, Mask);
 
 bool select_move(Selector& s) {
   Type type;

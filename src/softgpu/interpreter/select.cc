@@ -328,6 +328,7 @@ bool Selector::immediate(const Operand& operand, Type type, Row& row) {
 
 bool Selector::special(const Operand& operand, Type type, Row& row) {
   const auto name = static_cast<std::uint32_t>(operand.bits);
+  if (is_fourth_component(name)) return constant(0, type_bytes(type), row);
   unsigned bytes = 0;
   if (!special_known(name, bytes)) {
     return refuse("refers to the unsupported register '" + code().spellings[operand.index] + "'");
@@ -342,10 +343,34 @@ bool Selector::special(const Operand& operand, Type type, Row& row) {
   return emit_unguarded(step);
 }
 
+// An element of an array is its begin, found as if there were no subscript, and more.
+bool Selector::element_of(const Operand& operand, Type type, Row& row) {
+  Operand whole = operand;
+  whole.element_bytes = 0;
+  if (operand.subscript == 0) return address_of(whole, type, row);
+  whole.subscript = 0;
+  whole.value = 0;
+  Step step;
+  if (!address_of(whole, type, step.a)) return false;
+  const Register& index = code().registers[operand.subscript - 1];
+  step.handler =
+      index.bytes == 2
+          ? (index.is_signed ? &element_address<std::int16_t> : &element_address<std::uint16_t>)
+      : index.bytes == 4 ? &element_address<std::uint32_t>
+                         : &element_address<std::uint64_t>;
+  step.b = register_row(operand.subscript - 1);
+  step.d = row = temporary(type_bytes(type));
+  step.p = type_bytes(type);
+  step.extra = operand.element_bytes;
+  step.value = operand.value;
+  return emit_unguarded(step);
+}
+
 // The address of a variable, function or part of the frame, in its own space.
 bool Selector::address_of(const Operand& operand, Type type, Row& row) {
   const unsigned bytes = type_bytes(type);
   if (bytes != 4 && bytes != 8) return refuse("cannot hold an address");
+  if (operand.element_bytes != 0) return element_of(operand, type, row);
   const auto addend = static_cast<std::uint64_t>(operand.value);
   if (operand.kind == Operand::Kind::kFunction) {
     // Its address may be called by anybody.
@@ -356,7 +381,7 @@ bool Selector::address_of(const Operand& operand, Type type, Row& row) {
     if (variable.space == Space::kShared) {
       references().variables.push_back(operand.index);
       const std::uint64_t offset = program_.shared_offsets[operand.index];
-      return constant(offset + addend, bytes, row);
+      return constant(static_cast<std::uint32_t>(offset + addend), bytes, row);
     }
     if (variable.space == Space::kLocal) return refuse("names a module-scope .local variable");
     if (bytes != 8) return refuse("cannot hold a 64-bit address");
@@ -486,9 +511,25 @@ bool Selector::predicate_destination(const Operand& operand, std::uint32_t& pred
   return true;
 }
 
+// Whether what stands for an address may be written a[1].
+bool takes_elements(std::uint32_t opcode) {
+  return opcode == "ld"_n || opcode == "ldu"_n || opcode == "st"_n;
+}
+
+// Whether an address that names a variable may be used in the space.
+bool Selector::space_matches(const Operand& operand, Space space) const {
+  if (operand.kind == Operand::Kind::kParameter || operand.kind == Operand::Kind::kReturn) {
+    return space == Space::kParam;
+  }
+  if (operand.kind != Operand::Kind::kVariable || space == Space::kGeneric) return true;
+  return module().variables()[operand.index].space == space;
+}
+
 bool Selector::address(const Operand& operand, Space space, Row& row, std::int64_t& offset) {
   offset = 0;
-  if (!operand.memory) return refuse("needs an address in brackets");
+  const bool element = operand.element_bytes != 0 && takes_elements(opcode());
+  if (!operand.memory && !element) return refuse("needs an address in brackets");
+  if (!space_matches(operand, space)) return refuse("names a variable of another state space");
   if (operand.kind == Operand::Kind::kRegister) {
     const Register* shape = register_of(operand);
     if (operand.negated) return refuse("has a malformed address");

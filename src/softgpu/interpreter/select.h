@@ -122,6 +122,8 @@ class Selector {
   bool emit_jump(std::uint32_t instruction);
   bool special(const Operand& operand, Type type, Row& row);
   bool address_of(const Operand& operand, Type type, Row& row);
+  bool element_of(const Operand& operand, Type type, Row& row);
+  bool space_matches(const Operand& operand, Space space) const;
   bool immediate(const Operand& operand, Type type, Row& row);
   bool finish_branches();
   Row new_row(unsigned bytes);
@@ -151,7 +153,10 @@ class Selector {
   std::vector<std::uint32_t> tables_;    // Tables that still hold labels.
 };
 
-// One a family; the switch in select.cc knows which opcode is whose.
+// Does any family have it? What it refuses of an instruction is the family's business.
+bool opcode_known(std::string_view opcode);
+
+// One a family; the switch in dispatch.cc knows which opcode is whose.
 bool select_integer(Selector& s);
 bool select_bits(Selector& s);
 bool select_carry(Selector& s);
@@ -176,6 +181,8 @@ bool select_matrix(Selector& s);
 bool select_tensor_map(Selector& s);  // tensormap
 bool select_video(Selector& s);
 bool select_scalar_video(Selector& s);
+bool video_known(std::uint32_t opcode);
+bool scalar_video_known(std::uint32_t opcode);
 bool select_texture(Selector& s);
 bool select_surface(Selector& s);
 
@@ -184,9 +191,12 @@ Space take_space(Selector& s);  // kGeneric where none is named.
 // Handlers that the selector itself needs.
 Flow read_special(Warp& warp, const Step& step, Mask lanes);
 bool special_known(std::uint32_t name, unsigned& bytes);
+bool is_fourth_component(std::uint32_t name);  // %tid.w and the like, which are 0.
 Flow frame_address(Warp& warp, const Step& step, Mask lanes);
 Flow passed_address(Warp& warp, const Step& step, Mask lanes);
 Flow widen_address(Warp& warp, const Step& step, Mask lanes);
+template <class Index>
+Flow element_address(Warp& warp, const Step& step, Mask lanes);
 Flow branch(Warp& warp, const Step& step, Mask lanes);
 Flow end_of_kernel(Warp& warp, const Step& step, Mask lanes);
 Flow end_of_function(Warp& warp, const Step& step, Mask lanes);

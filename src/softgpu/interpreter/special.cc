@@ -247,6 +247,21 @@ bool contains(const std::uint32_t (&names)[N], std::uint32_t name) {
 
 }  // namespace
 
+bool is_fourth_component(std::uint32_t name) {
+  switch (name) {
+    case "%tid.w"_n:
+    case "%ntid.w"_n:
+    case "%ctaid.w"_n:
+    case "%nctaid.w"_n:
+    case "%clusterid.w"_n:
+    case "%nclusterid.w"_n:
+    case "%cluster_ctaid.w"_n:
+    case "%cluster_nctaid.w"_n:
+      return true;
+  }
+  return false;
+}
+
 bool special_known(std::uint32_t name, unsigned& bytes) {
   bytes = contains(kNames64, name) ? 8 : 4;
   return bytes == 8 || contains(kNames32, name) || contains(kLaneNames, name) ||

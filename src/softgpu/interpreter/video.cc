@@ -114,6 +114,12 @@ bool take_source(Selector& s, std::size_t index, unsigned bits, int place, std::
 
 }  // namespace
 
+bool video_known(std::uint32_t opcode) {
+  Op op = Op::kAdd;
+  unsigned bits = 0;
+  return operation(opcode, op, bits) || scalar_video_known(opcode);
+}
+
 bool select_video(Selector& s) {
   Op op = Op::kAdd;
   unsigned bits = 8;

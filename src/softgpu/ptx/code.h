@@ -34,13 +34,15 @@ struct Register {
   enum class Kind : std::uint8_t { kPredicate, kInteger, kFloat, kUntyped };
   Kind kind = Kind::kUntyped;
   std::uint8_t bytes = 4;  // 1, 2, 4, 8, 16; 0 for predicates.
+  bool is_signed = false;
 };
 
 // A variable inside a function: .local, .shared (module-wide in truth) or .param of a call.
 struct FrameVariable {
   std::uint64_t size = 0;
   std::uint32_t align = 1;
-  std::uint32_t offset = 0;  // In the frame of one thread.
+  std::uint32_t offset = 0;         // In the frame of one thread.
+  std::uint32_t element_bytes = 0;  // Of an array; 0: it is none.
 };
 
 struct Operand {
@@ -69,9 +71,13 @@ struct Operand {
   bool paren = false;       // A vector written in parentheses: arguments of a call.
   std::uint16_t count = 0;  // Of a vector.
   std::uint32_t index = 0;
+  std::uint32_t part = 0;  // %r.b0: the index of "b0" in Code::spellings, from 1 on; 0: all of it.
   std::uint64_t bits = 0;
   std::int64_t value = 0;
-  std::uint32_t part = 0;  // %r.b0: the index of "b0" in Code::spellings, from 1 on; 0: all of it.
+  // name[%r+1]: what `value` is added to: the register (its index, from 1 on; 0: none) times the
+  // bytes of an element. The sum has 32 bits. Of what has no subscript an element has 0 bytes.
+  std::uint32_t subscript = 0;
+  std::uint32_t element_bytes = 0;
 };
 
 struct Instruction {

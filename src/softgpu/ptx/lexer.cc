@@ -57,6 +57,7 @@ Token Lexer::next() {
   if (is_letter(c) || c == '_' || c == '$' || (c == '%' && is_word(at(1)))) {
     return identifier(token);
   }
+  if (c == '.' && is_fraction()) return decimal_float(token);
   if (c == '.' && is_word(at(1))) return dot_word(token);
   if (is_digit(c)) return number(token);
   if (c == '"') return quoted(token);
@@ -69,6 +70,20 @@ Token Lexer::next() {
   token.text = text_.substr(position_, two ? 2 : 1);
   position_ += token.text.size();
   return token;
+}
+
+// .5 and .5e3, but not .2d: no modifier is a number.
+bool Lexer::is_fraction() const {
+  std::size_t end = 1;
+  while (is_digit(at(end))) ++end;
+  if (end == 1) return false;
+  return !is_word(at(end)) || is_exponent(end);
+}
+
+bool Lexer::is_exponent(std::size_t offset) const {
+  if (at(offset) != 'e' && at(offset) != 'E') return false;
+  const bool sign = at(offset + 1) == '+' || at(offset + 1) == '-';
+  return is_digit(at(offset + (sign ? 2 : 1)));
 }
 
 Token Lexer::identifier(Token token) {
@@ -109,7 +124,7 @@ Token Lexer::number(Token token) {
     while (is_digit(at(digits))) ++digits;
     const char after = at(digits);
     if (after == 'e' || after == 'E' || (after == '.' && is_digit(at(digits + 1))) ||
-        (after == '.' && !is_word(at(digits + 1)))) {
+        (after == '.' && (!is_word(at(digits + 1)) || is_exponent(digits + 1)))) {
       return decimal_float(token);
     }
   }

@@ -43,6 +43,8 @@ class Lexer {
 
  private:
   bool skip_blank();
+  bool is_fraction() const;
+  bool is_exponent(std::size_t offset) const;
   Token identifier(Token token);
   Token dot_word(Token token);
   Token number(Token token);

@@ -42,8 +42,9 @@ struct Parameter {
   std::uint32_t offset = 0;  // From the start of the parameter block, bytes.
   std::uint32_t size = 0;
   std::uint32_t align = 1;
-  std::int32_t in_register = -1;  // Of device functions that declare it as .reg.
-  bool unsized = false;           // The last one of a variadic function: the array's address.
+  std::int32_t in_register = -1;    // Of device functions that declare it as .reg.
+  bool unsized = false;             // The last one of a variadic function: the array's address.
+  std::uint32_t element_bytes = 0;  // Of an array; 0: it is none.
 };
 
 // An address that the loader writes into a variable's initial bytes.
@@ -64,7 +65,8 @@ struct Variable {
   Linkage linkage = Linkage::kInternal;
   std::uint64_t size = 0;  // Bytes. 0: of unknown size (an extern array, dynamic shared memory).
   std::uint32_t align = 1;
-  bool managed = false;  // .attribute(.managed)
+  std::uint32_t element_bytes = 0;  // Of an array; 0: it is none.
+  bool managed = false;             // .attribute(.managed)
   Opaque opaque = Opaque::kNone;
   std::uint32_t line = 0;
   std::vector<std::byte> initial;  // Empty, or a prefix; the rest is zero.

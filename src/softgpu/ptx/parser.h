@@ -159,6 +159,9 @@ class Parser {
   bool name_in_function(std::string_view name, Operand& into);
   bool vector_register(Operand& into);
   bool offset(Operand& into);
+  bool subscript(Operand& into);
+  bool subscript_register(std::uint32_t index);
+  std::uint32_t element_bytes(const Operand& variable);
   bool find_register(std::string_view name, std::uint32_t& index) const;
   std::optional<Entity> find_name(std::string_view name) const;
   std::uint32_t spelling(const std::string& text);
@@ -169,6 +172,7 @@ class Parser {
   }
   bool constant(Value& value, unsigned depth = 0);
   bool constant_offset(std::int64_t& bytes);
+  bool combine_floats(std::size_t op, Value& left, const Value& right);
   bool constant_binary(Value& value, unsigned level, unsigned depth);
   bool constant_unary(Value& value, unsigned depth);
 

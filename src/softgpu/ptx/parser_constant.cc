@@ -1,4 +1,6 @@
-// Constant expressions: integers of 64 bits with C's operators, and single floating-point numbers.
+// Constant expressions: integers of 64 bits with C's operators; of doubles sums, products,
+// quotients and comparisons, which are integers; 0f... stands alone.
+#include <bit>
 #include <optional>
 
 #include "softgpu/ptx/parser.h"
@@ -132,18 +134,38 @@ std::optional<Integer> apply(Operation operation, Integer left, Integer right) {
   return std::nullopt;
 }
 
+// Nothing where doubles have no such operator, or something is divided by zero.
+std::optional<double> calculate(Operation operation, double left, double right) {
+  if (operation == Operation::kAdd) return left + right;
+  if (operation == Operation::kSubtract) return left - right;
+  if (operation == Operation::kMultiply) return left * right;
+  if (operation == Operation::kDivide && right != 0) return left / right;
+  return std::nullopt;
+}
+
+std::optional<bool> compare(Operation operation, double left, double right) {
+  if (operation == Operation::kEqual) return left == right;
+  if (operation == Operation::kUnequal) return left != right;
+  if (operation == Operation::kLess) return left < right;
+  if (operation == Operation::kGreater) return left > right;
+  if (operation == Operation::kLessOrEqual) return left <= right;
+  if (operation == Operation::kGreaterOrEqual) return left >= right;
+  return std::nullopt;
+}
+
 }  // namespace
 
 // a ? b : c has the type of what is chosen.
 bool Parser::constant(Value& value, unsigned depth) {
   if (!constant_binary(value, 0, depth)) return false;
   if (!token_.is("?")) return true;
-  if (value.is_float) return fail("expressions of floating-point numbers are not supported");
+  if (value.is_float) return fail("Integer constant expression expected");
   if (depth >= kNestingMax) return fail("expression is nested too deeply");
   advance();
   Value yes;
   Value no;
   if (!constant(yes, depth + 1) || !expect(":") || !constant(no, depth + 1)) return false;
+  if (yes.is_float || no.is_float) return fail("Integer constant expression expected");
   value = value.bits != 0 ? yes : no;
   return true;
 }
@@ -163,17 +185,39 @@ bool Parser::constant_binary(Value& value, unsigned level, unsigned depth) {
   if (!constant_unary(value, depth)) return false;
   for (const Operator* op = find_operator(token_); op != nullptr && op->level >= level;
        op = find_operator(token_)) {
-    if (value.is_float) return fail("expressions of floating-point numbers are not supported");
     advance();
     Value right;
     if (!constant_binary(right, op->level + 1, depth)) return false;
-    if (right.is_float) return fail("malformed constant expression");
+    if (value.is_float || right.is_float) {
+      if (!combine_floats(static_cast<std::size_t>(op - kOperators), value, right)) return false;
+      continue;
+    }
     const auto result =
         apply(op->operation, {value.bits, value.is_unsigned}, {right.bits, right.is_unsigned});
     if (!result.has_value()) return fail("Constant expression has division by zero");
     value.bits = result->bits;
     value.is_unsigned = result->is_unsigned;
   }
+  return true;
+}
+
+bool Parser::combine_floats(std::size_t op, Value& left, const Value& right) {
+  const Operation operation = kOperators[op].operation;
+  if (!left.is_float || !right.is_float) return fail("Constant expression type mismatch");
+  if (left.is_single || right.is_single) return fail("a number as 0f... stands in no expression");
+  const auto a = std::bit_cast<double>(left.bits);
+  const auto b = std::bit_cast<double>(right.bits);
+  if (const auto truth = compare(operation, a, b); truth.has_value()) {
+    left = Value{};
+    left.bits = *truth ? 1 : 0;
+    return true;
+  }
+  if (operation == Operation::kDivide && b == 0) {
+    return fail("Constant expression has division by zero");
+  }
+  const auto result = calculate(operation, a, b);
+  if (!result.has_value()) return fail("Integer constant expression expected");
+  left.bits = std::bit_cast<std::uint64_t>(*result);
   return true;
 }
 

@@ -69,6 +69,7 @@ bool Parser::parameter(Parameter& into, std::uint64_t& offset, bool declare) {
   if (!in_register && !array_bounds(shape)) return false;
   const std::uint64_t bytes = shape.type.bytes == 0 ? 4 : shape.type.bytes;
   into.unsized = shape.unsized;
+  if (shape.array) into.element_bytes = static_cast<std::uint32_t>(bytes);
   shape.size = shape.unsized ? 8 : bytes * shape.element_count;
   const std::uint32_t natural = std::min<std::uint32_t>(static_cast<std::uint32_t>(bytes), 16);
   into.align = std::max(shape.align, shape.align == 0 ? natural : 1u);
@@ -305,7 +306,7 @@ bool Parser::registers() {
 bool Parser::one_register(TypeFacts type, std::uint16_t width) {
   std::string_view name;
   if (!expect_identifier(name)) return false;
-  const Register shape{type.kind, type.bytes};
+  const Register shape{type.kind, type.bytes, type.is_signed};
   std::optional<std::uint32_t> range;
   if (!range_of_names(range)) return false;
   const std::size_t count = std::size_t{range.value_or(1)} * width;
@@ -360,6 +361,7 @@ bool Parser::add_to_frame(const Shape& shape) {
   FrameVariable made;
   made.size = bytes * shape.element_count;
   made.align = shape.align == 0 ? bytes : shape.align;
+  if (shape.array) made.element_bytes = bytes;
   const std::uint64_t offset = align_up(frame_offset_, made.align);
   if (made.size > kLocalBytesMax || offset + made.size > kLocalBytesMax) {
     return fail("local memory of a function is larger than the limit");

@@ -106,6 +106,7 @@ bool Parser::vector_operand(Operand& into, std::string_view close) {
       Operand element;
       if (!operand_atom(element)) return false;
       if (element.kind == Operand::Kind::kLabel) return fail("a label cannot stand here");
+      if (element.element_bytes != 0) return fail("an element of an array cannot stand here");
       elements.push_back(element);
     } while (accept(","));
   }
@@ -119,6 +120,7 @@ bool Parser::vector_operand(Operand& into, std::string_view close) {
 bool Parser::memory_operand(Operand& into) {
   if (!operand_atom(into)) return false;
   if (into.kind == Operand::Kind::kLabel) return fail("a label is no address");
+  if (into.element_bytes != 0) return fail("an element of an array stands in brackets");
   into.memory = true;
   if (accept(",")) return image_operand(into);
   return expect("]");
@@ -134,6 +136,7 @@ bool Parser::image_operand(Operand& into) {
     if (parts.size() == kPartsMax) return fail("too many operands");
     if (accept("{") ? !vector_operand(part, "}") : !operand_atom(part)) return false;
     if (part.kind == Operand::Kind::kLabel) return fail("a label cannot stand here");
+    if (part.element_bytes != 0) return fail("an element of an array cannot stand here");
     parts.push_back(part);
   } while (accept(","));
   into = Operand{};
@@ -179,8 +182,70 @@ bool Parser::number_operand(Operand& into) {
   return true;
 }
 
-// foo, foo+4, foo-4, foo+-4, foo+4*3
-bool Parser::offset(Operand& into) { return constant_offset(into.value); }
+// foo, foo+4, foo-4, foo+-4, foo+4*3, foo[4]
+bool Parser::offset(Operand& into) {
+  return token_.is("[") ? subscript(into) : constant_offset(into.value);
+}
+
+// What stands in the brackets counts scalars, in all dimensions and of vectors too, and offsets
+// have 32 bits without a sign, as ptxas has it.
+bool Parser::subscript(Operand& into) {
+  into.element_bytes = element_bytes(into);
+  if (into.element_bytes == 0) return fail("Array indexing on non-array");
+  advance();
+  Value added;
+  std::uint32_t index = 0;
+  const bool variable =
+      token_.kind == Token::Kind::kIdentifier && find_register(token_.text, index);
+  if (variable) {
+    if (!subscript_register(index)) return false;
+    into.subscript = index + 1;
+    if (accept("+") && !constant(added)) return false;
+  } else if (!constant(added)) {
+    return false;
+  }
+  if (added.is_float) return fail("Integer constant expression expected");
+  into.value = static_cast<std::uint32_t>(added.bits * into.element_bytes);
+  return expect("]");
+}
+
+bool Parser::subscript_register(std::uint32_t index) {
+  const Register& shape = code().registers[index];
+  const bool number = shape.kind == Register::Kind::kInteger ||
+                      (shape.kind == Register::Kind::kUntyped && shape.bytes != 16);
+  if (!number || shape.bytes < 2) {
+    return fail("Illegal to use symbol '" + std::string(token_.text) + "' as array index");
+  }
+  advance();
+  return true;
+}
+
+// 0: no array.
+std::uint32_t Parser::element_bytes(const Operand& variable) {
+  switch (variable.kind) {
+    case Operand::Kind::kVariable:
+      return builder_.variables()[variable.index].element_bytes;
+    case Operand::Kind::kFrame:
+      return code().frame[variable.index].element_bytes;
+    case Operand::Kind::kParameter:
+      return current().parameters[variable.index].element_bytes;
+    case Operand::Kind::kReturn:
+      return current().returns[variable.index].element_bytes;
+    case Operand::Kind::kRegister:
+    case Operand::Kind::kInteger:
+    case Operand::Kind::kFloat32:
+    case Operand::Kind::kFloat64:
+    case Operand::Kind::kSpecial:
+    case Operand::Kind::kFunction:
+    case Operand::Kind::kLabel:
+    case Operand::Kind::kTable:
+    case Operand::Kind::kPrototype:
+    case Operand::Kind::kVector:
+    case Operand::Kind::kSink:
+      return 0;
+  }
+  return 0;
+}
 
 bool Parser::find_register(std::string_view name, std::uint32_t& index) const {
   const auto found = find_name(name);

@@ -90,6 +90,7 @@ TEST(Parser, ChecksSizesAndKindsOfOperands) {
   EXPECT_NE(refusal(in_kernel("@%r1 bra out; out:")), "");
   EXPECT_NE(refusal(in_kernel("ld.global.u32 %r1, %d1;")), "");
   EXPECT_NE(refusal(in_kernel("add.u32 %r1, %r2;")), "");
+  EXPECT_NE(refusal(in_kernel("mov.v2.u32 {%r1, %r2}, %tid;")), "");
   EXPECT_EQ(refusal(in_kernel("ld.global.s8 %d1, [%d2+-4];")), "");
 }
 
@@ -266,10 +267,113 @@ TEST(Parser, ReadsConstantsWhereverANumberMayStand) {
 }
 
 TEST(Parser, RefusesMalformedConstants) {
-  for (const std::string each : {"5/0", "5 % 0", "1?2:1/0", "1?2", "1?2,3:4", "1.5+2.0", "1<2.0",
-                                 "(.s64)1.5", "1==", "=1", "&&1"}) {
+  for (const std::string each : {"5/0", "5 % 0", "1?2:1/0", "1?2", "1?2,3:4", "1<2.0", "1.5<<2",
+                                 "(.s64)1.5", "1==", "=1", "&&1", "1.5&&2.5", "1.5?2:3"}) {
     EXPECT_NE(refusal(kHeader + ".global .s64 x = " + each + ";"), "") << each;
   }
+  for (const std::string each :
+       {"1+2.0", "1.0+2", "1.0/0.0", "1.0/-0.0", "1.0 % 2.0", "1.0<<2.0", "1?2.0:3.0",
+        "1.0?2.0:3.0", "!1.0", "~1.0", "1.0&&1.0", "0f40000000+1.0", "1.0*0f40000000", "1.0+"}) {
+    EXPECT_NE(refusal(kHeader + ".global .f64 x = " + each + ";"), "") << each;
+  }
+}
+
+// The results are ptxas's.
+TEST(Parser, CalculatesFloatingPointConstantsAsTheAssemblerDoes) {
+  const auto initial = [](const std::string& type, const std::string& expression) {
+    auto parsed = parse(kHeader + ".global " + type + " x = " + expression + ";", nullptr);
+    EXPECT_TRUE(parsed.ok()) << expression;
+    std::uint64_t bits = 0;
+    if (!parsed.ok()) return bits;
+    const Variable& x = (*parsed)->variables()[*(*parsed)->find_variable("x")];
+    std::memcpy(&bits, x.initial.data(), x.initial.size());
+    return bits;
+  };
+  struct Case {
+    std::string expression;
+    std::uint64_t of_f32, of_f64;
+  };
+  const Case cases[] = {
+      {"1.0+2.0", 0x40400000, 0x4008000000000000},
+      {"1.0-0.5", 0x3f000000, 0x3fe0000000000000},
+      {"-(1.0+2.0)", 0xc0400000, 0xc008000000000000},
+      {"-3.0*2.0-1.0", 0xc0e00000, 0xc01c000000000000},
+      {"7.0/2.0", 0x40600000, 0x400c000000000000},
+      {"(1.0+2.0)*2.0", 0x40c00000, 0x4018000000000000},
+      {"1.0 - -1.0", 0x40000000, 0x4000000000000000},
+      {"1.0/3.0", 0x3eaaaaab, 0x3fd5555555555555},
+      {"0d4000000000000000+1.0", 0x40400000, 0x4008000000000000},
+      {"16777217.0+0.0", 0x4b800000, 0x4170000010000000},
+      {"1e300*1e300", 0x7f800000, 0x7ff0000000000000},
+      {".5", 0x3f000000, 0x3fe0000000000000},
+      {"-.5E+1", 0xc0a00000, 0xc014000000000000},
+      {"5.e2", 0x43fa0000, 0x407f400000000000},
+      {"5.", 0x40a00000, 0x4014000000000000},
+  };
+  for (const Case& each : cases) {
+    EXPECT_EQ(initial(".f32", each.expression), each.of_f32) << each.expression;
+    EXPECT_EQ(initial(".f64", each.expression), each.of_f64) << each.expression;
+  }
+  EXPECT_EQ(initial(".u32", "1.0<2.0"), 1u);
+  EXPECT_EQ(initial(".u32", "1.0==2.0"), 0u);
+  EXPECT_EQ(initial(".u32", "1.0!=1.0"), 0u);
+  EXPECT_EQ(initial(".u32", "1.0/3.0 >= 0.5"), 0u);
+  EXPECT_EQ(initial(".u32", "(1.0<=2.0)+5"), 6u);
+  EXPECT_EQ(initial(".u32", "1.0>=2.0?3:4"), 4u);
+}
+
+TEST(Parser, ReadsFloatingPointExpressionsAsOperands) {
+  EXPECT_EQ(refusal(in_kernel(".reg .f32 %f<3>; .reg .f64 %g<3>; .reg .pred %q;"
+                              "fma.rn.f32 %f0, %f1, 2.0*3.0, -(1.0+4.0); "
+                              "add.f64 %g0, %g1, 1.0/3.0; setp.lt.f32 %q, %f0, -1.0*2.0;"
+                              "mov.u32 %r1, 1.0<2.0;")),
+            "");
+  EXPECT_NE(refusal(in_kernel("mov.v4.u32 {%r1, %r2, %r3, %r4}, %laneid;")), "");
+}
+
+TEST(Parser, ReadsElementsOfArrays) {
+  const std::string arrays = kHeader + ".global .u32 a[8]; .global .u32 one; " +
+                             ".global .v4 .f32 v; .shared .u16 s[4];\n" +
+                             ".visible .entry k(.param .u32 q[4], .param .u64 p) {" +
+                             ".reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p; .reg .f32 %f; " +
+                             ".reg .b128 %w; .local .b64 l[2];\n";
+  for (const std::string each :
+       {"ld.global.u32 %r1, a[3];", "st.global.v2.u32 a[%r1+2], {%r1, %r2};", "ld.u32 %r1, a[%d1];",
+        "mov.u64 %d1, a[%r1];", "ldu.global.u32 %r1, a[1];", "cvta.global.u64 %d1, a[1];",
+        "mov.u32 %r1, s[1+2*3];", "ld.shared.u16 %r1, s[%r1+-1];", "st.local.b64 l[%r1], %d1;",
+        "ld.param.u32 %r1, q[%r2];"}) {
+    EXPECT_EQ(refusal(arrays + each + " ret;}"), "") << each;
+  }
+  for (const std::string each :
+       {"ld.global.u32 %r1, one[0];", "ld.global.f32 %f, v[1];", "ld.global.u32 %r1, [a[3]];",
+        "ld.global.u32 %r1, a[1][2];", "ld.global.u32 %r1, a[1]+4;", "ld.global.u32 %r1, a[];",
+        "ld.global.u32 %r1, a[%p];", "ld.global.u32 %r1, a[%f];", "ld.global.u32 %r1, a[%w];",
+        "ld.global.u32 %r1, a[1.0];", "ld.global.u32 %r1, a[%r1", "ld.global.u32 %r1, a[2+%r1];",
+        "ld.global.u32 %r1, a[%r1*2];", "ld.global.u32 %r1, %d1[4];", "ld.global.u32 %r1, a;",
+        "atom.global.add.u32 %r1, a[1], 3;", "mov.b64 %d1, {s[1], s[2]};",
+        "ld.param.u64 %d1, p[0];"}) {
+    EXPECT_NE(refusal(arrays + each + " ret;}"), "") << each;
+  }
+}
+
+TEST(Parser, RefusesToWriteToAParameter) {
+  const std::string why = refusal(in_kernel("st.param.u64 [p], %d1;"));
+  EXPECT_NE(why.find("'st.param.u64' writes to the function input parameter 'p'"),
+            std::string::npos)
+      << why;
+  EXPECT_NE(refusal(kHeader + ".func f(.param .b32 x) { st.param.b32 [x], 1; ret; }"), "");
+  EXPECT_EQ(refusal(kHeader + ".func (.param .b32 x) f() { st.param.b32 [x], 1; ret; }"), "");
+}
+
+TEST(Parser, RefusesVariablesOfOtherSpaces) {
+  const std::string variables = ".shared .b32 s; ";
+  for (const std::string each :
+       {"ld.global.b64 %d1, [p];", "ld.b64 %d1, [p];", "ld.shared.b64 %d1, [p];",
+        "ld.global.b32 %r1, [s];", "atom.global.add.u32 %r1, [s], 1;", "ld.param.b32 %r1, [s];"}) {
+    const std::string why = refusal(in_kernel(variables + each));
+    EXPECT_NE(why.find("of another state space"), std::string::npos) << each << why;
+  }
+  EXPECT_EQ(refusal(in_kernel(variables + "ld.b32 %r1, [s]; ld.param.b64 %d1, [p];")), "");
 }
 
 TEST(Parser, RefusesEveryTruncationWithoutHarm) {

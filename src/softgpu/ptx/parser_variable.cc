@@ -103,6 +103,7 @@ bool Parser::one_variable(Variable made, bool in_function, const Shape& common) 
   if (shape.element_count > kVariableBytesMax / shape.type.bytes) {
     return fail("variable is too large");
   }
+  if (shape.array) made.element_bytes = shape.type.bytes;
   if (!shape.unsized) made.size = shape.element_count * shape.type.bytes;
   if (accept("=")) {
     if (range.has_value()) return fail("names of a range cannot be initialised");

@@ -10,17 +10,21 @@ std::optional<TypeFacts> type_facts(std::string_view word) {
     case "pred"_n:
       return TypeFacts{Kind::kPredicate, 0};
     case "u8"_n:
-    case "s8"_n:
       return TypeFacts{Kind::kInteger, 1};
+    case "s8"_n:
+      return TypeFacts{Kind::kInteger, 1, true};
     case "u16"_n:
-    case "s16"_n:
       return TypeFacts{Kind::kInteger, 2};
+    case "s16"_n:
+      return TypeFacts{Kind::kInteger, 2, true};
     case "u32"_n:
-    case "s32"_n:
       return TypeFacts{Kind::kInteger, 4};
+    case "s32"_n:
+      return TypeFacts{Kind::kInteger, 4, true};
     case "u64"_n:
-    case "s64"_n:
       return TypeFacts{Kind::kInteger, 8};
+    case "s64"_n:
+      return TypeFacts{Kind::kInteger, 8, true};
     case "f16"_n:
       return TypeFacts{Kind::kFloat, 2};
     case "f32"_n:

@@ -12,6 +12,7 @@ namespace flyt::ptx {
 struct TypeFacts {
   Register::Kind kind = Register::Kind::kUntyped;
   std::uint8_t bytes = 0;  // 0: predicate.
+  bool is_signed = false;
 };
 
 // "u32" -> {integer, 4}; nothing for what is no type. Packed types count as untyped.
