@@ -107,8 +107,12 @@ bool select_bulk_move(Selector& s, bool reduces) {
   }
   const std::size_t count = 3 + (tells ? 1 : 0) + (multicast ? 1 : 0) + (hinted ? 1 : 0);
   if (!s.need(count, count)) return false;
-  if (!address_row(s, s.operand(0), Space::kShared, step.a) ||
-      !address_row(s, s.operand(1), Space::kShared, step.b) || !s.source(2, Type::kB32, step.c)) {
+  const auto space = [&step](std::uint32_t shared) {
+    return (step.extra & shared) != 0 ? Space::kShared : Space::kGlobal;
+  };
+  if (!address_row(s, s.operand(0), space(kToShared), step.a) ||
+      !address_row(s, s.operand(1), space(kFromShared), step.b) ||
+      !s.source(2, Type::kB32, step.c)) {
     return false;
   }
   step.d = step.e = step.a;

@@ -168,6 +168,31 @@ TEST_F(Bulk, APrefetchDoesNothing) {
   EXPECT_EQ(in_[3], 1003u);
 }
 
+TEST_F(Bulk, VariablesAreNamedInBothSpaces) {
+  const std::string there = R"(
+    cp.async.bulk.global.shared::cta.bulk_group [VARIABLE], [buf], 64;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [VARIABLE+32], [buf], 16;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+      [box], [VARIABLE], 64, [bar];
+  )";
+  const auto with = [&there](const std::string& name) {
+    std::string text = there;
+    for (std::size_t at = 0; (at = text.find("VARIABLE", at)) != std::string::npos;) {
+      text.replace(at, 8, name);
+    }
+    return text;
+  };
+  const auto out = run(told("64",
+                            ".global .align 16 .b32 one[16], other[16];\n"
+                            "setp.ne.u32 %done, %x0, 0; @%done bra second;\n" +
+                                with("one") + "bra both;\nsecond:\n" + with("other") + "both:\n"));
+  for (std::uint32_t block = 0; block < 2; ++block) {
+    EXPECT_EQ(out[block * kThreads + 1], 100 * block + 1);
+    EXPECT_EQ(out[block * kThreads + 9], 100 * block + 9 + 100 * block + 1);
+    EXPECT_EQ(out[block * kThreads + 15], 100 * block + 15);
+  }
+}
+
 TEST_F(Bulk, RemoteStoresTakeGenericAddresses) {
   const auto out = run(told("12", R"(
     .reg .b64 %g<4>;

@@ -18,6 +18,8 @@ const Operand* element_of(Selector& s, const Operand& operand, std::size_t index
 
 bool image_handle(Selector& s, const Operand& operand, Row& handle) {
   std::int64_t offset = 0;
+  if (operand.kind == Operand::Kind::kParameter)
+    return s.refuse("names a reference as a parameter");
   if (!s.address(operand, Space::kGlobal, handle, offset)) return false;
   return offset == 0 || s.refuse("has an offset where a handle belongs");
 }

@@ -374,6 +374,10 @@ TEST(Parser, RefusesVariablesOfOtherSpaces) {
     EXPECT_NE(why.find("of another state space"), std::string::npos) << each << why;
   }
   EXPECT_EQ(refusal(in_kernel(variables + "ld.b32 %r1, [s]; ld.param.b64 %d1, [p];")), "");
+  const std::string why = refusal(kHeader +
+                                  ".entry k(.param .texref t) { .reg .b32 %r; "
+                                  "txq.width.b32 %r, [t]; ret; }");
+  EXPECT_NE(why.find("names a reference as a parameter"), std::string::npos) << why;
 }
 
 TEST(Parser, RefusesEveryTruncationWithoutHarm) {
