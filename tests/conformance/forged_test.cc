@@ -177,6 +177,11 @@ TEST_F(DeadGraphAlone, ExecutableGraphsMayBeDestroyedAfterAReset) {
     CU_OK(cu().cuCtxSetCurrent(primary));
     // Of the context before.
     if (i != 0) {
+      {
+        const Stream stream;
+        CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu().cuGraphLaunch(used_, stream));
+        CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu().cuGraphLaunch(idle_, stream));
+      }
       ASSERT_NO_FATAL_FAILURE(destroy_all());
     }
     ASSERT_NO_FATAL_FAILURE(make());

@@ -72,6 +72,12 @@ LentMemories Graphs::take_back(ExecState& exec) {
   return std::exchange(exec.lent, {});
 }
 
+void Graphs::on_context_destroyed(const ContextState& context) {
+  execs.for_each([&context](std::uint64_t, ExecState& exec) {
+    if (exec.accepted.load() == &context) exec.accepted.store(nullptr);
+  });
+}
+
 void Graphs::note_ended(std::uint64_t exec) {
   const Lock lock(mutex_);
   if (ended_.size() == kEndedMax) ended_.pop_front();

@@ -105,6 +105,9 @@ class Graphs {
   // where something of the program's lies there.
   CUresult add_memory(std::uint64_t address, std::uint64_t bytes, CUdevice device) EXCLUDES(mutex_);
 
+  // A context that comes alive again under its handle has accepted nothing.
+  void on_context_destroyed(const ContextState& context);
+
   HandleTable<ExecState> execs;
   HandleTable<UserObjectState> user_objects;
 

@@ -7,6 +7,7 @@
 #include "client/call.h"
 #include "client/code/code_state.h"
 #include "client/context_life.h"
+#include "client/graphs/graphs.h"
 #include "client/memory_state.h"
 #include "client/recovery/recovery.h"
 #include "commands/context.h"
@@ -39,6 +40,7 @@ std::uint32_t die(ContextState& context) {
   session().code().core_dumps.end(handle_of(&context));
   session().memory().on_context_destroyed(context);
   context.live.store(0);
+  session().graphs().on_context_destroyed(context);
   session().code().on_context_destroyed(context);
   return static_cast<std::uint32_t>(greens.size());
 }
