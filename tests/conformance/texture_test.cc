@@ -588,7 +588,7 @@ TEST_F(TextureTest, TexturesDieWithTheirContext) {
 }
 
 // FFmpeg asks for that.
-TEST_F(TextureTest, LinearFiltersLeaveIntegersAsTheyAre) {
+TEST_F(TextureTest, LinearFiltersMakeIntegersOfIntegers) {
   const std::vector<std::uint32_t> words = {10, 200, 30, 70000};
   const std::vector<std::uint8_t> bytes = {10, 200, 30, 77};
   const Array large(4, 0, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1);
@@ -600,16 +600,16 @@ TEST_F(TextureTest, LinearFiltersLeaveIntegersAsTheyAre) {
   const Texture of_large(of(large),
                          described(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, 0));
   auto got = run_image_kernel(fetch, true, of_large, at);
-  EXPECT_EQ(10u, got[0][0]);
-  EXPECT_EQ(200u, got[1][0]);
-  EXPECT_EQ(200u, got[2][0]);
+  EXPECT_EQ(85u, got[0][0]);
+  EXPECT_EQ(124u, got[1][0]);
+  EXPECT_EQ(132u, got[2][0]);
   EXPECT_EQ(70000u, got[3][0]);
   const Texture of_small(of(small),
                          described(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, kIntegers));
   got = run_image_kernel(fetch, true, of_small, at);
-  EXPECT_EQ(10u, got[0][0]);
-  EXPECT_EQ(200u, got[1][0]);
-  EXPECT_EQ(200u, got[2][0]);
+  EXPECT_EQ(86u, got[0][0]);
+  EXPECT_EQ(124u, got[1][0]);
+  EXPECT_EQ(132u, got[2][0]);
   EXPECT_EQ(77u, got[3][0]);
 }
 

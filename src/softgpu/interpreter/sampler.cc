@@ -15,6 +15,8 @@ using Color = std::array<float, 4>;
 constexpr std::int64_t kOutside = -1;
 // Filter weights are fixed-point numbers with 8 bits behind the point; 256 is one.
 constexpr std::int64_t kOne = 256;
+// The same of three axes together.
+constexpr std::int64_t kOneOfAll = kOne * kOne * kOne;
 
 float norm(std::uint32_t raw, const TexelFormat& format) {
   const unsigned bits = format.channel_bytes * 8u;
@@ -90,28 +92,37 @@ class TexelReader {
       return texel(level, place,
                    {place.spans[0].first, place.spans[1].first, place.spans[2].first});
     Color sum = {0, 0, 0, 0};
-    for (unsigned corner = 0; corner < 8; ++corner) {
-      float weight = 1;
-      std::array<std::int64_t, 3> at{};
-      for (unsigned axis = 0; axis < 3; ++axis) {
-        const Span& span = place.spans[axis];
-        const bool second = (corner >> axis & 1) != 0;
-        at[axis] = second ? span.second : span.first;
-        const std::int64_t share = second ? span.weight : kOne - span.weight;
-        weight *= static_cast<float>(share) / static_cast<float>(kOne);
-      }
-      if (weight == 0) continue;
+    visit_corners(place, [&](const std::array<std::int64_t, 3>& at, std::int64_t weight) {
       const Color each = texel(level, place, at);
-      for (unsigned i = 0; i < 4; ++i) sum[i] += weight * each[i];
-    }
+      const float part = static_cast<float>(weight) / static_cast<float>(kOneOfAll);
+      for (unsigned i = 0; i < 4; ++i) sum[i] += part * each[i];
+    });
     return sum;
   }
 
-  // The nearest texel as it is: integers stay integers.
+  // The same of integers, which stay integers. CUDA promises no filter for them; an H100 rounds
+  // those of 8 bits and cuts those of 32.
   TexelBits bits(const ImageLevel& level) {
     const Place place = locate(level);
-    return texel_bits(level, place,
-                      {place.spans[0].first, place.spans[1].first, place.spans[2].first});
+    if (!filters())
+      return texel_bits(level, place,
+                        {place.spans[0].first, place.spans[1].first, place.spans[2].first});
+    const bool has_sign = texture_.format.kind == TexelKind::kSigned;
+    std::array<std::int64_t, 4> sum{};
+    visit_corners(place, [&](const std::array<std::int64_t, 3>& at, std::int64_t weight) {
+      const TexelBits each = texel_bits(level, place, at);
+      for (unsigned i = 0; i < 4; ++i) {
+        sum[i] += weight * (has_sign ? std::int64_t{static_cast<std::int32_t>(each[i])}
+                                     : std::int64_t{each[i]});
+      }
+    });
+    TexelBits out{};
+    for (unsigned i = 0; i < 4; ++i) {
+      const std::int64_t whole =
+          texture_.format.channel_bytes == 4 ? sum[i] / kOneOfAll : (sum[i] + kOneOfAll / 2) >> 24;
+      out[i] = static_cast<std::uint32_t>(whole);
+    }
+    return out;
   }
 
   // The four texels of the x-y plane that linear filtering would take: of the second row first and
@@ -136,8 +147,24 @@ class TexelReader {
   };
 
   bool filters() const {
-    return texture_.sampler.linear && !request_.integer && !texture_.gives_integers() &&
-           texture_.place != TexelPlace::kLinear;
+    return texture_.sampler.linear && !request_.integer && texture_.place != TexelPlace::kLinear;
+  }
+
+  // The texels around a place that is filtered, each with its weight, of kOneOfAll; not those
+  // without any.
+  template <class Visit>
+  static void visit_corners(const Place& place, Visit visit) {
+    for (unsigned corner = 0; corner < 8; ++corner) {
+      std::int64_t weight = 1;
+      std::array<std::int64_t, 3> at{};
+      for (unsigned axis = 0; axis < 3; ++axis) {
+        const Span& span = place.spans[axis];
+        const bool second = (corner >> axis & 1) != 0;
+        at[axis] = second ? span.second : span.first;
+        weight *= second ? span.weight : kOne - span.weight;
+      }
+      if (weight != 0) visit(at, weight);
+    }
   }
 
   unsigned axes() const {
