@@ -146,9 +146,15 @@ Heard Peer::read_frame(double seconds) {
 }
 
 Heard Peer::read_until(wire::FrameKind kind, double seconds) {
+  if (kind == wire::FrameKind::kHostCall && !host_calls_.empty()) {
+    Heard first = std::move(host_calls_.front());
+    host_calls_.pop_front();
+    return first;
+  }
   while (true) {
     Heard heard = read_frame(seconds);
     if (heard.what != Heard::What::kFrame || heard.is(kind)) return heard;
+    if (heard.is(wire::FrameKind::kHostCall)) host_calls_.push_back(std::move(heard));
   }
 }
 

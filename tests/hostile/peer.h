@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,7 +46,9 @@ class Peer {
   Result<wire::Welcome> read_answer();
   // The next frame.
   Heard read_frame(double seconds = 60);
-  // Frames until one of `kind`; frames of other kinds are dropped. Stops at a close or silence.
+  // Frames until one of `kind`; frames of other kinds are dropped, but for host calls, which may
+  // come before the answer to what led to them and are there to be read later. Stops at a close or
+  // silence.
   Heard read_until(wire::FrameKind kind, double seconds = 60);
   // What a ping finds out: answered, ended by the server with a reason, or neither.
   enum class State { kAlive, kEnded, kDied, kSilent };
@@ -76,6 +79,7 @@ class Peer {
 
   std::unique_ptr<transport::Connection> connection_;
   std::uint64_t sequence_ = 0;
+  std::deque<Heard> host_calls_;  // That nobody has asked for yet.
   wire::Welcome welcome_;
 };
 

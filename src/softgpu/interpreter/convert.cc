@@ -205,7 +205,8 @@ Flow convert_any(Warp& warp, const Step& step, Mask lanes) {
       return write_float(how, d, lane, wide);
     }
     double value = read_float(how.from, a, lane);
-    if (how.ftz && how.from == Type::kF32) value = flush(static_cast<float>(value));
+    // Whatever flushes keeps nothing of a NaN.
+    if (how.ftz && how.from == Type::kF32) value = canonical(flush(static_cast<float>(value)));
     if (is_integer(how.to)) return write_integer(how.to, d, lane, float_to_integer(how, value));
     if (how.integral) value = round_integral(value, how.rounding);
     write_float(how, d, lane, value);
@@ -239,7 +240,8 @@ struct NarrowB16 {
   static Bfloat apply(float value) { return to_bfloat(value); }
 };
 struct NarrowSingle {
-  static float apply(double value) { return canonical(static_cast<float>(value)); }
+  // A NaN keeps its sign and the upper bits of its payload, as on an H100.
+  static float apply(double value) { return static_cast<float>(value); }
 };
 
 // To integers of 32 and 64 bits.

@@ -54,6 +54,26 @@ TEST(Convert, RoundsIntegersToFloatsInEveryDirection) {
   EXPECT_EQ(operate<std::uint16_t>("cvt.rn.f16.u64 %d, %a;", a)[3], 0x4500);
 }
 
+// The figures are an H100's.
+TEST(Convert, NansKeepWhatTheHardwareKeeps) {
+  using Words = std::vector<std::uint32_t>;
+  using Longs = std::vector<std::uint64_t>;
+  const Longs wide = {0x7ff8000000000000, 0x7ff4000000000001, 0xfff8000000000123,
+                      0x7fffffffffffffff};
+  EXPECT_EQ(operate<std::uint32_t>("cvt.rn.f32.f64 %d, %a;", wide),
+            (Words{0x7fc00000, 0x7fe00000, 0xffc00000, 0x7fffffff}));
+  const Words narrow = {0x7fc00000, 0x7f800001, 0xffc01234, 0x7fffffff};
+  EXPECT_EQ(
+      operate<std::uint64_t>("cvt.f64.f32 %d, %a;", narrow),
+      (Longs{0x7ff8000000000000, 0x7ff8000020000000, 0xfff8024680000000, 0x7fffffffe0000000}));
+  EXPECT_EQ(operate<std::uint64_t>("cvt.ftz.f64.f32 %d, %a;", narrow),
+            Longs(4, 0x7fffffffe0000000));
+  for (const char* text :
+       {"abs.f32 %d, %a;", "neg.f32 %d, %a;", "abs.ftz.f32 %d, %a;", "neg.ftz.f32 %d, %a;"}) {
+    EXPECT_EQ(operate<std::uint32_t>(text, narrow), Words(4, 0x7fffffff)) << text;
+  }
+}
+
 TEST(Convert, NarrowsDoublesInEveryDirection) {
   const auto a = double_edges();
   const auto down = operate<float>("cvt.rm.f32.f64 %d, %a;", a);

@@ -102,6 +102,10 @@ T without_sign(T value) {
   return std::copysign(value, T{1});
 }
 
+// An addition does it: a NaN of 32 bits keeps nothing, seen on an H100.
+float as_result(float value) { return canonical(value); }
+double as_result(double value) { return value; }
+
 // options: bit 0: a NaN operand wins, bit 1: the product of the signs on the lesser magnitude,
 // bit 2: of the magnitudes.
 template <bool Max, class T, bool Ftz>
@@ -126,11 +130,11 @@ struct Extreme {
 
 template <class T, bool Ftz>
 struct Negate {
-  static T apply(T a) { return -flushed<Ftz>(a); }
+  static T apply(T a) { return as_result(-flushed<Ftz>(a)); }
 };
 template <class T, bool Ftz>
 struct Absolute {
-  static T apply(T a) { return without_sign(flushed<Ftz>(a)); }
+  static T apply(T a) { return as_result(without_sign(flushed<Ftz>(a))); }
 };
 struct CopySign {
   template <class T>
