@@ -117,6 +117,11 @@ class Report(unittest.TestCase):
         self.assertEqual(results.disturbed(), {'gpt2': {'native': '2 of 4, counted',
                                                         'shm': '1 of 1, counted'}})
 
+    def test_what_counts_of_one_way_counts_of_all(self):
+        results = self.disturbed([(800, 2.0)] * 3 + [(1500, 4.0)] * 4, [(700, 4.0)] * 3)
+        self.assertEqual(results.median('native', 'gpt2'), 1500)
+        self.assertEqual(results.median('shm', 'gpt2'), 700)
+
     def test_raw_sockets(self):
         results = self.results()
         results.raw = {'tcp_rtt_us': [10.0, 30.0, 20.0], 'tcp_streams_4_us': [26843.5456]}

@@ -80,14 +80,14 @@ class Results:
         return [value for value, took in zip(values, looked) if took <= SLOW * quietest]
 
     def counted(self, way, figure):
-        """Figures of the rounds that count: all, where too few were undisturbed."""
-        found = self.undisturbed(way, figure)
-        values = self.rounds[way].get(figure, [])
-        return found if len(found) >= min(ROUNDS_MIN, len(values)) else values
+        """Figures of the rounds that count: all of each way, if one had too few undisturbed."""
+        enough = all(len(self.undisturbed(each, figure)) >= min(ROUNDS_MIN, len(found))
+                     for each in self.ways if (found := self.rounds[each].get(figure, [])))
+        return self.undisturbed(way, figure) if enough else self.rounds[way].get(figure, [])
 
     def disturbed(self):
-        """{figure: {way: 'left out of all'}} of the rounds that do not count, and of figures that
-        had too few others."""
+        """{figure: {way: 'so many of all'}} of disturbed rounds, and whether they count all the
+        same."""
         found = {}
         for way in self.ways:
             for figure, values in self.rounds[way].items():
@@ -232,7 +232,7 @@ def report(results):
             lines += [markdown(rows)]
     if results.disturbed():
         lines += [f'Rounds whose processor took more than {SLOW} times as long as the quietest for '
-                  'a fixed loop do not count, where three others are left. They were: ' +
+                  'a fixed loop do not count, where every way has three others. They were: ' +
                   '; '.join(f'{figure} ' + ', '.join(f'{way} {out}' for way, out in ways.items())
                             for figure, ways in results.disturbed().items()) + '.', '']
     if any('+' in way for way in results.ways):
