@@ -110,9 +110,10 @@ Status write_programs(const std::string& path, const std::vector<KnownProgram>& 
 }
 
 Result<KnownPrograms> read_programs(const std::string& path) {
-  const auto text = control::read_file(path);
+  // Asked first: where it comes about meanwhile it is read.
   struct stat file {};
-  if (!text && ::lstat(path.c_str(), &file) != 0 && errno == ENOENT) return KnownPrograms{};
+  if (::lstat(path.c_str(), &file) != 0 && errno == ENOENT) return KnownPrograms{};
+  const auto text = control::read_file(path);
   if (!text) return text.error();
   KnownPrograms known = programs_of(*text);
   std::erase_if(known.programs, [](const KnownProgram& one) { return !runs(one); });
