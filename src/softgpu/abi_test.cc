@@ -1,4 +1,7 @@
 // The library as its users see it: two devices, and kernels that may run for 300 ms.
+#include <dlfcn.h>
+#include <link.h>
+
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -179,6 +182,20 @@ TEST_F(AbiTest, AResetEndsWhatRuns) {
   EXPECT_EQ(again, contexts_[0]);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   FAULTS(run("die"), CUDA_ERROR_LAUNCH_FAILED);
+}
+
+// Threads of it may be at work when a program closes it.
+TEST_F(AbiTest, TheLibraryStaysWhoeverClosesIt) {
+  Dl_info found{};
+  link_map* map = nullptr;
+  ASSERT_NE(::dladdr1(reinterpret_cast<void*>(&cuInit), &found, reinterpret_cast<void**>(&map),
+                      RTLD_DL_LINKMAP),
+            0);
+  ElfW(Xword) flags = 0;
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_FLAGS_1) flags = entry->d_un.d_val;
+  }
+  EXPECT_NE(flags & DF_1_NODELETE, 0u) << found.dli_fname;
 }
 
 // Though the primary context has its handle again. What is made of the graph later does not,

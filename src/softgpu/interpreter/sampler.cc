@@ -16,7 +16,9 @@ constexpr std::int64_t kOutside = -1;
 // Filter weights are fixed-point numbers with 8 bits behind the point; 256 is one.
 constexpr std::int64_t kOne = 256;
 // The same of three axes together.
-constexpr std::int64_t kOneOfAll = kOne * kOne * kOne;
+constexpr unsigned kBitsOfAll = 24;
+constexpr std::int64_t kOneOfAll = 1 << kBitsOfAll;
+static_assert(kOneOfAll == kOne * kOne * kOne);
 
 float norm(std::uint32_t raw, const TexelFormat& format) {
   const unsigned bits = format.channel_bytes * 8u;
@@ -101,7 +103,7 @@ class TexelReader {
   }
 
   // The same of integers, which stay integers. CUDA promises no filter for them; an H100 rounds
-  // those of 8 bits and cuts those of 32.
+  // unsigned ones of 8 bits and cuts those of 32, and no others were tried.
   TexelBits bits(const ImageLevel& level) {
     const Place place = locate(level);
     if (!filters())
@@ -118,8 +120,9 @@ class TexelReader {
     });
     TexelBits out{};
     for (unsigned i = 0; i < 4; ++i) {
-      const std::int64_t whole =
-          texture_.format.channel_bytes == 4 ? sum[i] / kOneOfAll : (sum[i] + kOneOfAll / 2) >> 24;
+      const std::int64_t whole = texture_.format.channel_bytes == 4
+                                     ? sum[i] / kOneOfAll
+                                     : (sum[i] + kOneOfAll / 2) >> kBitsOfAll;
       out[i] = static_cast<std::uint32_t>(whole);
     }
     return out;

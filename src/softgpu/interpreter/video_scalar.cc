@@ -147,11 +147,11 @@ bool select_multiply_add(Selector& s) {
 
 }  // namespace
 
-// vop.dtype.atype.btype{.sat}{.op2} d{.part}, a{.part}, b{.part}{, c}
 bool scalar_video_known(std::uint32_t opcode) {
   return opcode == "vmad"_n || operation(opcode).has_value();
 }
 
+// vop.dtype.atype.btype{.sat}{.op2} d{.part}, a{.part}, b{.part}{, c}
 bool select_scalar_video(Selector& s) {
   if (s.opcode() == "vmad"_n) return select_multiply_add(s);
   std::optional<Op> op = operation(s.opcode());
