@@ -27,6 +27,10 @@ INCLUDES = """\
 #include "{family.folder}/functions.h\""""
 
 
+# Natively calls with one of these need no current context.
+BRING_THEIR_CONTEXT = ("CUstream", "CUtexref", "CUsurfref")
+
+
 def argument_names(call):
     return [param.name for param in call.params]
 
@@ -46,11 +50,10 @@ def unless(family, test):
 
 def enter(family, call):
     line = unless(family, f"client::enter({needs(call)})")
-    streams = [param.name for param in call.params if str(param.type) == "CUstream"]
-    if not streams or call.has("noctx") or call.has("before_init"):
+    homes = [param.name for param in call.params if str(param.type) in BRING_THEIR_CONTEXT]
+    if not homes or call.has("noctx") or call.has("before_init"):
         return line
-    # Natively a stream brings its context along.
-    return f"  const client::ContextOfStream scope({streams[0]});\n" + line
+    return f"  const client::ContextScope scope(client::home_of({homes[0]}));\n" + line
 
 
 def null_test(param):

@@ -7,18 +7,52 @@
 namespace flyt::client {
 namespace {
 
+template <class Handle, class TableOf>
+ContextState* home_in(Handle handle, TableOf&& table_of) {
+  Session* session = current_session();
+  if (session == nullptr) return nullptr;
+  const auto* state = table_of(*session).find(address_of(handle));
+  return state == nullptr ? nullptr : state->context;
+}
+
 CUresult handle_result(bool live) { return live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
 
 }  // namespace
 
-ContextOf::ContextOf(ContextState* context) : scope_(context), bad_(enter(Needs::kContext)) {}
+ContextOf::ContextOf(ContextState* context)
+    : scope_(context),
+      bad_(enter(thread_state().current_state == nullptr ? Needs::kInit : Needs::kContext)) {}
 
-ContextState* ContextOfStream::context_of(CUstream stream) {
+ContextState* home_of(CUstream stream) {
+  // Default streams are the current context's.
   if (address_of(stream) <= wire::kStreamPerThread) return nullptr;
-  Session* session = current_session();
-  if (session == nullptr) return nullptr;
-  const StreamState* state = session->memory().streams.find(address_of(stream));
-  return state == nullptr ? nullptr : state->context;
+  return home_in(
+      stream, [](Session & of) -> auto& { return of.memory().streams; });
+}
+ContextState* home_of(CUfunction function) {
+  return home_in(
+      function, [](Session & of) -> auto& { return of.code().functions; });
+}
+ContextState* home_of(CUarray array) {
+  return home_in(
+      array, [](Session & of) -> auto& { return of.memory().images.arrays; });
+}
+ContextState* home_of(CUmipmappedArray array) {
+  return home_in(
+      array, [](Session & of) -> auto& { return of.memory().images.mipmapped_arrays; });
+}
+ContextState* home_of(CUtexref reference) {
+  return home_in(
+      reference, [](Session & of) -> auto& { return of.memory().images.texture_references; });
+}
+ContextState* home_of(CUsurfref reference) {
+  return home_in(
+      reference, [](Session & of) -> auto& { return of.memory().images.surface_references; });
+}
+ContextState* home_of(const Memory& memory) {
+  return memory.context == 0
+             ? nullptr
+             : session().contexts().find(static_cast<CUcontext>(pointer_at(memory.context)));
 }
 
 CUresult enter(Needs needs) {

@@ -47,8 +47,9 @@ class ContextScope {
   bool adopted_ = false;
 };
 
-// A module, function or event brings its context along: a thread that has none current may make
-// calls on it, and one that has must have that in order.
+// A module, function, event, array or block of memory brings its context along: a thread that has
+// none current may make calls on it, and one that has must have that in order. Null: an object that
+// belongs to no context needs none.
 //
 //   const ContextOf home(module->context);
 //   if (home.bad() != CUDA_SUCCESS) return home.bad();
@@ -62,18 +63,17 @@ class ContextOf {
   CUresult bad_ = CUDA_SUCCESS;
 };
 
-// A stream brings its context along, as natively: commands and errors are that context's, whatever
-// the thread's current one is. Default streams are the current context's.
-class ContextOfStream {
- public:
-  explicit ContextOfStream(CUstream stream) : scope_(context_of(stream)) {}
-
- private:
-  // Null for default streams and what is no stream.
-  static ContextState* context_of(CUstream stream);
-
-  ContextScope scope_;
-};
+// The context that an object brings along, as natively. Null, so that the current one counts, for
+// default streams, for what is no such object, and before cuInit. Generated exports that have a
+// stream or a reference start with `const ContextScope scope(home_of(stream));`: commands and
+// errors are that context's, whatever the thread's current one is.
+ContextState* home_of(CUstream stream);
+ContextState* home_of(CUfunction function);
+ContextState* home_of(CUarray array);
+ContextState* home_of(CUmipmappedArray array);
+ContextState* home_of(CUtexref reference);
+ContextState* home_of(CUsurfref reference);
+ContextState* home_of(const Memory& memory);
 
 // CUDA_SUCCESS, or what the call must return at once.
 CUresult enter(Needs needs);

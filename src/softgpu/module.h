@@ -194,6 +194,7 @@ class Kernel {
 
 // A cuLinkCreate. Belongs to the caller that synchronises; the lock only keeps bad ones harmless.
 struct Linker {
+  std::uint64_t context = 0;  // Handle.
   Mutex mutex;
   JitOptions options GUARDED_BY(mutex);
   ptx::JitLog log GUARDED_BY(mutex);

@@ -114,6 +114,8 @@ BoxSide on_device(CUdeviceptr device) { return at_address(device, BoxSide::Memor
 // are of formats that are refused: so what exists has none of it.
 template <class Handle>
 CUresult has_no_such_thing(Handle handle) {
+  const ContextOf home(home_of(handle));
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   const CUresult result = client::check(handle);
   return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
 }
@@ -131,6 +133,8 @@ CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAl
 }
 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* pArrayDescriptor, CUarray hArray) {
+  const ContextOf home(home_of(hArray));
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (const CUresult bad = client::check(hArray); bad != CUDA_SUCCESS) return bad;
   if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto& d = images().arrays.find(address_of(hArray))->descriptor;
@@ -139,6 +143,8 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* pArrayDescriptor, CUarra
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* pArrayDescriptor, CUarray hArray) {
+  const ContextOf home(home_of(hArray));
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (const CUresult bad = client::check(hArray); bad != CUDA_SUCCESS) return bad;
   if (pArrayDescriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pArrayDescriptor = images().arrays.find(address_of(hArray))->descriptor;
@@ -168,6 +174,8 @@ CUresult cuArrayGetPlane(CUarray*, CUarray hArray, unsigned int) {
 }
 
 CUresult cuArrayDestroy(CUarray hArray) {
+  const ContextOf home(home_of(hArray));
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const ArrayState* state = images().arrays.find(address_of(hArray));
   if (state == nullptr || state->mipmapped != 0) return CUDA_ERROR_INVALID_HANDLE;
@@ -214,6 +222,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
 
 CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
                                   unsigned int level) {
+  const ContextOf home(home_of(hMipmappedArray));
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (const CUresult bad = client::check(hMipmappedArray); bad != CUDA_SUCCESS) return bad;
   const Lock asking(images().asking);
   MipmappedArrayState* whole = images().mipmapped_arrays.find(address_of(hMipmappedArray));
@@ -247,6 +257,8 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
+  const ContextOf home(home_of(hMipmappedArray));
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   const std::uint64_t handle = address_of(hMipmappedArray);
   // No level gets a handle meanwhile.

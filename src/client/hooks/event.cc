@@ -149,6 +149,8 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {
   if (const CUresult result = check(hEvent); result != CUDA_SUCCESS) return result;
+  const ContextOf home(state_of(hEvent).context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (!session().memory().events.drop(address_of(hEvent))) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return post(commands::EventDestroy{.event = hEvent});
 }

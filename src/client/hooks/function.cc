@@ -57,7 +57,10 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
-  if (const CUresult no = check(hfunc); no != CUDA_SUCCESS) return no;
+  const FunctionState* function = find(hfunc);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(function->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   return config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
                  config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
              ? CUDA_ERROR_INVALID_VALUE
@@ -68,6 +71,8 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const FunctionState* function = find(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(function->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   *name = function->code->name.c_str();
   return CUDA_SUCCESS;
 }
@@ -76,6 +81,8 @@ CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOff
                             size_t* paramSize) {
   const FunctionState* function = find(func);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(function->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   const auto& parameters = function->code->parameters;
   if (paramOffset == nullptr || paramIndex >= parameters.size()) return CUDA_ERROR_INVALID_VALUE;
   *paramOffset = parameters[paramIndex].offset;
@@ -85,13 +92,16 @@ CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOff
 
 // The server loads a function when it is first asked for, so that its first launch is quick.
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
-  if (const CUresult no = check(function); no != CUDA_SUCCESS) return no;
+  if (const CUresult no = cuFuncLoad(function); no != CUDA_SUCCESS) return no;
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;
 }
 
-CUresult cuFuncLoad(CUfunction function) { return check(function); }
+CUresult cuFuncLoad(CUfunction function) {
+  const FunctionState* state = find(function);
+  return state == nullptr ? CUDA_ERROR_INVALID_HANDLE : ContextOf(state->context).bad();
+}
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
   FunctionState* function = find(hfunc);

@@ -97,7 +97,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
                           .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                           .shared_bytes = config->sharedMemBytes,
                           .stream = config->hStream};
-  const ContextOfStream scope(config->hStream);
+  const ContextScope scope(home_of(config->hStream));
   const CUresult result = launch(f, shape, kernelParams, extra, attributes.bytes());
   if (result == CUDA_SUCCESS) count_records(*config);
   return result;

@@ -105,6 +105,8 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
                           void** optionValues) {
   const LinkState* link = find(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(link->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (link->complete || data == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
   if (const CUresult no = jit.take(numOptions, options, optionValues); no != CUDA_SUCCESS) {
@@ -136,7 +138,10 @@ CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* path,
 
 CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   LinkState* link = find(state);
-  if (link == nullptr || link->complete) return CUDA_ERROR_INVALID_HANDLE;
+  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(link->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
+  if (link->complete) return CUDA_ERROR_INVALID_HANDLE;
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
   commands::CompleteLink::Reply reply;
   rpc::Reply answer;

@@ -69,9 +69,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 // Works without a current context, as native does. The address is unknown at once; the server
 // keeps the memory until the GPU has passed what may still use it, as a native free would wait.
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  if (dptr == 0) return session().captures().unsafe_call();
   MemoryState& state = session().memory();
   const auto memory = state.map().find(dptr);
+  const ContextOf home(memory ? home_of(*memory) : nullptr);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
+  if (dptr == 0) return session().captures().unsafe_call();
   if (memory && memory->kind == MemoryKind::kGraph) {
     return ask(commands::FreeGraphMemory{.stream = nullptr, .address = dptr});
   }

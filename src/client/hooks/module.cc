@@ -132,6 +132,8 @@ CUresult cuModuleUnload(CUmodule hmod) {
   CodeState& code = session().code();
   const ModuleState* module = code.modules.find(address_of(hmod));
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(module->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (module->library != 0) return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   forget_globals(module->globals);

@@ -12,6 +12,15 @@
 namespace flyt::client::hooks {
 namespace {
 
+// A function of any context can be asked about; its own answers.
+struct Asked {
+  explicit Asked(CUfunction function)
+      : scope(home_of(function)), bad(find_callable(function, callable)) {}
+  const ContextScope scope;
+  Callable callable;
+  const CUresult bad;
+};
+
 // One question about a function, by the cache or the server. `value(reply)` picks the answer.
 template <class Command, class Value>
 CUresult remembered(const Callable& callable, const Command& command, std::uint64_t& out,
@@ -31,12 +40,12 @@ CUresult remembered(const Callable& callable, const Command& command, std::uint6
 
 CUresult blocks_per_multiprocessor(CUfunction function, int block_size, std::size_t shared_bytes,
                                    unsigned int flags, int& out) {
-  Callable callable;
-  if (const CUresult no = find_callable(function, callable); no != CUDA_SUCCESS) return no;
+  const Asked asked(function);
+  if (asked.bad != CUDA_SUCCESS) return asked.bad;
   const commands::OccupancyBlocks command{
       .function = function, .block_size = block_size, .shared_bytes = shared_bytes, .flags = flags};
   std::uint64_t blocks = 0;
-  const CUresult result = remembered(callable, command, blocks, [](const auto& reply) {
+  const CUresult result = remembered(asked.callable, command, blocks, [](const auto& reply) {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(reply.blocks));
   });
   out = static_cast<int>(static_cast<std::uint32_t>(blocks));
@@ -46,13 +55,13 @@ CUresult blocks_per_multiprocessor(CUfunction function, int block_size, std::siz
 // Tries block sizes from the largest down, as the shared memory they need is only known here.
 CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_of, int limit,
                                  unsigned int flags, int* min_grid_size, int* block_size) {
-  Callable callable;
-  if (const CUresult no = find_callable(function, callable); no != CUDA_SUCCESS) return no;
+  const Asked asked(function);
+  if (asked.bad != CUDA_SUCCESS) return asked.bad;
   const Device& device = *session().devices().find(context().device);
   const int warp = device.attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
   const int threads_max = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   const int function_max =
-      callable.facts->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load();
+      asked.callable.facts->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load();
   const int most =
       std::min(function_max, device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   const int largest = limit == 0 ? most : std::min(limit, most);
@@ -83,9 +92,9 @@ CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_
 
 CUresult clusters(CUfunction function, const CUlaunchConfig* config, std::uint8_t which, int* out) {
   if (out == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const ContextOfStream scope(config->hStream);
-  Callable callable;
-  if (const CUresult no = find_callable(function, callable); no != CUDA_SUCCESS) return no;
+  const ContextScope scope(home_of(config->hStream));
+  const Asked asked(function);
+  if (asked.bad != CUDA_SUCCESS) return asked.bad;
   PackedAttributes attributes;
   if (const CUresult no = attributes.pack(*config); no != CUDA_SUCCESS) return no;
   const commands::OccupancyClusters command{.function = function,
@@ -99,7 +108,7 @@ CUresult clusters(CUfunction function, const CUlaunchConfig* config, std::uint8_
                                             .shared_bytes = config->sharedMemBytes,
                                             .attributes = attributes.bytes()};
   std::uint64_t count = 0;
-  const CUresult result = remembered(callable, command, count, [](const auto& reply) {
+  const CUresult result = remembered(asked.callable, command, count, [](const auto& reply) {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(reply.count));
   });
   if (result == CUDA_SUCCESS) *out = static_cast<int>(static_cast<std::uint32_t>(count));
@@ -140,14 +149,14 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
     return potential_with_callback(func, blockSizeToDynamicSMemSize, blockSizeLimit, flags,
                                    minGridSize, blockSize);
   }
-  Callable callable;
-  if (const CUresult no = find_callable(func, callable); no != CUDA_SUCCESS) return no;
+  const Asked asked(func);
+  if (asked.bad != CUDA_SUCCESS) return asked.bad;
   const commands::OccupancyBlockSize command{.function = func,
                                              .shared_bytes = dynamicSMemSize,
                                              .block_size_limit = blockSizeLimit,
                                              .flags = flags};
   std::uint64_t both = 0;
-  const CUresult result = remembered(callable, command, both, [](const auto& reply) {
+  const CUresult result = remembered(asked.callable, command, both, [](const auto& reply) {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(reply.min_grid_size)) << 32 |
            static_cast<std::uint32_t>(reply.block_size);
   });
@@ -167,13 +176,13 @@ CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfu
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
                                                  int numBlocks, int blockSize) {
   if (dynamicSmemSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Callable callable;
-  if (const CUresult no = find_callable(func, callable); no != CUDA_SUCCESS) return no;
+  const Asked asked(func);
+  if (asked.bad != CUDA_SUCCESS) return asked.bad;
   const commands::OccupancyShared command{
       .function = func, .blocks = numBlocks, .block_size = blockSize};
   std::uint64_t bytes = 0;
   const CUresult result =
-      remembered(callable, command, bytes, [](const auto& reply) { return reply.bytes; });
+      remembered(asked.callable, command, bytes, [](const auto& reply) { return reply.bytes; });
   if (result == CUDA_SUCCESS) *dynamicSmemSize = bytes;
   return result;
 }

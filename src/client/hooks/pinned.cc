@@ -101,9 +101,12 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemFreeHost(void* p) {
+  MemoryState& memory = session().memory();
+  const auto there = memory.map().find(address_of(p));
+  const ContextOf home(there ? home_of(*there) : nullptr);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
   if (p == nullptr) return CUDA_SUCCESS;
-  MemoryState& memory = session().memory();
   const auto freed = memory.map().remove(address_of(p), MemoryKind::kPinned);
   if (!freed) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = let_go(*freed);
@@ -158,12 +161,14 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemHostUnregister(void* p) {
+  MemoryState& memory = session().memory();
+  const auto there = memory.map().find(address_of(p));
+  const ContextOf home(there ? home_of(*there) : nullptr);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
-  MemoryState& memory = session().memory();
   const auto removed = memory.map().remove(address_of(p), MemoryKind::kRegistered);
   if (removed) return let_go(*removed);
-  const auto there = memory.map().find(address_of(p));
   return there ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 

@@ -25,7 +25,10 @@ template <class Command, class Reference, class Table, class Names>
 CUresult find_in_module(Table& table, Names Images::*names_of_kind, CUmodule module,
                         const char* name, Reference* out) {
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = check(module); bad != CUDA_SUCCESS) return bad;
+  const ModuleState* state = session().code().modules.find(address_of(module));
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const ContextOf home(state->context);
+  if (home.bad() != CUDA_SUCCESS) return home.bad();
   const std::string_view text(name);
   if (text.empty() || text.size() > kNameBytesMax) return CUDA_ERROR_INVALID_VALUE;
   const Lock asking(images().asking);

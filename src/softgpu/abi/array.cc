@@ -23,19 +23,21 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
 // Calls body(driver, array).
 template <class Body>
 CUresult with_array(CUarray handle, Body body) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     const auto array = driver.arrays().find(from_handle(handle));
     if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return body(driver, array);
+    const CUresult bad = check_home(driver, array->context());
+    return bad != CUDA_SUCCESS ? bad : body(driver, array);
   });
 }
 
 template <class Body>
 CUresult with_mipmapped(CUmipmappedArray handle, Body body) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     const auto array = driver.mipmapped_arrays().find(from_handle(handle));
     if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return body(driver, array);
+    const CUresult bad = check_home(driver, array->context());
+    return bad != CUDA_SUCCESS ? bad : body(driver, array);
   });
 }
 
@@ -150,9 +152,9 @@ CUresult cuArrayGetPlane(CUarray*, CUarray hArray, unsigned int) {
 }
 
 CUresult cuArrayDestroy(CUarray hArray) {
-  return with_unsafe([&](Driver& driver, Context&) -> CUresult {
-    const auto array = driver.arrays().find(from_handle(hArray));
-    if (array == nullptr || array->of_mipmap()) return CUDA_ERROR_INVALID_HANDLE;
+  return with_array(hArray, [&](Driver& driver, const std::shared_ptr<Array>& array) -> CUresult {
+    if (const CUresult bad = check_unsafe(driver); bad != CUDA_SUCCESS) return bad;
+    if (array->of_mipmap()) return CUDA_ERROR_INVALID_HANDLE;
     wait_for(driver, array->context());
     return driver.arrays().take(from_handle(hArray)) != nullptr ? CUDA_SUCCESS
                                                                 : CUDA_ERROR_INVALID_HANDLE;
@@ -189,15 +191,15 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
-  return with_unsafe([&](Driver& driver, Context&) -> CUresult {
-    const std::uint64_t handle = from_handle(hMipmappedArray);
-    const auto array = driver.mipmapped_arrays().find(handle);
-    if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto body = [&](Driver& driver, const std::shared_ptr<MipmappedArray>& array) -> CUresult {
+    if (const CUresult bad = check_unsafe(driver); bad != CUDA_SUCCESS) return bad;
     wait_for(driver, array->context());
-    if (driver.mipmapped_arrays().take(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const auto taken = driver.mipmapped_arrays().take(from_handle(hMipmappedArray));
+    if (taken == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     for (const std::uint64_t level : array->handles) driver.arrays().take(level);
     return CUDA_SUCCESS;
-  });
+  };
+  return with_mipmapped(hMipmappedArray, body);
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,

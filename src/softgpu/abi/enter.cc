@@ -19,6 +19,14 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>& context) {
   return context->fate()->error();
 }
 
+CUresult check_home(Driver& driver, std::uint64_t home) {
+  std::shared_ptr<Context> context;
+  const CUresult bad = living_context(driver, context);
+  if (bad == CUDA_ERROR_CONTEXT_IS_DESTROYED) return bad;
+  if (const auto own = driver.contexts().find(home)) context = own;
+  return context == nullptr ? CUDA_SUCCESS : context->fate()->error();
+}
+
 CUresult current_partition(const Context& context, std::shared_ptr<Partition>& partition) {
   partition = context.partition(context_stack().top());
   return partition == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;

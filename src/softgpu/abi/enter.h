@@ -18,6 +18,11 @@ CUresult current_context(Driver& driver, std::shared_ptr<Context>& context);
 // The same, without asking for its error.
 CUresult living_context(Driver& driver, std::shared_ptr<Context>& context);
 
+// For calls on what belongs to a context of its own, `home` (0: to none): a thread that has none
+// current may make them, and one that has must have a living one. The error is home's, else the
+// current one's.
+CUresult check_home(Driver& driver, std::uint64_t home);
+
 // The part of a context that is current: a green context of it, or all of the device.
 // CUDA_ERROR_CONTEXT_IS_DESTROYED where it has just gone.
 CUresult current_partition(const Context& context, std::shared_ptr<Partition>& partition);
@@ -67,17 +72,6 @@ struct StreamOfCall {
 // Default streams are those of the current context, which must be without error. An explicit
 // stream brings its own context, and needs no current one.
 CUresult find_stream(Driver& driver, CUstream handle, StreamOfCall& out);
-
-// For calls on what belongs to a context of its own: a thread that has none current may make them,
-// and one that has must have it in order.
-template <class Body>
-CUresult with_context_or_none(Body body) {
-  return with_driver([&body](Driver& driver) -> CUresult {
-    std::shared_ptr<Context> context;
-    const CUresult bad = current_context(driver, context);
-    return bad == CUDA_SUCCESS || bad == CUDA_ERROR_INVALID_CONTEXT ? body(driver) : bad;
-  });
-}
 
 // Calls body(driver, context, stream).
 template <class Body>

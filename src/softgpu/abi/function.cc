@@ -6,10 +6,19 @@ namespace {
 
 template <class Body>
 CUresult with_function(CUfunction handle, Body body) {
-  return with_context_or_none([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     const std::shared_ptr<Function> function = driver.functions().find(from_handle(handle));
-    return function == nullptr ? CUDA_ERROR_INVALID_HANDLE : body(*function);
+    if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult bad = check_home(driver, function->module()->context());
+    return bad != CUDA_SUCCESS ? bad : body(*function);
   });
+}
+
+// The shape of the next launch is set by who has a context current.
+template <class Body>
+CUresult with_shape_of(CUfunction handle, Body body) {
+  const CUresult bad = with_context([](auto&&...) { return CUDA_SUCCESS; });
+  return bad != CUDA_SUCCESS ? bad : with_function(handle, body);
 }
 
 std::int64_t attribute_of(const Function& function, CUfunction_attribute attribute) {
@@ -107,7 +116,7 @@ CUresult cuFuncLoad(CUfunction function) {
 }
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
-  return with_function(hfunc, [&](Function& function) -> CUresult {
+  return with_shape_of(hfunc, [&](Function& function) -> CUresult {
     if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
     OldLaunch old_launch = function.old_launch();
     old_launch.block = {static_cast<unsigned>(x), static_cast<unsigned>(y),
@@ -125,7 +134,7 @@ CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
 }
 
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
-  return with_function(hfunc, [&](Function& function) -> CUresult {
+  return with_shape_of(hfunc, [&](Function& function) -> CUresult {
     if (bytes > attribute_of(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) {
       return CUDA_ERROR_INVALID_VALUE;
     }

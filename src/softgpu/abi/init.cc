@@ -119,11 +119,11 @@ CUresult cuGetErrorString(CUresult error, const char** pStr) {
 }
 
 CUresult cuProfilerStart() {
-  return with_driver([](Driver&) { return CUDA_SUCCESS; });
+  return with_context([](auto&&...) { return CUDA_SUCCESS; });
 }
 
 CUresult cuProfilerStop() {
-  return with_driver([](Driver&) { return CUDA_SUCCESS; });
+  return with_context([](auto&&...) { return CUDA_SUCCESS; });
 }
 
 }  // extern "C"

@@ -10,10 +10,13 @@ constexpr std::size_t kInputsMax = 4096;
 
 template <class Body>
 CUresult with_linker(CUlinkState handle, Body body) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     const auto linker = driver.linkers().find(from_handle(handle));
     if (linker == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return body(context, *linker);
+    const CUresult bad = check_home(driver, linker->context);
+    if (bad != CUDA_SUCCESS) return bad;
+    const auto context = driver.contexts().find(linker->context);
+    return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : body(*context, *linker);
   });
 }
 
@@ -79,9 +82,10 @@ extern "C" {
 
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
                          CUlinkState* stateOut) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_context([&](Driver& driver, Context& context) -> CUresult {
     if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto linker = std::make_shared<Linker>();
+    linker->context = context.handle();
     {
       const Lock lock(linker->mutex);
       const CUresult bad = JitOptions::read(numOptions, options, optionValues, linker->options);
@@ -118,7 +122,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
 }
 
 CUresult cuLinkDestroy(CUlinkState state) {
-  return with_context([&](Driver& driver, Context&) {
+  return with_driver([&](Driver& driver) {
     return driver.linkers().take(from_handle(state)) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                                 : CUDA_SUCCESS;
   });

@@ -64,14 +64,16 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   return with_driver([&](Driver& driver) -> CUresult {
-    std::shared_ptr<Context> current;
     // Freeing works from any context of the process, and of none.
-    if (living_context(driver, current) == CUDA_SUCCESS) {
-      if (const CUresult bad = current->fate()->error(); bad != CUDA_SUCCESS) return bad;
-    }
-    if (const CUresult bad = check_unsafe(driver); bad != CUDA_SUCCESS) return bad;
-    if (dptr == 0) return CUDA_SUCCESS;
     auto region = driver.regions().find(dptr);
+    // What a pool has belongs to the device.
+    const bool at_home = region && region->kind != RegionKind::kPool;
+    CUresult bad = check_home(driver, at_home ? region->context : 0);
+    if (bad == CUDA_SUCCESS) bad = check_unsafe(driver);
+    if (bad != CUDA_SUCCESS) return bad;
+    if (dptr == 0) return CUDA_SUCCESS;
+    std::shared_ptr<Context> current;
+    static_cast<void>(living_context(driver, current));
     if (region && region->kind == RegionKind::kGraph) {
       if (!driver.unclaim_graph_memory(dptr)) return CUDA_ERROR_INVALID_VALUE;
       if (current != nullptr) current->synchronize();

@@ -37,10 +37,11 @@ CUresult load(CUmodule* out, const void* image, unsigned options, CUjit_option* 
 // Calls body(driver, module).
 template <class Body>
 CUresult with_module(CUmodule handle, Body body) {
-  return with_context_or_none([&](Driver& driver) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     const auto module = driver.modules().find(from_handle(handle));
     if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return body(driver, module);
+    const CUresult bad = check_home(driver, module->context());
+    return bad != CUDA_SUCCESS ? bad : body(driver, module);
   });
 }
 
@@ -78,10 +79,9 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
-  return with_unsafe([&](Driver& driver, Context&) -> CUresult {
-    const auto module = driver.modules().find(from_handle(hmod));
-    if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return with_module(hmod, [&](Driver& driver, const std::shared_ptr<Module>& module) -> CUresult {
     if (module->of_library()) return CUDA_ERROR_NOT_PERMITTED;
+    if (const CUresult bad = check_unsafe(driver); bad != CUDA_SUCCESS) return bad;
     const auto context = driver.contexts().find(module->context());
     const CUresult result = context == nullptr ? CUDA_SUCCESS : context->synchronize();
     driver.unload(*module);

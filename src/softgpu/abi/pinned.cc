@@ -41,6 +41,25 @@ CUresult allocate(void** out, std::size_t bytes, unsigned flags) {
   });
 }
 
+// Calls body(driver, region) with what is at `p`, which brings its context along.
+template <class Body>
+CUresult with_region(const void* p, Body body) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    const auto region = driver.regions().find(address_of(p));
+    CUresult bad = check_home(driver, region ? region->context : 0);
+    if (bad == CUDA_SUCCESS) bad = check_unsafe(driver);
+    return bad != CUDA_SUCCESS ? bad : body(driver, region);
+  });
+}
+
+// Work of its own context and of the current one may still use it.
+void wait_for_users(Driver& driver, const Region& region) {
+  std::shared_ptr<Context> current;
+  static_cast<void>(living_context(driver, current));
+  if (current != nullptr) current->synchronize();
+  if (const auto home = driver.contexts().find(region.context)) home->synchronize();
+}
+
 }  // namespace
 }  // namespace flyt::softgpu
 
@@ -58,13 +77,12 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
 }
 
 CUresult cuMemFreeHost(void* p) {
-  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
+  return with_region(p, [&](Driver& driver, const std::optional<Region>& region) -> CUresult {
     if (p == nullptr) return CUDA_SUCCESS;
-    const auto region = driver.regions().find(address_of(p));
     if (!region || region->base != address_of(p) || region->kind != RegionKind::kHost) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    context.synchronize();
+    wait_for_users(driver, *region);
     if (!driver.regions().remove(region->base, RegionKind::kHost)) return CUDA_ERROR_INVALID_VALUE;
     ::munmap(p, region->size);
     driver.synchronised();
@@ -120,14 +138,13 @@ CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemHostUnregister(void* p) {
-  return with_unsafe([&](Driver& driver, Context& context) -> CUresult {
+  return with_region(p, [&](Driver& driver, const std::optional<Region>& region) -> CUresult {
     if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const auto region = driver.regions().find(address_of(p));
     if (!region) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     if (region->base != address_of(p) || region->kind != RegionKind::kRegistered) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    context.synchronize();
+    wait_for_users(driver, *region);
     return driver.regions().remove(region->base, RegionKind::kRegistered)
                ? CUDA_SUCCESS
                : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -12,10 +12,24 @@ namespace {
 
 template <class Body>
 CUresult with_reference(CUtexref handle, Body body) {
-  return with_context([&](Driver& driver, Context& context) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     const auto reference = driver.texture_references().find(from_handle(handle));
     if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    return body(driver, context.device(), *reference);
+    const CUresult bad = check_home(driver, reference->context());
+    if (bad != CUDA_SUCCESS) return bad;
+    const auto context = driver.contexts().find(reference->context());
+    return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                              : body(driver, context->device(), *reference);
+  });
+}
+
+template <class Body>
+CUresult with_surface_reference(CUsurfref handle, Body body) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    const auto reference = driver.surface_references().find(from_handle(handle));
+    if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult bad = check_home(driver, reference->context());
+    return bad != CUDA_SUCCESS ? bad : body(driver, *reference);
   });
 }
 
@@ -48,9 +62,10 @@ CUresult read(CUtexref handle, bool complete, Read out) {
 
 CUresult find_in_module(CUmodule hmod, const char* name, ptx::Opaque kind,
                         std::shared_ptr<Module>& module, std::uint32_t& variable) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     module = driver.modules().find(from_handle(hmod));
     if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (const CUresult bad = check_home(driver, module->context()); bad != CUDA_SUCCESS) return bad;
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto index = module->program().module().find_variable(name);
     if (!index || module->program().module().variables()[*index].opaque != kind) {
@@ -97,7 +112,7 @@ CUresult cuModuleGetTexRef(CUtexref* pTexRef, CUmodule hmod, const char* name) {
   const CUresult bad = find_in_module(hmod, name, ptx::Opaque::kTexture, module, variable);
   if (bad != CUDA_SUCCESS) return bad;
   if (pTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     *pTexRef = to_handle<CUtexref>(module->reference(variable, [&](std::uint64_t address) {
       return driver.texture_references().add(
           std::make_shared<TextureReference>(module->context(), address));
@@ -112,7 +127,7 @@ CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const char* name
   const CUresult bad = find_in_module(hmod, name, ptx::Opaque::kSurface, module, variable);
   if (bad != CUDA_SUCCESS) return bad;
   if (pSurfRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return with_context([&](Driver& driver, Context&) -> CUresult {
+  return with_driver([&](Driver& driver) -> CUresult {
     *pSurfRef = to_handle<CUsurfref>(module->reference(variable, [&](std::uint64_t address) {
       return driver.surface_references().add(
           std::make_shared<SurfaceReference>(module->context(), address));
@@ -394,26 +409,24 @@ CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) {
 }
 
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
-    const auto reference = driver.surface_references().find(from_handle(hSurfRef));
-    if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    CUDA_RESOURCE_DESC resource{};
-    resource.resType = CU_RESOURCE_TYPE_ARRAY;
-    resource.res.array.hArray = hArray;
-    std::shared_ptr<const ptx::Surface> surface;
-    if (make_surface(driver, resource, surface) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-    reference->set(hArray, std::move(surface));
-    return CUDA_SUCCESS;
-  });
+  return with_surface_reference(hSurfRef,
+                                [&](Driver& driver, SurfaceReference& reference) -> CUresult {
+                                  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+                                  CUDA_RESOURCE_DESC resource{};
+                                  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+                                  resource.res.array.hArray = hArray;
+                                  std::shared_ptr<const ptx::Surface> surface;
+                                  if (make_surface(driver, resource, surface) != CUDA_SUCCESS)
+                                    return CUDA_ERROR_INVALID_VALUE;
+                                  reference.set(hArray, std::move(surface));
+                                  return CUDA_SUCCESS;
+                                });
 }
 
 CUresult cuSurfRefGetArray(CUarray* phArray, CUsurfref hSurfRef) {
-  return with_context([&](Driver& driver, Context&) -> CUresult {
-    const auto reference = driver.surface_references().find(from_handle(hSurfRef));
-    if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    if (phArray == nullptr || reference->array() == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *phArray = reference->array();
+  return with_surface_reference(hSurfRef, [&](Driver&, SurfaceReference& reference) -> CUresult {
+    if (phArray == nullptr || reference.array() == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *phArray = reference.array();
     return CUDA_SUCCESS;
   });
 }
