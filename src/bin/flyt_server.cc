@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <iostream>
 
-#include "base/listening.h"
 #include "bin/command_line.h"
 #include "server/parent/supervisor.h"
 
@@ -188,10 +187,7 @@ int main(int argc, char** argv) {
   if (store != "off") options.session.code_store.folder = store;
   options.session.log_level = flyt::log_level_of(level, flyt::LogLevel::kInfo);
 
-  const std::string control = options.control;
   flyt::server::Supervisor supervisor(std::move(options));
   const flyt::Status status = supervisor.run();
-  if (status) return EXIT_SUCCESS;
-  const bool controls = !control.empty() && status.error().message.starts_with(control + ":");
-  return fail(flyt::with_listening_advice(status.error(), controls ? "--control" : "--listen"));
+  return status ? EXIT_SUCCESS : fail(status.error());
 }

@@ -18,10 +18,18 @@ namespace {
 // It is a process of this machine: who takes longer to be let in will not answer either.
 constexpr Duration kConnectPatience = std::chrono::seconds(2);
 
+// Who refuses says why himself; where nobody is, this says what to do.
+Error nobody_there(const std::string& socket, const std::string& what) {
+  return {ErrorCode::kLost, what +
+                                "; start flyt-client-manager, or name the socket of the one that"
+                                " runs in FLYT_CLIENT_SOCKET: it is " +
+                                socket + " now"};
+}
+
 class Visit {
  public:
-  explicit Visit(std::unique_ptr<transport::Connection> connection)
-      : connection_(std::move(connection)) {}
+  Visit(std::string socket, std::unique_ptr<transport::Connection> connection)
+      : socket_(std::move(socket)), connection_(std::move(connection)) {}
 
   Status send(const wire::DeskMessage& message, Instant deadline) {
     const std::vector<std::byte> bytes = wire::encode(message);
@@ -51,7 +59,7 @@ class Visit {
       std::array<std::byte, 1024> space;
       const std::array pieces{MutableBytes(space)};
       const auto got = connection_->read(pieces, transport::Patience::kNow);
-      if (!got) return Error{ErrorCode::kLost, "the client manager went away"};
+      if (!got) return nobody_there(socket_, "the client manager went away");
       received_.insert(received_.end(), space.begin(),
                        space.begin() + static_cast<std::ptrdiff_t>(*got));
     }
@@ -60,6 +68,7 @@ class Visit {
   std::unique_ptr<transport::Connection> take_connection() { return std::move(connection_); }
 
  private:
+  const std::string socket_;
   std::unique_ptr<transport::Connection> connection_;
   std::vector<std::byte> received_;
 };
@@ -70,10 +79,10 @@ Result<Visit> open(const std::string& socket, wire::DeskPurpose purpose, Duratio
   url.path = socket;
   auto connection = transport::connect(url, now + std::min(patience, kConnectPatience));
   if (!connection) {
-    return Error{ErrorCode::kLost,
-                 "the client manager does not answer: " + connection.error().message};
+    return nobody_there(socket,
+                        "the client manager does not answer: " + connection.error().message);
   }
-  Visit visit(std::move(connection).value());
+  Visit visit(socket, std::move(connection).value());
   const wire::DeskAsk ask{purpose, static_cast<std::uint32_t>(::getpid()),
                           ::program_invocation_short_name};
   const Status sent = visit.send(ask, now + patience);

@@ -240,6 +240,12 @@ TEST_F(DeskTest, NobodyAnswersWhereThereIsNoManager) {
   const auto visit = ask();
   ASSERT_FALSE(visit);
   EXPECT_EQ(visit.error().code, ErrorCode::kLost);
+  // A program has no other message than this one.
+  EXPECT_TRUE(visit.error().message.ends_with(
+      "; start flyt-client-manager, or name the socket of the one that runs in"
+      " FLYT_CLIENT_SOCKET: it is " +
+      config_.socket + " now"))
+      << visit.error().message;
 }
 
 TEST_F(DeskTest, HostilePeersLoseTheirConnectionAndNothingElse) {

@@ -9,16 +9,6 @@ namespace {
 constexpr Duration kQuiet = std::chrono::milliseconds(500);
 constexpr Duration kStatusPatience = std::chrono::seconds(5);
 
-// Nobody is there, or is not any more; who refuses says why himself.
-Error with_advice(Error error, const std::string& socket) {
-  if (error.code != ErrorCode::kLost) return error;
-  error.message +=
-      "; start flyt-client-manager, or name the socket of the one that runs in"
-      " FLYT_CLIENT_SOCKET: it is " +
-      socket + " now";
-  return error;
-}
-
 }  // namespace
 
 bool has_client_manager() { return rpc::has_desk(rpc::desk_socket()); }
@@ -28,7 +18,7 @@ Status await_gpu(Duration patience, const std::function<void(const GpuQueue&)>& 
   const std::string socket = rpc::desk_socket();
   const auto visit =
       rpc::visit_desk(socket, wire::DeskPurpose::kAwait, {patience, kQuiet}, on_waiting);
-  return visit ? Status() : Status(with_advice(visit.error(), socket));
+  return visit ? Status() : Status(visit.error());
 }
 
 Result<std::string> client_manager_status() {
@@ -39,9 +29,7 @@ Result<std::string> client_manager_status() {
                      "; start flyt-client-manager, or name"
                      " the socket of the one that runs in FLYT_CLIENT_SOCKET"};
   }
-  auto status = rpc::ask_desk_status(socket, kStatusPatience);
-  if (!status) return with_advice(std::move(status).error(), socket);
-  return status;
+  return rpc::ask_desk_status(socket, kStatusPatience);
 }
 
 }  // namespace flyt::control

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "base/haste.h"
+#include "base/listening.h"
 #include "base/wall_clock.h"
 #include "server/admin/controller_process.h"
 #include "server/exchange.h"
@@ -121,7 +122,7 @@ Status Supervisor::start_listening() {
     const auto url = transport::parse_url(text);
     if (!url) return url.error();
     auto listener = transport::listen(*url);
-    if (!listener) return std::move(listener).error();
+    if (!listener) return with_listening_advice(std::move(listener).error(), "--listen");
     if (Status open = open_to_all((*listener)->url()); !open) return open;
     log_.info("listening", {{"url", transport::to_string((*listener)->url())}});
     if (options_.session.lease.token_key.empty() && transport::reaches_others(*url)) {
@@ -167,7 +168,7 @@ Status Supervisor::start_control() {
   wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return system_error("eventfd", errno);
   auto listener = transport::listen(*url);
-  if (!listener) return std::move(listener).error();
+  if (!listener) return with_listening_advice(std::move(listener).error(), "--control");
   control_ = std::move(listener).value();
   options_.session.movable = true;
   log_.info("controlled", {{"url", transport::to_string(control_->url())}});
