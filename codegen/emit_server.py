@@ -114,9 +114,9 @@ def locals_of(family, command):
             out.append(f"  {base} {name}{{}};")
         elif param.count is not None and param.role == "in":
             out.append(f"  std::vector<{base}> {name} = command.{name}.to_vector();")
-            if not param.count.isdigit():
-                out += refuse_unless(family, f"{name}.size() == static_cast<std::size_t>("
-                                             f"command.{param.count})")
+            length = (param.count if param.count.isdigit() else
+                      f"static_cast<std::size_t>(command.{param.count})")
+            out += refuse_unless(family, f"{name}.size() == {length}")
         elif param.count is not None:
             length = param.count if param.count.isdigit() else f"command.{param.count}"
             if not param.count.isdigit():

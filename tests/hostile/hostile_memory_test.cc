@@ -201,5 +201,21 @@ TEST_F(HostileMemory, CopiedByteByByteForHoursHoldsUpNobodyElse) {
   EXPECT_NE(::kill(process, 0), 0);
 }
 
+// The driver reads four numbers, however many were sent.
+TEST_F(HostileMemory, AnArrayOfFixedLengthHasIt) {
+  const auto reference = handle_as<CUtexref>(wire::HandleKind::kTextureReference, 1);
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateTextureReference{.reference = reference}));
+  std::vector<float> border(4);
+  const auto set = [&] {
+    return ask(commands::TexRefSetBorderColor{.hTexRef = reference,
+                                              .pBorderColor = wire::List<float>(border)});
+  };
+  EXPECT_EQ(CUDA_SUCCESS, set());
+  for (const std::size_t size : {0, 1, 3}) {
+    border.resize(size);
+    EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, set());
+  }
+}
+
 }  // namespace
 }  // namespace flyt::sim

@@ -128,6 +128,11 @@ Result<wire::Welcome> Peer::read_answer() {
   return wire::decode_answer(bytes);
 }
 
+bool Peer::readable(double seconds) {
+  return connection_->wait(transport::kReadable, in_seconds(seconds), nullptr) !=
+         transport::kNothing;
+}
+
 Heard Peer::read_frame(double seconds) {
   const Instant deadline = in_seconds(seconds);
   Heard heard;

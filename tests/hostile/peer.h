@@ -44,6 +44,8 @@ class Peer {
 
   // Reads the answer to the hello.
   Result<wire::Welcome> read_answer();
+  // Whether the next frame has begun to arrive, or the end has, by then.
+  bool readable(double seconds);
   // The next frame.
   Heard read_frame(double seconds = 60);
   // Frames until one of `kind`; frames of other kinds are dropped, but for host calls, which may

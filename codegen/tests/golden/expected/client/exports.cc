@@ -21,6 +21,7 @@ std::span<const ExportFacts> export_facts() {
       {"sampleLimit_ptds", false},
       {"sampleDream", false},
       {"sampleName", false},
+      {"sampleTurn", false},
   };
   return kFacts;
 }

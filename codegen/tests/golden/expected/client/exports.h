@@ -24,6 +24,7 @@ enum class Export : std::uint16_t {
   sampleLimit_ptds,
   sampleDream,
   sampleName,
+  sampleTurn,
 };
 
 struct ExportFacts {

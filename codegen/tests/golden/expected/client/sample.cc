@@ -153,6 +153,18 @@ CUresult sampleName(char* name, int bytes, Thing thing) {
   return hooks::sampleName(name, bytes, thing);
 }
 
+// api/cuda/sample.api:22
+CUresult sampleTurn(float* axis, Thing thing) {
+  if (const CUresult no = client::enter(client::Needs::kContext); no != CUDA_SUCCESS) return no;
+  if (axis == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = client::check(thing); no != CUDA_SUCCESS) return no;
+  const commands::Turn command{
+      .axis = wire::List<float>(std::span<const float>(axis, static_cast<std::size_t>(3))),
+      .thing = thing};
+  commands::Turn::Reply reply;
+  return client::call(command, reply);
+}
+
 }  // namespace bodies
 }  // namespace
 
@@ -234,6 +246,11 @@ CUresult sampleDream(void* what, size_t bytes) {
 // api/cuda/sample.api:21
 CUresult sampleName(char* name, int bytes, Thing thing) {
   return client::exported<client::Export::sampleName, bodies::sampleName>(name, bytes, thing);
+}
+
+// api/cuda/sample.api:22
+CUresult sampleTurn(float* axis, Thing thing) {
+  return client::exported<client::Export::sampleTurn, bodies::sampleTurn>(axis, thing);
 }
 
 }  // extern "C"

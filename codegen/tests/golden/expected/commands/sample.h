@@ -275,4 +275,26 @@ struct Limit {
   };
 };
 
+// api/cuda/sample.api:22 sampleTurn
+struct Turn {
+  static constexpr std::uint16_t kOp = 27;
+  static constexpr bool kWaits = true;
+  static constexpr std::string_view kName = "sampleTurn";
+  static constexpr std::uint32_t kAxisCountMax = 3;
+  wire::List<float> axis{};
+  Thing thing{};
+
+  template <class Self, class Visitor>
+  static void each(Self& self, Visitor&& visit) {
+    visit("axis", self.axis, kAxisCountMax);
+    visit("thing", self.thing);
+  }
+
+  struct Reply {
+
+    template <class Self, class Visitor>
+    static void each(Self&, Visitor&&) {}
+  };
+};
+
 }  // namespace flyt::commands

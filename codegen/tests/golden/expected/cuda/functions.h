@@ -26,6 +26,7 @@ CUresult sampleLimit(size_t* value, Kind kind);
 CUresult sampleLimit_ptds(size_t* value, Kind kind);
 CUresult sampleDream(void* what, size_t bytes);
 CUresult sampleName(char* name, int bytes, Thing thing);
+CUresult sampleTurn(float* axis, Thing thing);
 
 #ifdef __cplusplus
 }  // extern "C"

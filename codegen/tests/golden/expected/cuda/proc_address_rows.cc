@@ -23,6 +23,7 @@ std::span<const ProcAddressRow> proc_address_rows() {
     {"sampleOld", 1000, reinterpret_cast<void*>(&::sampleOld), 0, nullptr},
     {"samplePosition", 5000, reinterpret_cast<void*>(&::samplePosition), 0, nullptr},
     {"sampleRead", 5000, reinterpret_cast<void*>(&::sampleRead), 0, nullptr},
+    {"sampleTurn", 5000, reinterpret_cast<void*>(&::sampleTurn), 0, nullptr},
     {"sampleVersion", 1000, reinterpret_cast<void*>(&::sampleVersion), 0, nullptr},
     {"sampleWait", 5000, reinterpret_cast<void*>(&::sampleWait), 0, nullptr},
     {"sampleWrite", 5000, reinterpret_cast<void*>(&::sampleWrite), 0, nullptr},

@@ -25,6 +25,7 @@ struct Table {
   decltype(&::sampleLimit_ptds) sampleLimit_ptds = nullptr;
   decltype(&::sampleDream) sampleDream = nullptr;
   decltype(&::sampleName) sampleName = nullptr;
+  decltype(&::sampleTurn) sampleTurn = nullptr;
 };
 
 // Looks up a driver's function by its exact export name; null if there is none.

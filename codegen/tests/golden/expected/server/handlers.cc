@@ -38,12 +38,13 @@ constexpr HandlerRow kRows[] = {
     {"sampleWrite", handlers::write, true, false},
     {"sampleWait", handlers::wait, true, false},
     {"sampleLimit", handlers::limit, true, false},
+    {"sampleTurn", handlers::turn, true, false},
 };
 
 }  // namespace
 
 const HandlerRow* find_handler(std::uint16_t op) {
-  if (op > 26 || kRows[op].run == nullptr) return nullptr;
+  if (op > 27 || kRows[op].run == nullptr) return nullptr;
   return &kRows[op];
 }
 

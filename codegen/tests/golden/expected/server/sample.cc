@@ -114,4 +114,16 @@ void limit(Request request) {
   request.reply(result, reply);
 }
 
+// api/cuda/sample.api:22 sampleTurn
+void turn(Request request) {
+  commands::Turn command;
+  if (!request.decode(command)) return;
+  if (!request.resolve(command.thing)) return request.reply(CUDA_ERROR_INVALID_HANDLE);
+  std::vector<float> axis = command.axis.to_vector();
+  if (!(axis.size() == 3)) {
+    return request.reply(CUDA_ERROR_INVALID_VALUE);
+  }
+  request.reply(request.driver().sampleTurn(axis.data(), command.thing));
+}
+
 }  // namespace flyt::server::handlers

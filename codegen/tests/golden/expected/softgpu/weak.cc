@@ -72,4 +72,9 @@ FLYT_WEAK CUresult sampleName(char*, int, Thing) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// api/cuda/sample.api:22
+FLYT_WEAK CUresult sampleTurn(float*, Thing) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 }  // extern "C"
