@@ -30,7 +30,7 @@ CUresult set_parameter(CUfunction handle, int offset, const void* value, std::si
   const std::size_t end = static_cast<std::size_t>(offset) + bytes;
   if (end > kLegacyParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
   if (legacy->values.size() < end) legacy->values.resize(end);
-  std::memcpy(legacy->values.data() + offset, value, bytes);
+  if (bytes != 0) std::memcpy(legacy->values.data() + offset, value, bytes);
   return CUDA_SUCCESS;
 }
 
