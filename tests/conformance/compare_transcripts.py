@@ -36,6 +36,7 @@ def differences_of_sweep(test, left, right, known):
     afterwards is told only if it was something."""
     one, other = (dict(line.split() for thread in side for line in thread)
                   for side in (left, right))
+    one = {what: result for what, result in one.items() if result != "CRASHED"}
     for what in [key for key in {**one, **other} if key.endswith(LATER)]:
         if what[:-len(LATER)] in one and what[:-len(LATER)] in other:
             one.setdefault(what, "CUDA_SUCCESS")

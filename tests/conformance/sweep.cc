@@ -1,9 +1,11 @@
 #include "tests/conformance/sweep.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 
@@ -32,6 +34,38 @@ bool ours() {
   return driver.ends_with("soft");
 }
 
+constexpr const char* kProgressVariable = "FLYT_CONFORMANCE_SWEEP_PROGRESS";
+constexpr int kBrokenContextExit = 78;
+
+// How far a worker has come, in a file that it shares with the supervisor.
+struct Progress {
+  std::uint64_t test;      // By the hash of its name.
+  std::uint64_t step;      // The last one begun.
+  std::uint64_t recorded;  // Whether its result is.
+};
+
+std::uint64_t hash_of(const std::string& test) { return std::hash<std::string>{}(test); }
+
+// The progress of workers is at 0; behind it, where the next one goes on.
+constexpr off_t kGoesOn = sizeof(Progress);
+
+Progress read_progress(off_t at) {
+  Progress progress{};
+  const char* fd = std::getenv(kProgressVariable);
+  if (fd != nullptr && ::pread(std::atoi(fd), &progress, sizeof progress, at) < 0) progress = {};
+  return progress;
+}
+
+void write_progress(const Progress& progress, off_t at) {
+  const char* fd = std::getenv(kProgressVariable);
+  if (fd != nullptr && ::pwrite(std::atoi(fd), &progress, sizeof progress, at) < 0) ::_exit(3);
+}
+
+std::string running_test() {
+  const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
+  return std::string(test.test_suite_name()) + "." + test.name();
+}
+
 class Sweep {
  public:
   explicit Sweep(const SweptCall& call)
@@ -39,21 +73,21 @@ class Sweep {
 
   bool present() const { return function_ != nullptr; }
 
-  // Everything; stops when the context is broken.
+  // Everything, or what is behind the call that was a worker's end. Another end is a context that
+  // the call has broken.
   void run() {
-    std::size_t count = 0;
-    std::size_t first_null = 0;
-    {
-      const Primary primary;
-      Scene scene(call_, primary.context());
-      const auto others = alternatives(scene, call_, plausible_arguments(scene, call_));
-      count = others.size();
-      while (first_null < count && !others[first_null].null) ++first_null;
+    const std::vector<Step> steps = plan();
+    progress_ = {.test = hash_of(running_test()), .step = 0, .recorded = 0};
+    const Progress goes_on = read_progress(kGoesOn);
+    if (goes_on.test == progress_.test) {
+      progress_.step = goes_on.step;
+      if (goes_on.recorded == 0) record_end(steps[goes_on.step - 1].label);
     }
-    one(nullptr, false);
-    for (std::size_t i = 0; i < first_null && !broken_; ++i) one(&i, false);
-    if (!broken_ && !like(call_.base, kOnlyInAContext)) one(nullptr, true);
-    for (std::size_t i = first_null; i < count && !broken_; ++i) one(&i, false);
+    for (; progress_.step < steps.size(); ++progress_.step) {
+      progress_.recorded = 0;
+      write_progress(progress_, 0);
+      one(steps[progress_.step]);
+    }
   }
 
   // With what there is before cuInit.
@@ -100,50 +134,80 @@ class Sweep {
     CUcontext context_ = nullptr;
   };
 
+  struct Step {
+    std::string label;
+    std::size_t alternative = 0;  // One more than its number; 0: none.
+    bool without_context = false;
+  };
+
+  // Nulls, of which drivers may die, come last.
+  std::vector<Step> plan() const {
+    const Primary primary;
+    Scene scene(call_, primary.context());
+    const auto others = alternatives(scene, call_, plausible_arguments(scene, call_));
+    std::vector<Step> steps = {{.label = "plausible"}};
+    bool nulls = false;
+    const auto end_others = [&] {
+      if (!nulls && !like(call_.base, kOnlyInAContext)) {
+        steps.push_back({.label = "no-context", .without_context = true});
+      }
+      nulls = true;
+    };
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      if (others[i].null) end_others();
+      steps.push_back({.label = others[i].label, .alternative = i + 1});
+    }
+    end_others();
+    return steps;
+  }
+
   CUresult make(const std::vector<Argument>& arguments) const {
     return call_.invoke(function_, arguments.data());
   }
 
-  void one(const std::size_t* which, bool without_context) {
+  void one(const Step& step) {
     Primary primary;
     Scene scene(call_, primary.context());
     std::vector<Argument> arguments = plausible_arguments(scene, call_);
-    std::string label = without_context ? "no-context" : "plausible";
-    if (which != nullptr) {
-      const Alternative other = alternatives(scene, call_, arguments)[*which];
+    if (step.alternative != 0) {
+      const Alternative other = alternatives(scene, call_, arguments)[step.alternative - 1];
       arguments[other.parameter] = other.argument;
-      label = other.label;
     }
-    if (without_context) primary.drop();
+    if (step.without_context) primary.drop();
     const CUresult result = make(arguments);
-    record(label.c_str(), result);
+    record(step.label.c_str(), result);
+    progress_.recorded = 1;
+    write_progress(progress_, 0);
     for (const auto& [what, why] : scene.failed()) {
-      if (which == nullptr) record(("scene:" + what).c_str(), why);
+      if (step.alternative == 0) record(("scene:" + what).c_str(), why);
     }
-    if (ours() && result == CUDA_ERROR_UNKNOWN) ADD_FAILURE() << label << " is not known";
+    if (ours() && result == CUDA_ERROR_UNKNOWN) ADD_FAILURE() << step.label << " is not known";
     if (like(call_.base, "cuDevicePrimaryCtxRe*")) primary.retain_again();
     primary.make_current();
     scene.end_captures(arguments);
     if (result == CUDA_SUCCESS) scene.settle(arguments);
-    wait(label);
+    wait(step.label);
   }
 
   // What the call left to be found later.
-  void wait(const std::string& label) {
-    const Unrecorded quiet;
-    const CUresult first = cu().cuCtxSynchronize();
-    if (first == CUDA_SUCCESS) return;
-    broken_ = cu().cuCtxSynchronize() != CUDA_SUCCESS;
-    later(label, first);
-    if (broken_) ADD_FAILURE() << label << " broke the context: " << name_of(first);
-  }
-  static void later(const std::string& label, CUresult result) {
-    record((label + ">synchronize").c_str(), result);
+  static void wait(const std::string& label) {
+    CUresult first = CUDA_SUCCESS;
+    bool broken = false;
+    {
+      const Unrecorded quiet;
+      first = cu().cuCtxSynchronize();
+      broken = first != CUDA_SUCCESS && cu().cuCtxSynchronize() != CUDA_SUCCESS;
+    }
+    if (first != CUDA_SUCCESS) record((label + ">synchronize").c_str(), first);
+    if (!broken) return;
+    std::fprintf(stderr, "%s: %s broke the context: %s\n", running_test().c_str(), label.c_str(),
+                 name_of(first).c_str());
+    ::_exit(kBrokenContextExit);
   }
 
   const SweptCall& call_;
   void* const function_;
-  bool broken_ = false;
+  Progress progress_{};
 };
 
 // One test, of one call.
@@ -212,8 +276,20 @@ void register_sweep() {
 
 void sweep_only(const std::string& driver) {
   ::setenv(kSweepVariable, driver.c_str(), 1);
+  // Workers inherit it.
+  ::setenv(kProgressVariable, std::to_string(::memfd_create("sweep progress", 0)).c_str(), 1);
   register_sweep();
   if (::testing::GTEST_FLAG(filter) == "*") ::testing::GTEST_FLAG(filter) = "*Sweep*";
+}
+
+bool goes_on_behind(const std::string& test) {
+  const Progress progress = read_progress(0);
+  if (std::getenv(kProgressVariable) == nullptr || progress.test != hash_of(test)) return false;
+  const Progress next{progress.test, progress.step + 1, progress.recorded};
+  const Progress before = read_progress(kGoesOn);
+  if (before.test == next.test && before.step >= next.step) return false;
+  write_progress(next, kGoesOn);
+  return true;
 }
 
 }  // namespace flyt::conformance

@@ -13,4 +13,8 @@ void register_sweep();
 // Makes this run a sweep against `driver`, and nothing else.
 void sweep_only(const std::string& driver);
 
+// The test's worker has died. True if the test is one of a sweep, and goes on behind the call that
+// was its end when another worker is started for it.
+bool goes_on_behind(const std::string& test);
+
 }  // namespace flyt::conformance

@@ -506,8 +506,7 @@ void Scene::settle(const std::vector<Argument>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Parameter& parameter = call_.parameters[i];
     const auto value = arguments[i].as<std::uint64_t>();
-    if ((destroys && parameter.type != "CUdevice") ||
-        (moves && parameter.type == "CUuserObject")) {
+    if ((destroys && parameter.type != "CUdevice") || (moves && parameter.type == "CUuserObject")) {
       const std::uint64_t marked = value | (std::uint64_t{1} << 63);
       const bool unmapped = call_.base == "cuMemUnmap";
       std::erase_if(owned_,

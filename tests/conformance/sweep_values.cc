@@ -232,6 +232,39 @@ bool decides_what_is_meant(const Member& member) {
   return like(member.type, "CUresourcetype:CUgraphNodeType:CUmemcpy3DOperandType");
 }
 
+// Numbers of members, beside zero. What is copied stays within the buffers of both ends.
+struct MemberNumbers {
+  const char* structs;
+  const char* members;
+  std::vector<std::int64_t> values;
+};
+
+const std::vector<MemberNumbers>& member_numbers() {
+  static const std::vector<MemberNumbers> kNumbers = {
+      {"*", "*lags:*eserved*", {1, 2, 4, 8, 16, 32, 64, 128, 256, -1}},
+      {"CUDA_ARRAY*", "Width:Height:Depth:NumChannels", {1, 2, 3, -1}},
+      {"CUDA_MEMCPY*", "WidthInBytes", {1, 65, 4097}},
+      {"CUDA_MEMCPY*", "Height:Depth:*.height:*.depth", {2, 64, 65}},
+      {"CUDA_MEMCPY*", "???XInBytes", {1, 4090}},
+      {"CUDA_MEMCPY*", "???Y:???Z", {1, 63, 64}},
+      {"CUDA_MEMCPY*", "???Pitch", {8, 16, 128}},
+      {"CUDA_MEMCPY*", "???Height", {2, 64}},
+      {"CUDA_MEMCPY*", "???LOD", {1}},
+      {"*", "gridDim?:blockDim?:sharedMemBytes", {2, 1025, -1}},
+      {"CUDA_MEMSET*", "elementSize", {1, 2, 3, 8, -1}},
+      {"CUDA_MEMSET*", "width:height", {2, 5000, -1}},
+      {"CUDA_MEMSET*", "pitch", {8, 16, 512}},
+      {"CUDA_MEMSET*", "value", {256, 65536, -1}},
+      {"CUDA_MEM_ALLOC*", "bytesize", {1, -1}},
+      {"CUmem*:CUDA_MEM*", "id:*.id", {1, -1, 99}},
+      {"CUmemPoolProps*", "maxSize:usage", {1, -1}},
+      {"CUDA_RESOURCE_VIEW*", "width:height:depth", {1, 128}},
+      {"CUDA_RESOURCE_VIEW*", "first*:last*", {1, -1}},
+      {"CUDA_TEXTURE*", "maxAnisotropy", {1, 16, 17, -1}},
+  };
+  return kNumbers;
+}
+
 // Calls `each` with the label and the bytes of every other value of a member.
 template <class Each>
 void each_member(const Member& member, const Each& each) {
@@ -248,10 +281,13 @@ void each_member(const Member& member, const Each& each) {
       }
     }
   }
-  if (member.kind == Kind::kInteger && like(member.path, "*lags:*eserved*")) {
-    for (const std::int64_t value : {1, 2, 4, 8, 16, 32, 64, 128, 256, -1}) {
+  if (member.kind != Kind::kInteger) return;
+  for (const MemberNumbers& numbers : member_numbers()) {
+    if (!like(member.of, numbers.structs) || !like(member.path, numbers.members)) continue;
+    for (const std::int64_t value : numbers.values) {
       each(name + "=" + std::to_string(value), value, false);
     }
+    return;
   }
 }
 
