@@ -1,9 +1,10 @@
 """Writes what tests read: tests/facts.inc, compiled against our types and against cuda.h;
-tests/exports.txt, the names that libraries must show;
+tests/exports.txt, the names that libraries must show; tests/sweep.inc (emit_sweep.py);
 seeds/commands_fuzz/*, one valid input each."""
 
 import struct
 
+from emit_sweep import sweep
 from family import CUDA
 from layout import BUILTIN_SIZES, resolve, size_and_alignment
 from model import Enum, Handle, Struct
@@ -69,6 +70,8 @@ def seed(api, command):
 def files(api):
     prefix = "" if api.family is CUDA else f"{api.family.folder}_"
     found = {f"tests/{prefix}facts.inc": facts(api), f"tests/{prefix}exports.txt": exports(api)}
+    if api.family is CUDA:
+        found["tests/sweep.inc"] = sweep(api)
     for command in api.commands:
         found[f"seeds/commands_fuzz/{command.handler}"] = seed(api, command)
     return found

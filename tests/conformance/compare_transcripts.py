@@ -5,8 +5,17 @@ A transcript line is "Suite.Test thread call result". Threads of one test are nu
 happen to come, so the sequences of a test are compared without regard to their numbers. Tests that
 only one side ran (skipped for want of a feature) are counted, not compared; so are those that one
 of the lists names, whose difference is known.
+
+Of an argument sweep, in which a line's call is what was changed, all that differs is printed.
+
+Lists may name many tests by a pattern, and one line of a sweep's test: "Suite.Test:changed=value".
 """
+import fnmatch
 import sys
+
+
+def matches(name, patterns):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def read(path):
@@ -18,7 +27,26 @@ def read(path):
     return {test: sorted(threads.values()) for test, threads in tests.items()}
 
 
-def first_difference(left, right):
+LATER = ">synchronize"
+
+
+def differences_of_sweep(test, left, right, known):
+    """Of one test, but for those known; a line is named by what was changed. A side may lack lines
+    because the driver died there, or could make all that the call needs. What a wait found
+    afterwards is told only if it was something."""
+    one, other = (dict(line.split() for thread in side for line in thread)
+                  for side in (left, right))
+    one = {what: result for what, result in one.items() if result != "CRASHED"}
+    for what in [key for key in {**one, **other} if key.endswith(LATER)]:
+        if what[:-len(LATER)] in one and what[:-len(LATER)] in other:
+            one.setdefault(what, "CUDA_SUCCESS")
+            other.setdefault(what, "CUDA_SUCCESS")
+    return ", ".join(f"{what}: {one[what]} against {other[what]}" for what in one
+                     if what in other and one[what] != other[what]
+                     and not matches(f"{test}:{what}", known))
+
+
+def first_difference(test, left, right, known):
     for one, other in zip(left, right):
         for index, (a, b) in enumerate(zip(one, other)):
             if a != b:
@@ -37,15 +65,19 @@ def listed(paths):
 
 
 def main(left_path, right_path, *lists):
-    left, right = read(left_path), read(right_path)
-    both = sorted((left.keys() & right.keys()) - listed(lists))
-    different = [test for test in both if left[test] != right[test]]
-    for test in different:
-        print(f"{test}: {first_difference(left[test], right[test])}")
+    left, right, known = read(left_path), read(right_path), listed(lists)
+    both = sorted(test for test in left.keys() & right.keys() if not matches(test, known))
+    different = 0
+    for test in both:
+        tell = differences_of_sweep if "Sweep" in test else first_difference
+        if left[test] != right[test]:
+            if difference := tell(test, left[test], right[test], known):
+                different += 1
+                print(f"{test}: {difference}")
     alone = len(left.keys() ^ right.keys())
     calls = sum(len(thread) for test in both for thread in left[test])
-    print(f"{len(both)} tests, {calls} calls compared, {len(different)} tests differ, "
-          f"{alone} ran on one side only, {len(listed(lists))} are listed")
+    print(f"{len(both)} tests, {calls} calls compared, {different} tests differ, "
+          f"{alone} ran on one side only, {len(known)} are listed")
     return 1 if different or not both else 0
 
 

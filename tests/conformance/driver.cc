@@ -53,15 +53,19 @@ Driver load() {
   return driver;
 }
 
-}  // namespace
-
-void record(const char* call, CUresult result) {
+void write_line(const std::string& call, const std::string& result) {
   if (unrecorded_depth > 0 || transcript_fd() < 0) return;
   const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
   std::string line = test ? std::string(test->test_suite_name()) + "." + test->name() : "-";
-  line += " " + std::to_string(thread_number(line)) + " " + call + " " + name_of(result) + "\n";
+  line += " " + std::to_string(thread_number(line)) + " " + call + " " + result + "\n";
   if (::write(transcript_fd(), line.data(), line.size()) < 0) ::_exit(3);
 }
+
+}  // namespace
+
+void record(const char* call, CUresult result) { write_line(call, name_of(result)); }
+
+void record_end(const std::string& call) { write_line(call, "CRASHED"); }
 
 Unrecorded::Unrecorded() { ++unrecorded_depth; }
 Unrecorded::~Unrecorded() { --unrecorded_depth; }

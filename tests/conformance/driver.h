@@ -12,6 +12,9 @@ namespace flyt::conformance {
 // Appends one "test thread call result" line to the transcript, if one is being written.
 void record(const char* call, CUresult result);
 
+// The same of a call in which a driver died or hung: "CRASHED".
+void record_end(const std::string& call);
+
 // While one is alive, this thread's calls are not recorded: polling and set-up may differ from
 // driver to driver without being a difference.
 class Unrecorded {

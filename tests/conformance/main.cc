@@ -6,6 +6,7 @@
 //   --server-driver PATH start a private flyt-server with this driver for the library to talk to
 //   --listen URL         where that server listens (shm, unix: at a private path; default shm)
 //   --moving URL         that server's control, by which its multiprocessors change all the time
+//   --sweep              no test but these: every call, with one argument after the other changed
 //   --deadline SECONDS   for one test     --verbose    print passing tests too
 // Everything that starts with --gtest_ goes to gtest.
 #include <gtest/gtest.h>
@@ -22,6 +23,7 @@
 #include "tests/conformance/driver.h"
 #include "tests/conformance/peer_process.h"
 #include "tests/conformance/supervisor.h"
+#include "tests/conformance/sweep.h"
 #include "tests/support/server_process.h"
 
 namespace {
@@ -31,6 +33,7 @@ struct Options {
   flyt::tests::ServerOptions server;
   std::string moving;
   bool remote = false;
+  bool sweep = false;
 };
 
 // False, with a message, on an unknown option.
@@ -39,6 +42,10 @@ bool parse(int argc, char** argv, Options& options) {
     const std::string word = argv[i];
     if (word == "--verbose") {
       options.supervisor.verbose = true;
+      continue;
+    }
+    if (word == "--sweep") {
+      options.sweep = true;
       continue;
     }
     const char* value = i + 1 < argc ? argv[++i] : nullptr;
@@ -120,9 +127,11 @@ class Mover {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (flyt::conformance::is_peer()) return flyt::conformance::serve_as_peer();
+  flyt::conformance::register_sweep();
   if (flyt::conformance::is_worker()) return flyt::conformance::work();
   Options options;
   if (!parse(argc, argv, options)) return 2;
+  if (options.sweep) flyt::conformance::sweep_only(options.supervisor.driver);
   // NVIDIA's driver loads a kernel when it is first used, and then waits for whatever runs; a test
   // that holds a stream with a kernel of its own would wait for itself.
   if (options.supervisor.driver.ends_with("nvidia")) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);

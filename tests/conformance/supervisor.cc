@@ -19,6 +19,7 @@
 
 #include "base/fd.h"
 #include "tests/conformance/fixture.h"
+#include "tests/conformance/sweep.h"
 
 extern char** environ;
 
@@ -190,6 +191,8 @@ std::vector<std::string> run_worker(const std::vector<std::string>& tests,
     std::fprintf(stderr, "%s: %s (%d)\n", late ? "HUNG" : "CRASHED", blamed.c_str(), ended);
     records.push_back({blamed, late ? Outcome::kHung : Outcome::kCrashed});
     std::erase(left, blamed);
+    std::vector<Record> rest;
+    if (goes_on_behind(blamed)) run_worker({blamed}, options, rest);
   } else if (left.size() == tests.size()) {
     std::fprintf(stderr, "a worker ended (%d) without running a test\n", ended);
     for (const std::string& test : left) records.push_back({test, Outcome::kCrashed});

@@ -156,7 +156,17 @@ CUresult GraphNode::take_kernel() {
 CUresult GraphNode::take_memset() {
   CUDA_MEMSET_NODE_PARAMS_v2& fill = params_.memset;
   std::uint64_t address = fill.dst;
-  if (!find_for_gpu(address, 1)) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t row = 0;
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(fill.width, std::uint64_t{fill.elementSize}, &row)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::uint64_t rows_before = fill.height == 0 ? 0 : fill.height - 1;
+  if (__builtin_mul_overflow(std::max<std::uint64_t>(fill.pitch, row), rows_before, &bytes) ||
+      __builtin_add_overflow(bytes, row, &bytes) ||
+      !find_for_gpu(address, std::max<std::uint64_t>(bytes, 1))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   fill.dst = address;
   return CUDA_SUCCESS;
 }

@@ -30,7 +30,7 @@ CUresult set_parameter(CUfunction handle, int offset, const void* value, std::si
   const std::size_t end = static_cast<std::size_t>(offset) + bytes;
   if (end > kLegacyParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
   if (legacy->values.size() < end) legacy->values.resize(end);
-  std::memcpy(legacy->values.data() + offset, value, bytes);
+  if (bytes != 0) std::memcpy(legacy->values.data() + offset, value, bytes);
   return CUDA_SUCCESS;
 }
 
@@ -91,13 +91,14 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                           void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const ContextScope scope(home_of(config->hStream));
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   PackedAttributes attributes;
   if (const CUresult no = attributes.pack(*config); no != CUDA_SUCCESS) return no;
   const LaunchShape shape{.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
                           .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                           .shared_bytes = config->sharedMemBytes,
                           .stream = config->hStream};
-  const ContextScope scope(home_of(config->hStream));
   const CUresult result = launch(f, shape, kernelParams, extra, attributes.bytes());
   if (result == CUDA_SUCCESS) count_records(*config);
   return result;
@@ -131,6 +132,8 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsLi
   }
   const CUDA_LAUNCH_PARAMS& one = *launchParamsList;
   if (is_default_stream(one.hStream)) return CUDA_ERROR_INVALID_VALUE;
+  const ContextScope scope(home_of(one.hStream));
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   return cuLaunchCooperativeKernel(one.function, one.gridDimX, one.gridDimY, one.gridDimZ,
                                    one.blockDimX, one.blockDimY, one.blockDimZ, one.sharedMemBytes,
                                    one.hStream, one.kernelParams);

@@ -57,10 +57,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0 || !element) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (WidthInBytes > ~std::size_t{0} - kPitchBytes) return CUDA_ERROR_INVALID_VALUE;
+  const Device& device = *session().devices().find(context().device);
+  const int pitch_max = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  if (pitch_max < 0 || WidthInBytes > static_cast<std::size_t>(pitch_max) - kPitchBytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const std::size_t pitch = (WidthInBytes + kPitchBytes - 1) / kPitchBytes * kPitchBytes;
   std::size_t bytes = 0;
-  if (__builtin_mul_overflow(pitch, Height, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (__builtin_mul_overflow(pitch, Height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = allocate(bytes, *dptr);
   if (result == CUDA_SUCCESS) *pPitch = pitch;
   return result;

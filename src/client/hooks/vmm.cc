@@ -170,7 +170,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   AllocationState* state = find(handle);
-  if (state == nullptr || flags != 0 || size == 0 || ptr % kGranularity != 0) {
+  if (state == nullptr || flags != 0 || size == 0 || ptr % kGranularity != 0 ||
+      size % kGranularity != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (offset != 0 || size != state->bytes) return CUDA_ERROR_NOT_SUPPORTED;

@@ -426,6 +426,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
 
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
   return with_context([&](Driver& driver, Context& context) -> CUresult {
+    if (peerContext == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     if (!context.disable_peer(from_handle(peerContext))) {
       return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     }

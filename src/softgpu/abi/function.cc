@@ -82,7 +82,9 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
-  if (hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr) {
+    return with_driver([](Driver&) -> CUresult { return CUDA_ERROR_INVALID_VALUE; });
+  }
   return with_function(hfunc, [&](const Function& function) -> CUresult {
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *name = function.code().name.c_str();

@@ -130,9 +130,10 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PA
 CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                             const CUgraphNode* dependencies, size_t numDependencies,
                             const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  if (nodeParams == nullptr || nodeParams->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return add<HostWork>({phGraphNode, hGraph, dependencies, numDependencies},
                        [&](Driver&, HostWork& work) {
+                         if (nodeParams->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
                          work = {nodeParams->fn, nodeParams->userData};
                          return CUDA_SUCCESS;
                        });
@@ -146,8 +147,9 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* node
 }
 
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  if (nodeParams == nullptr || nodeParams->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return set<HostWork>(hNode, [&](Driver&, HostWork& work) {
+    if (nodeParams->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
     work = {nodeParams->fn, nodeParams->userData};
     return CUDA_SUCCESS;
   });

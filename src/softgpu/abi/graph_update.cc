@@ -184,8 +184,9 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  if (nodeParams == nullptr || nodeParams->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return set<HostWork>(hGraphExec, hNode, [&](Driver&, HostWork& work) {
+    if (nodeParams->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
     work = {nodeParams->fn, nodeParams->userData};
     return CUDA_SUCCESS;
   });

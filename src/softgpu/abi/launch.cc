@@ -52,7 +52,7 @@ CUresult set_parameter(CUfunction handle, int offset, const void* value, std::si
     const std::size_t end = static_cast<std::size_t>(offset) + size;
     if (end > kOldParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
     old_launch.values.resize(std::max(old_launch.values.size(), end));
-    std::memcpy(old_launch.values.data() + offset, value, size);
+    if (size != 0) std::memcpy(old_launch.values.data() + offset, value, size);
     return CUDA_SUCCESS;
   });
 }

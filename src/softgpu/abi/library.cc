@@ -282,7 +282,9 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
 }
 
 CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
-  if (hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr) {
+    return with_driver([](Driver&) -> CUresult { return CUDA_ERROR_INVALID_VALUE; });
+  }
   return with_kernel(hfunc, [&](Driver&, const Kernel& found) -> CUresult {
     if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *name = found.code().name.c_str();
