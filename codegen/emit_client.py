@@ -111,15 +111,16 @@ def fill_command(call):
     return wrap_call(start, fields, "};", "      ")
 
 
-def deliver(call):
+def deliver(family, call):
     """Copies a reply's values to where the caller wants them."""
     out = []
     for param in call.params:
         if param.role != "out":
             continue
         if param.count is not None:
-            out.append(f"  reply.{param.name}.copy_to({{{param.name}, "
-                       f"static_cast<std::size_t>({param.count})}});")
+            values = (f"client::deliver(reply.{param.name}, {{{param.name}, "
+                      f"static_cast<std::size_t>({param.count})}})")
+            out.append(unless(family, values))
         else:
             null = f"if ({param.name} != nullptr) " if param.optional else ""
             out.append(f"  {null}*{param.name} = reply.{param.name};")
@@ -149,17 +150,17 @@ def body_on_wire(api, call):
         out.append("  flyt::rpc::Reply answer;")
     for param in made:
         out.append(unless(family, f"client::make(command.{param.name})"))
-    if not made and not dropped and not deliver(call):
+    if not made and not dropped and not deliver(api.family, call):
         return out + [f"  return {send(call)};"]
     out.append(f"  const {family.result} result = {send(call)};")
     for param in dropped:
         out.append(f"  client::forget({param.name});")
     for param in made:
         out.append(f"  if (result != {family.success}) client::forget(command.{param.name});")
-    if dropped and not made and not deliver(call):
+    if dropped and not made and not deliver(api.family, call):
         return out + ["  return result;"]
     out.append(f"  if (result != {family.success}) return result;")
-    out += [f"  *{param.name} = command.{param.name};" for param in made] + deliver(call)
+    out += [f"  *{param.name} = command.{param.name};" for param in made] + deliver(api.family, call)
     return out + [f"  return {family.success};"]
 
 

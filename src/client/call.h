@@ -12,11 +12,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "client/context.h"
 #include "client/current.h"
 #include "client/session.h"
 #include "cuda/types.h"
+#include "wire/fields.h"
 
 namespace flyt::client {
 
@@ -167,6 +169,15 @@ CUresult refused(const char* name, const char* reason);
 // The server has answered what cannot be: nothing that it says can be trusted any more. What the
 // call returns; never CUDA_SUCCESS. Not while the session is kept steady.
 CUresult distrust(std::string_view why);
+
+// Copies what a reply has to where the caller wants it. A server that sends another number of
+// values than was asked for is not believed any more.
+template <class T>
+CUresult deliver(const wire::List<T>& values, std::span<T> out) {
+  if (values.size() != out.size()) return distrust("not as many values as were asked for");
+  values.copy_to(out);
+  return CUDA_SUCCESS;
+}
 
 // Tells why code is not run, once a reason.
 void tell_refused_code(std::string_view reason);

@@ -64,6 +64,20 @@ class ProgramOfALyingServer : public ::testing::Test {
   CUmodule module = nullptr;
 };
 
+TEST_F(ProgramOfALyingServer, MeetsTheLossAtLessThanItAskedFor) {
+  static const std::vector<float> kTwo{1, 2};
+  server.on<commands::CreateTextureReference>();
+  server.on<commands::TexRefGetBorderColor>(
+      [](const auto&, auto& reply) { reply.pBorderColor = wire::List<float>(kTwo); });
+  open();
+  CUtexref reference = nullptr;
+  ASSERT_EQ(cuTexRefCreate(&reference), CUDA_SUCCESS);
+  float border[4] = {};
+  EXPECT_EQ(cuTexRefGetBorderColor(border, reference), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_EQ(border[0], 0);
+  expect_lost();
+}
+
 TEST_F(ProgramOfALyingServer, MeetsTheLossAtParametersThatNoKernelHas) {
   // Their sum is small, in 32 bits.
   static const std::vector<std::uint32_t> kOffsets{0, 0xfffffff0};

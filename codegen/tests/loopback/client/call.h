@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,12 @@ template <class Command>
 CUresult post(const Command& command) {
   std::vector<std::byte> fields;
   return send(command, fields);
+}
+
+template <class T>
+CUresult deliver(const wire::List<T>& values, std::span<T> out) {
+  values.copy_to(out);
+  return values.size() == out.size() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 template <class Command>

@@ -96,7 +96,7 @@ CUresult sampleRead(float* values, unsigned int count, Thing thing) {
   flyt::rpc::Reply answer;
   const CUresult result = client::call(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
-  reply.values.copy_to({values, static_cast<std::size_t>(count)});
+  if (const CUresult no = client::deliver(reply.values, {values, static_cast<std::size_t>(count)}); no != CUDA_SUCCESS) return no;
   return CUDA_SUCCESS;
 }
 
