@@ -118,9 +118,10 @@ def deliver(family, call):
         if param.role != "out":
             continue
         if param.count is not None:
-            values = (f"client::deliver(reply.{param.name}, {{{param.name}, "
-                      f"static_cast<std::size_t>({param.count})}})")
-            out.append(unless(family, values))
+            values = [f"reply.{param.name}",
+                      f"{{{param.name}, static_cast<std::size_t>({param.count})}}"]
+            out.append(wrap_call(f"  if (const {family.result} no = client::deliver(", values,
+                                 f"); no != {family.success}) return no;", "      "))
         else:
             null = f"if ({param.name} != nullptr) " if param.optional else ""
             out.append(f"  {null}*{param.name} = reply.{param.name};")
@@ -160,7 +161,8 @@ def body_on_wire(api, call):
     if dropped and not made and not deliver(api.family, call):
         return out + ["  return result;"]
     out.append(f"  if (result != {family.success}) return result;")
-    out += [f"  *{param.name} = command.{param.name};" for param in made] + deliver(api.family, call)
+    out += [f"  *{param.name} = command.{param.name};" for param in made]
+    out += deliver(api.family, call)
     return out + [f"  return {family.success};"]
 
 

@@ -96,7 +96,8 @@ CUresult sampleRead(float* values, unsigned int count, Thing thing) {
   flyt::rpc::Reply answer;
   const CUresult result = client::call(command, reply, answer);
   if (result != CUDA_SUCCESS) return result;
-  if (const CUresult no = client::deliver(reply.values, {values, static_cast<std::size_t>(count)}); no != CUDA_SUCCESS) return no;
+  if (const CUresult no = client::deliver(reply.values,
+      {values, static_cast<std::size_t>(count)}); no != CUDA_SUCCESS) return no;
   return CUDA_SUCCESS;
 }
 
