@@ -1,6 +1,7 @@
 // Addresses: cvta, isspacep, mapa, and the frame of a function; hints that do nothing.
 #include "softgpu/interpreter/access.h"
 #include "softgpu/interpreter/select.h"
+#include "softgpu/ptx/types.h"
 
 namespace flyt::ptx {
 namespace {
@@ -148,8 +149,7 @@ Flow allocate_stack(Warp& warp, const Step& step, Mask lanes) {
   if (most > limit || begin > limit - most) {
     return warp.fault(FaultKind::kStackOverflow, lanes, 0);
   }
-  frame.stack =
-      static_cast<std::uint32_t>((begin + most + kFrameAlign - 1) / kFrameAlign * kFrameAlign);
+  frame.stack = static_cast<std::uint32_t>(align_up(begin + most, warp.program().frame_align));
   each_lane<std::uint64_t>(warp.row(step.d), lanes, [&](unsigned) { return kLocalWindow + begin; });
   return Flow::kNext;
 }

@@ -1,4 +1,4 @@
-// alloca, stacksave, stackrestore: memory that a function takes while it runs.
+// Local memory of functions: how their variables lie, and what they take while they run (alloca).
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@ namespace flyt::ptx {
 namespace {
 
 // A kernel k(out) of 32 threads: %t is the thread, and %v goes to its place in `out`.
-std::string kernel(const std::string& body) {
-  return ".version 8.0\n.target sm_80\n.address_size 64\n"
+std::string kernel(const std::string& body, const std::string& functions = "") {
+  return ".version 8.0\n.target sm_80\n.address_size 64\n" + functions +
          ".entry k(.param .b64 out) {\n.reg .b32 %t, %v, %n<8>; .reg .b64 %o, %a<8>; .reg .pred %p;"
          "ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; mul.wide.u32 %a0, %t, 4; add.u64 %o, %o, "
          "%a0;" +
@@ -79,6 +79,29 @@ TEST(Stack, OfLanesThatWentTwoWaysDoesNotKeepThemApart) {
         std::string("shfl.sync.bfly.b32 %n2, %v, ") + distance + ", 31, -1; add.u32 %v, %v, %n2; ";
   }
   EXPECT_EQ(run(kernel(sum)), std::vector<std::uint32_t>(32, 16 * 16 + 16 * 100));
+}
+
+// LLVM relies on it: it adds to such addresses by `or`.
+TEST(Stack, AlignsVariablesOfEveryFunctionThatIsCalled) {
+  const std::string deep = R"(
+    .func (.param .b32 r) deep(.param .b32 n, .param .align 64 .b8 block[64]) {
+      .reg .b32 %a<4>; .reg .b64 %d<2>; .reg .pred %p; .local .align 128 .b8 v[8];
+      .local .b8 odd[5];
+      mov.u64 %d0, v; mov.u64 %d1, block; shl.b64 %d1, %d1, 1; or.b64 %d0, %d0, %d1;
+      cvt.u32.u64 %a1, %d0; and.b32 %a1, %a1, 127;
+      ld.param.b32 %a0, [n]; setp.eq.u32 %p, %a0, 0; @%p bra done; sub.u32 %a2, %a0, 1;
+      { .param .b32 p0; .param .align 64 .b8 p1[64]; .param .b32 r0; st.param.b32 [p0], %a2;
+        call (r0), deep, (p0, p1); ld.param.b32 %a2, [r0]; }
+      or.b32 %a1, %a1, %a2; shl.b32 %a1, %a1, 1;
+      done: st.param.b32 [r], %a1; ret;
+    }
+  )";
+  const std::string call =
+      "{ .param .b32 p0; .param .align 64 .b8 p1[64]; .param .b32 r0; st.param.b32 [p0], 3;"
+      "call (r0), deep, (p0, p1); ld.param.b32 %v, [r0]; }";
+  const std::string taken = ".local .b8 few[20]; mov.u64 %a5, 48; alloca.u64 %a2, %a5, 16;";
+  EXPECT_EQ(run(kernel(call, deep)), std::vector<std::uint32_t>(32));
+  EXPECT_EQ(run(kernel(taken + call, deep)), std::vector<std::uint32_t>(32));
 }
 
 }  // namespace
