@@ -1,4 +1,4 @@
-// Local memory of functions: how their variables lie, and what they take while they run (alloca).
+// Local memory of functions: how variables and parameters lie, and what is taken by alloca.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -102,6 +102,23 @@ TEST(Stack, AlignsVariablesOfEveryFunctionThatIsCalled) {
   const std::string taken = ".local .b8 few[20]; mov.u64 %a5, 48; alloca.u64 %a2, %a5, 16;";
   EXPECT_EQ(run(kernel(call, deep)), std::vector<std::uint32_t>(32));
   EXPECT_EQ(run(kernel(taken + call, deep)), std::vector<std::uint32_t>(32));
+}
+
+// LLVM 16 writes 64 bits at once where a structure is aligned to four bytes.
+TEST(Parameters, AreReadAndWrittenWhereverTheyLie) {
+  const std::string second = R"(
+    .func (.param .align 4 .b8 r[12]) second(.param .align 4 .b8 p[12]) {
+      .reg .b64 %a; ld.param.b64 %a, [p+4]; add.u64 %a, %a, 1; st.param.b64 [r+4], %a; ret;
+    }
+  )";
+  const auto values =
+      run(kernel("{ .param .align 4 .b8 p0[12]; .param .align 4 .b8 r0[12]; cvt.u64.u32 %a1, %t;"
+                 "st.param.b64 [p0+4], %a1; call (r0), second, (p0); ld.param.b32 %v, [r0+4]; }"
+                 "ld.param.u32 %n0, [out+1]; ld.param.u64 %a1, [out]; shr.u64 %a1, %a1, 8; "
+                 "cvt.u32.u64 %n1, %a1;"
+                 "setp.ne.u32 %p, %n0, %n1; @%p mov.u32 %v, 0;",
+                 second));
+  for (std::uint32_t i = 0; i < 32; ++i) EXPECT_EQ(values[i], i + 1);
 }
 
 }  // namespace
