@@ -24,7 +24,10 @@ class Access {
 
   // The place of `address` for `lane`; null: failed() tells what to return.
   std::byte* at(unsigned lane, std::uint64_t address) {
-    if ((address & (bytes_ - 1)) != 0) return fail(FaultKind::kMisalignedAddress, lane, address);
+    // Parameters are registers and constants to a GPU: ptxas cuts what is not aligned into pieces.
+    if (S != Space::kParam && (address & (bytes_ - 1)) != 0) {
+      return fail(FaultKind::kMisalignedAddress, lane, address);
+    }
     if constexpr (kReachesOwn) {
       const std::uint64_t offset = address - kLocalWindow;
       if (offset < own_places_) return own_.at(lane, offset);

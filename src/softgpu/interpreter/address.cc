@@ -1,6 +1,7 @@
 // Addresses: cvta, isspacep, mapa, and the frame of a function; hints that do nothing.
 #include "softgpu/interpreter/access.h"
 #include "softgpu/interpreter/select.h"
+#include "softgpu/ptx/types.h"
 
 namespace flyt::ptx {
 namespace {
@@ -148,8 +149,7 @@ Flow allocate_stack(Warp& warp, const Step& step, Mask lanes) {
   if (most > limit || begin > limit - most) {
     return warp.fault(FaultKind::kStackOverflow, lanes, 0);
   }
-  frame.stack =
-      static_cast<std::uint32_t>((begin + most + kFrameAlign - 1) / kFrameAlign * kFrameAlign);
+  frame.stack = static_cast<std::uint32_t>(align_up(begin + most, warp.program().frame_align));
   each_lane<std::uint64_t>(warp.row(step.d), lanes, [&](unsigned) { return kLocalWindow + begin; });
   return Flow::kNext;
 }
@@ -169,21 +169,42 @@ bool select_allocate(Selector& s) {
              : s.refuse_form();
 }
 
+// stacksave, stackrestore: the frame's end as an address, in 32 bits its lower half, an offset.
+static_assert(static_cast<std::uint32_t>(kLocalWindow) == 0);
+
+template <typename T>
+Flow save_stack(Warp& warp, const Step& step, Mask lanes) {
+  each_lane<T>(warp.row(step.d), lanes,
+               [&](unsigned) { return static_cast<T>(kLocalWindow + warp.frame().stack); });
+  return Flow::kNext;
+}
+
+// Gives back what alloca took since. Lanes of a split have one end: the highest that one of them
+// wants, and lanes that do not take part want what there is.
+template <typename T>
+Flow restore_stack(Warp& warp, const Step& step, Mask lanes) {
+  if (lanes != warp.active()) return Flow::kNext;
+  const std::byte* a = warp.row(step.a);
+  std::uint32_t most = 0;
+  for_lanes(lanes, [&](unsigned lane) {
+    most = std::max(most, static_cast<std::uint32_t>(get<T>(a, lane)));
+  });
+  Frame& frame = warp.frame();
+  if (most >= frame.local && most < frame.stack) frame.stack = most;
+  return Flow::kNext;
+}
+
 bool select_stack(Selector& s, bool saves) {
   Step step;
   Type type;
   if (!s.take_type(type) || !s.need(1, 1)) return false;
-  if (type_bytes(type) != 8) return s.refuse_form();
+  const bool wide = type_bytes(type) == 8;
+  if (!wide && type_bytes(type) != 4) return s.refuse_form();
   if (saves) {
-    step.handler = [](Warp& warp, const Step& each, Mask lanes) {
-      each_lane<std::uint64_t>(warp.row(each.d), lanes,
-                               [&](unsigned) { return kLocalWindow + warp.frame().stack; });
-      return Flow::kNext;
-    };
+    step.handler = wide ? &save_stack<std::uint64_t> : &save_stack<std::uint32_t>;
     return s.destination(0, type, step.d) && s.emit(step);
   }
-  // Memory taken by alloca stays taken until the function returns.
-  step.handler = [](Warp&, const Step&, Mask) { return Flow::kNext; };
+  step.handler = wide ? &restore_stack<std::uint64_t> : &restore_stack<std::uint32_t>;
   return s.source(0, type, step.a) && s.emit(step);
 }
 

@@ -271,11 +271,11 @@ bool bind_all(Selector& s, const Operand* list, const std::vector<Prototype::Slo
   return true;
 }
 
-std::uint32_t block_bytes(const Prototype& prototype) {
+std::uint32_t block_bytes(const Prototype& prototype, std::uint32_t align) {
   std::uint64_t bytes = 0;
   for (const auto& slot : prototype.returns) bytes = slot.offset + slot.size;
   for (const auto& slot : prototype.parameters) bytes = slot.offset + slot.size;
-  return static_cast<std::uint32_t>(align_up(bytes, kFrameAlign));
+  return static_cast<std::uint32_t>(align_up(bytes, align));
 }
 
 struct CallParts {
@@ -344,7 +344,7 @@ bool select_call(Selector& s) {
     step.handler = &call_indirect;
     if (!s.source(*parts.target, Type::kB64, step.a)) return false;
   }
-  site.block_bytes = block_bytes(prototype);
+  site.block_bytes = block_bytes(prototype, s.program().frame_align);
   if (!bind_all(s, parts.arguments, prototype.parameters, false, site.arguments) ||
       !bind_all(s, parts.returns, prototype.returns, true, site.returns)) {
     return false;

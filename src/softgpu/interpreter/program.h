@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kRow32Bytes = kLanes * 4;
 inline constexpr std::uint32_t kRow64Bytes = kLanes * 8;
 // The runtime's own part of a block's shared memory; variables come behind it.
 inline constexpr std::uint32_t kReservedSharedBytes = 1024;
-inline constexpr std::uint32_t kFrameAlign = 16;  // Of frames in local memory.
+inline constexpr std::uint32_t kFrameAlign = 16;  // Of frames in local memory, at least.
 inline constexpr std::size_t kConstantBytesMax = 256u << 20;
 inline constexpr std::uint32_t kRegisterFileBytesMax = 512u << 20;  // Of one block.
 inline constexpr std::uint32_t kCallDepthMax = 16384;
@@ -160,6 +160,8 @@ class Program {
   std::vector<ConstantRelocation> relocations;
   std::vector<std::uint32_t> shared_offsets;  // Of each variable; only .shared ones matter.
   std::uint32_t dynamic_shared_offset = 0;
+  // Of all frames: one begins where the caller's ends, and what lies in it is aligned within it.
+  std::uint32_t frame_align = kFrameAlign;
 };
 
 }  // namespace flyt::ptx

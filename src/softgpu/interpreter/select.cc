@@ -73,7 +73,8 @@ bool Selector::run(References& references) {
   code.bytes32 = bytes32_;
   code.bytes64 = bytes64_;
   code.predicates = std::max(predicate_count_, 1u);
-  code.frame_bytes = static_cast<std::uint32_t>(align_up(function_.code.frame_bytes, kFrameAlign));
+  code.frame_bytes =
+      static_cast<std::uint32_t>(align_up(function_.code.frame_bytes, program_.frame_align));
   code.parameter_bytes = function_.parameter_bytes;
   return true;
 }

@@ -30,12 +30,13 @@ class Translation {
     const auto& functions = module.functions();
     program_->functions.resize(functions.size());
     references_.resize(functions.size());
+    align_frames();
     for (std::uint32_t i = 0; i < functions.size(); ++i) {
       if (!functions[i].defined) {
         program_->functions[i].system = system_call_named(functions[i].name);
         program_->functions[i].device_call = device_call_named(functions[i].name);
-        program_->functions[i].frame_bytes =
-            static_cast<std::uint32_t>(align_up(functions[i].parameter_bytes, kFrameAlign));
+        program_->functions[i].frame_bytes = static_cast<std::uint32_t>(
+            align_up(functions[i].parameter_bytes, program_->frame_align));
       }
     }
     if (!lay_out_shared()) return Error{ErrorCode::kLimit, error_};
@@ -57,6 +58,19 @@ class Translation {
     if (log_ != nullptr) log_->error(line, message);
     error_ = "PTX line " + std::to_string(line) + ": " + message;
     return false;
+  }
+
+  void align_frames() {
+    std::uint32_t& align = program_->frame_align;
+    for (const Function& function : program_->module->functions()) {
+      for (const FrameVariable& variable : function.code.frame) {
+        align = std::max(align, variable.align);
+      }
+      if (function.kernel) continue;  // Its parameters lie elsewhere.
+      for (const auto* list : {&function.returns, &function.parameters}) {
+        for (const Parameter& parameter : *list) align = std::max(align, parameter.align);
+      }
+    }
   }
 
   bool refuse_undefined(const Function& function) {

@@ -126,17 +126,25 @@ void Warp::save() {
   split.forced = forced_;
 }
 
-// Splits that stand at the same step of the same frame become one.
+// Splits that stand at the same step of the same frame become one. Where alloca took more for some
+// of the lanes, it did for all: each has local memory of its own.
 void Warp::merge() {
   const auto open = [](const Split& split) {
     return split.state == Split::State::kReady || split.state == Split::State::kAtWarp;
+  };
+  const auto meet = [](const Split& one, const Split& other) {
+    if (one.pc != other.pc) return false;
+    Frame frame = other.frame;
+    frame.stack = one.frame.stack;
+    return one.frame == frame;
   };
   for (std::size_t i = 0; i + 1 < splits_.size(); ++i) {
     if (!open(splits_[i])) continue;
     for (std::size_t j = i + 1; j < splits_.size();) {
       Split& other = splits_[j];
-      if (open(other) && other.pc == splits_[i].pc && other.frame == splits_[i].frame) {
+      if (open(other) && meet(splits_[i], other)) {
         splits_[i].mask |= other.mask;
+        splits_[i].frame.stack = std::max(splits_[i].frame.stack, other.frame.stack);
         splits_[i].state = Split::State::kReady;
         splits_[i].forced = false;
         other = splits_.back();
