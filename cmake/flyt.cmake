@@ -83,7 +83,7 @@ endfunction()
 # binary, one ctest entry; tests say what they prove in their own names. Unit tests stand beside the
 # sources. AT_LENGTH: for builds without ASan, whether they have unit tests or not.
 function(flyt_test name)
-  cmake_parse_arguments(ARG "AT_LENGTH" "TIMEOUT"
+  cmake_parse_arguments(ARG "AT_LENGTH;BUNDLED" "TIMEOUT"
     "SOURCES;USES;LABELS;ARGS;ENVIRONMENT;AFRESH" ${ARGN})
   string(FIND "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/tests" whole)
   if(ARG_AT_LENGTH)
@@ -107,6 +107,12 @@ function(flyt_test name)
   target_link_libraries(${name} PRIVATE ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main
     Threads::Threads)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(ARG_BUNDLED AND NOT FLYT_SANITIZE)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+  if(ARG_BUNDLED AND NOT FLYT_TESTS_EVERYTHING)
+    return()
+  endif()
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
     ENVIRONMENT "${ARG_ENVIRONMENT}")

@@ -20,7 +20,7 @@ ARCHIVE_BYTES_MAX = 40 * 1024 * 1024
 # (pattern under the build folder, folder in the bundle)
 BUILT = [('bin/*', 'bin'), ('lib/*.so*', 'lib'), ('lib/client/*.so*', 'lib/client'),
          ('tests/flyt_conformance', 'tests'), ('tests/node_subject', 'tests'),
-         ('tests/flyt_recovery_tests', 'tests'),
+         ('tests/flyt_recovery_tests', 'tests'), ('tests/flyt_hostile', 'tests'),
          ('samples/*', 'samples')]
 # Measure Flyt's own parts, on the machine that builds them.
 LEFT_OUT = {'flyt-cluster-bench', 'flyt-placement-bench', 'flyt-rpc-bench'}
@@ -116,7 +116,7 @@ def problems(bundle):
                    *(f'bin/{manager}' for manager in bundle_libraries.MANAGERS),
                    'systemd/flyt-node-manager.service', 'examples/node.toml',
                    'tests/flyt_conformance', 'tests/node_subject', 'tests/flyt_recovery_tests',
-                   'tests/gpu/run.py', 'bench/gpu_bench.py'):
+                   'tests/flyt_hostile', 'tests/gpu/run.py', 'bench/gpu_bench.py'):
         if not os.path.exists(os.path.join(bundle, needed)):
             yield f'{needed} is missing'
 

@@ -11,6 +11,12 @@
 
 namespace flyt::server {
 
+// Whether an attribute of a command is one. NVIDIA's driver looks in a table for whatever it is
+// given.
+inline bool is_function_attribute(std::int32_t attribute) {
+  return attribute >= 0 && attribute < static_cast<std::int32_t>(CU_FUNC_ATTRIBUTE_MAX);
+}
+
 struct FunctionFacts {
   std::array<std::int32_t, CU_FUNC_ATTRIBUTE_MAX> attributes{};
   std::array<std::uint8_t, CU_FUNC_ATTRIBUTE_MAX> known{};

@@ -253,6 +253,7 @@ void get_kernel_function(Request request, const commands::GetKernelFunction& com
 CUresult set_kernel_attribute(Request& request, const commands::SetKernelAttribute& command) {
   CUkernel kernel = command.kernel;
   if (!request.resolve(kernel)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!is_function_attribute(command.attribute)) return CUDA_ERROR_INVALID_VALUE;
   return request.driver().cuKernelSetAttribute(static_cast<CUfunction_attribute>(command.attribute),
                                                command.value, kernel, command.device);
 }
