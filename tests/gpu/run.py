@@ -5,7 +5,7 @@
                      [--frameworks] [--transport shm|tcp|both] [--jobs N]
 
 Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, node (both
-modes) or node:MODE, recovery, bench, and only when asked for, frameworks (all of it, as
+modes) or node:MODE, recovery, hostile, bench, and only when asked for, frameworks (all of it, as
 --frameworks) or frameworks:ITEM. Every run's output is a file under --out; summary.json and the
 table, printed last, tell the results. A failure or a time-out of one never stops the others.
 """
@@ -29,7 +29,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, 'tools')]
 import framework_steps  # noqa: E402
 import node_steps  # noqa: E402
-import recovery_steps  # noqa: E402
+import server_test_steps  # noqa: E402
 from flyt_process import Server, ServerError  # noqa: E402
 from nvcc import find_nvcc, nvcc_command, runtime_folder  # noqa: E402
 
@@ -451,7 +451,8 @@ def main():
         steps[f'torch:{case}'] = lambda r, case=case: torch_case(r, case)
     for mode in node_steps.MODES:
         steps[f'node:{mode}'] = lambda r, mode=mode: node_steps.run_mode(r, mode, Row)
-    steps['recovery'] = lambda r: recovery_steps.run(r, Row)
+    steps['recovery'] = lambda r: server_test_steps.recovery(r, Row)
+    steps['hostile'] = lambda r: server_test_steps.hostile(r, Row)
     steps['bench'] = bench
     names = arguments.names or list(steps)
     items = framework_steps.selected(names)
