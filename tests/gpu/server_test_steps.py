@@ -19,7 +19,8 @@ RECOVERY = [(str(part), {'GTEST_TOTAL_SHARDS': '6', 'GTEST_SHARD_INDEX': str(par
             for part in range(6)]
 # What any driver has to stand: a session for each command there is, and rows of them. Other hostile
 # tests expect what the software GPU answers.
-HOSTILE = [('commands', {'GTEST_FILTER': 'HostileCommands.HostileFields*', 'FLYT_SIM_SEEDS': '1'}),
+HOSTILE = [('commands', {'GTEST_FILTER': '*NeverKillASessionsProcess', 'FLYT_SIM_SEEDS': '1'}),
+           ('monitors', {'GTEST_FILTER': '*NeverKillAMonitor', 'FLYT_SIM_SEEDS': '20'}),
            ('mixture', {'GTEST_FILTER': 'HostileMixture.*', 'FLYT_SIM_SEEDS': '40'})]
 
 

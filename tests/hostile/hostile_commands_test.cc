@@ -110,5 +110,30 @@ TEST_F(HostileCommands, HostileFieldsNeverKillASessionsProcess) {
   }
 }
 
+// Monitors have no context and no session, and ask what the machine's NVML knows.
+TEST_F(HostileCommands, HostileFieldsNeverKillAMonitor) {
+  const auto monitor = [] {
+    return Peer::greeted(server().url(), false, wire::ConnectionRole::kMonitor);
+  };
+  auto peer = monitor();
+  ASSERT_TRUE(peer.ok()) << peer.error().message;
+  for (int round = 0; round < 10 * rounds(2); ++round) {
+    std::uint64_t number = first_seed() + static_cast<std::uint64_t>(round) * 1000;
+    for (const Command& command : all_commands()) {
+      if (!command.name.starts_with("nvml")) continue;
+      SCOPED_TRACE(command.name);
+      Malice malice(++number);
+      static_cast<void>(peer->send_command(command.op, command.hostile(malice), command.waits));
+      const auto verdict = peer->verdict();
+      EXPECT_TRUE(verdict.state == Peer::State::kAlive || verdict.state == Peer::State::kEnded)
+          << verdict.reason << "\n"
+          << server().log();
+      if (verdict.state == Peer::State::kAlive) continue;
+      peer = monitor();
+      ASSERT_TRUE(peer.ok()) << peer.error().message;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace flyt::sim

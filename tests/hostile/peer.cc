@@ -40,12 +40,13 @@ Result<Peer> Peer::connect(const std::string& url) {
   return Peer(std::move(*connection));
 }
 
-Result<Peer> Peer::greeted(const std::string& url, bool share) {
+Result<Peer> Peer::greeted(const std::string& url, bool share, wire::ConnectionRole role) {
   auto peer = connect(url);
   if (!peer) return peer.error();
   wire::ClientHello hello;
   hello.name = "hostile";
   hello.process_id = static_cast<std::uint32_t>(::getpid());
+  hello.role = role;
   hello.highest_op = UINT16_MAX;
   hello.shared_memory = share;
   hello.windows = {{wire::WindowPurpose::kArena, 0, kArenaBase, kWindowBytes},

@@ -34,7 +34,8 @@ class Peer {
   // Connects and sends nothing.
   static Result<Peer> connect(const std::string& url);
   // Connects and is welcomed. `share`: the session goes on in shared memory.
-  static Result<Peer> greeted(const std::string& url, bool share = false);
+  static Result<Peer> greeted(const std::string& url, bool share = false,
+                              wire::ConnectionRole role = wire::ConnectionRole::kCommands);
 
   // kTimeout: not all was taken in time.
   Status send(Bytes bytes, double seconds = 60);
