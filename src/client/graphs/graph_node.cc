@@ -57,6 +57,10 @@ CUresult reach_host(std::uint64_t first, std::uint64_t bytes, LentMemories& lent
   return CUDA_SUCCESS;
 }
 
+CUresult check_event(CUevent event) {
+  return event == nullptr ? CUDA_ERROR_INVALID_VALUE : check(event);
+}
+
 // The last byte of a box, from its first one.
 std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
   return (copy.slices - 1) * side.slice_pitch + (copy.rows - 1) * side.pitch + copy.width;
@@ -112,9 +116,9 @@ CUresult GraphNode::take(const CUgraphNodeParams& given) {
     case CU_GRAPH_NODE_TYPE_HOST:
       return take_host();
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return check(params_.eventWait.event);
+      return check_event(params_.eventWait.event);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: {
-      const CUresult no = check(params_.eventRecord.event);
+      const CUresult no = check_event(params_.eventRecord.event);
       if (no != CUDA_SUCCESS) return no;
       session().memory().events.find(address_of(params_.eventRecord.event))->in_graphs = true;
       return CUDA_SUCCESS;
@@ -140,7 +144,6 @@ CUresult GraphNode::take_kernel() {
   CUDA_KERNEL_NODE_PARAMS_v3& kernel = params_.kernel;
   const bool by_kernel = kernel.func == nullptr;
   const std::uint64_t handle = by_kernel ? address_of(kernel.kern) : address_of(kernel.func);
-  if (handle == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!by_kernel) kernel.kern = nullptr;
   const auto code = code_of(handle);
   if (code == nullptr) return CUDA_ERROR_INVALID_HANDLE;

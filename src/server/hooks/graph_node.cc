@@ -130,6 +130,7 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
   if (result == CUDA_SUCCESS) result = admit_node(graphs, command, params, cost);
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) {
+    if (command.typed) params.name_context(request);
     const NewNode made{&node, graph, dependencies.data(), edges.data(), dependencies.size()};
     result = command.typed ? add_typed_node(request.driver(), made, params.native())
                            : add_any(request.driver(), made, params.native());

@@ -39,11 +39,9 @@ CUresult run_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool blocking) {
   if (c == nullptr) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
-  const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice,
-                  c->dstPitch,      c->Height,  c->dstXInBytes,
+  const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch, 0, c->dstXInBytes,
                   c->dstY,          0,          c->dstArray};
-  const Corner from{c->srcMemoryType, c->srcHost, c->srcDevice,
-                    c->srcPitch,      c->Height,  c->srcXInBytes,
+  const Corner from{c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch, 0, c->srcXInBytes,
                     c->srcY,          0,          c->srcArray};
   return run_corners(to, from, {c->WidthInBytes, c->Height, 1}, handle, blocking);
 }
@@ -51,9 +49,6 @@ CUresult run_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool blocking) {
 template <class Copy>
 CUresult run_3d(const Copy* c, CUstream handle, bool blocking) {
   if (c == nullptr) {
-    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
-  }
-  if (c->srcLOD != 0 || c->dstLOD != 0) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
   const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch, c->dstHeight,

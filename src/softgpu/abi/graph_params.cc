@@ -30,7 +30,6 @@ CUresult find_node_function(Driver& driver, const CUDA_KERNEL_NODE_PARAMS_v2& pa
                             KernelWork& out) {
   const bool by_kernel = params.func == nullptr;
   const std::uint64_t handle = by_kernel ? from_handle(params.kern) : from_handle(params.func);
-  if (handle == 0) return CUDA_ERROR_INVALID_VALUE;
   if (driver.kernels().find(handle) == nullptr) {
     out.function = by_kernel ? nullptr : driver.functions().find(handle);
     return out.function == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;

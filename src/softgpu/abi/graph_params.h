@@ -20,6 +20,7 @@ CUresult read_child(Driver& driver, CUgraph parent, CUgraph child,
                     CUgraphChildGraphNodeOwnership ownership, ChildWork& out);
 template <class Kind>
 CUresult read_event(Driver& driver, CUevent handle, Kind& out) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult bad = find_event(driver, handle, out.event);
   out.handle = handle;
   return bad;
