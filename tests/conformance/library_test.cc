@@ -97,6 +97,7 @@ TEST_F(LibraryTest, KernelParametersAreDescribed) {
   EXPECT_EQ(4u, size);
   CU_IS(CUDA_ERROR_INVALID_VALUE,
         cu().cuKernelGetParamInfo(kernel("store_value"), 2, &offset, &size));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuKernelGetParamInfo(nullptr, 0, &offset, &size));
 }
 
 TEST_F(LibraryTest, GlobalsAreFoundAndMissingOnesAreNot) {

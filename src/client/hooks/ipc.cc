@@ -46,6 +46,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) { return session().memory().shared().close(dptr); }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const EventState* state = session().memory().events.find(address_of(event));

@@ -131,7 +131,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsLi
                    "a kernel is launched on one device at a time");
   }
   const CUDA_LAUNCH_PARAMS& one = *launchParamsList;
-  if (is_default_stream(one.hStream)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_default_stream(one.hStream)) return CUDA_ERROR_INVALID_HANDLE;
   const ContextScope scope(home_of(one.hStream));
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   return cuLaunchCooperativeKernel(one.function, one.gridDimX, one.gridDimY, one.gridDimZ,

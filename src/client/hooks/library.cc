@@ -422,6 +422,8 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                               size_t* paramSize) {
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   const KernelState* state = session().code().kernels.find(address_of(kernel));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (paramOffset == nullptr || paramIndex >= state->code->parameters.size()) {

@@ -10,6 +10,7 @@ extern "C" {
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
+    if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Event> found;
     if (const CUresult bad = find_event(driver, event, found); bad != CUDA_SUCCESS) return bad;
     if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -294,7 +294,10 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                               size_t* paramSize) {
-  return with_kernel(kernel, [&](Driver&, const Kernel& found) -> CUresult {
+  if (kernel == nullptr) return with_driver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
+  return with_kernel(kernel, [&](Driver& driver, const Kernel& found) -> CUresult {
+    std::shared_ptr<Context> context;
+    if (const CUresult bad = current_context(driver, context); bad != CUDA_SUCCESS) return bad;
     const auto& parameters = found.code().parameters;
     if (paramOffset == nullptr || paramIndex >= parameters.size()) {
       return CUDA_ERROR_INVALID_VALUE;
