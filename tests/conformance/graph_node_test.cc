@@ -109,6 +109,10 @@ TEST_F(GraphNodeTest, MemoryWordsAreWrittenAndWaitedFor) {
   CU_OK(cu().cuGraphExecBatchMemOpNodeSetParams(exec, node, &params));
   CU_OK(run(exec));
   EXPECT_EQ(5u, read(0));
+  params.count = 0;
+  CU_OK(cu().cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &params));
+  params.ctx = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &params));
 }
 
 TEST_F(GraphNodeTest, AsManyMemoryWordsAtOnceAsDriversTake) {
@@ -227,6 +231,20 @@ TEST_F(GraphNodeTest, KernelNodesHaveAttributes) {
   const OwnedExec exec(graph);
   CU_OK(run(exec));
   EXPECT_EQ(2u, read(1));
+}
+
+TEST_F(GraphNodeTest, EventsAreNoAttributesOfKernelNodes) {
+  const OwnedGraph graph;
+  CUgraphNode node = nullptr;
+  CU_OK(add_store(graph, {}, 0, 3, &node));
+  CUkernelNodeAttrValue value{};
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, &value));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphKernelNodeSetAttribute(
+                                      node, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, &value));
+  CU_OK(cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
+                                           &value));
+  CU_OK(cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
 }
 
 TEST_F(GraphNodeTest, WhatIsNullIsRefusedByItsKind) {

@@ -12,6 +12,7 @@
 #include "client/memory_state.h"
 #include "client/transfers/box_copy.h"
 #include "commands/graph.h"
+#include "cuda/graph_allocation.h"
 
 namespace flyt::client {
 namespace {
@@ -185,7 +186,7 @@ CUresult GraphNode::take_host() {
 
 CUresult GraphNode::take_words() {
   const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& batch = params_.memOp;
-  if (batch.count == 0 || batch.count > kWordsMax || batch.paramArray == nullptr) {
+  if (batch.count > kWordsMax || batch.paramArray == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::vector<CUstreamBatchMemOpParams> words(batch.paramArray, batch.paramArray + batch.count);
@@ -206,6 +207,11 @@ CUresult GraphNode::take_words() {
 
 CUresult GraphNode::take_access() {
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2& alloc = params_.alloc;
+  const CUresult unfit = cuda::check_graph_allocation(alloc.poolProps, session().devices().count());
+  if (unfit == CUDA_ERROR_NOT_SUPPORTED) {
+    return refused("CU_GRAPH_NODE_TYPE_MEM_ALLOC", "graphs allocate a device's own memory alone");
+  }
+  if (unfit != CUDA_SUCCESS) return unfit;
   constexpr std::size_t kAccessMax = 64;
   if (alloc.accessDescCount > kAccessMax ||
       (alloc.accessDescCount != 0 && alloc.accessDescs == nullptr)) {

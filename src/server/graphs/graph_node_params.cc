@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "cuda/graph_allocation.h"
 #include "server/client_names.h"
 #include "server/graphs/graph_image.h"
 #include "server/graphs/graphs.h"
@@ -334,6 +335,7 @@ CUresult GraphNodeParams::take_words(const Request& request, Bytes data) {
   for (CUstreamBatchMemOpParams& word : words_) {
     if (const CUresult bad = admit_word(request, word); bad != CUDA_SUCCESS) return bad;
   }
+  words_.reserve(1);  // None are not null.
   batch.paramArray = words_.data();
   return CUDA_SUCCESS;
 }
@@ -359,11 +361,9 @@ CUresult GraphNodeParams::take_allocation(Request& request, Bytes data) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUmemPoolProps& props = alloc.poolProps;
-  if (!in_range(&props.handleTypes, 0, 0) ||
-      !in_range(&props.allocType, CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  CUresult bad = admit_location(request, props.location);
+  int devices = 0;
+  CUresult bad = request.driver().cuDeviceGetCount(&devices);
+  if (bad == CUDA_SUCCESS) bad = cuda::check_graph_allocation(props, devices);
   for (const CUmemAccessDesc& access : access_) {
     if (bad == CUDA_SUCCESS) bad = admit_location(request, access.location);
     if (!in_range(&access.flags, CU_MEM_ACCESS_FLAGS_PROT_NONE,

@@ -166,12 +166,12 @@ CUDA_MEMSET_NODE_PARAMS_v2 widen(const CUDA_MEMSET_NODE_PARAMS_v1& p, CUcontext 
 CUresult read_words(Driver& driver, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& params,
                     WordsWork& out) {
   constexpr unsigned kBatchMax = 255;
-  if (const CUresult bad = read_context(driver, params.ctx, &out.context); bad != CUDA_SUCCESS) {
-    return bad;
-  }
-  if (params.count == 0 || params.count > kBatchMax || params.paramArray == nullptr ||
+  if (params.ctx == nullptr || params.count > kBatchMax || params.paramArray == nullptr ||
       params.flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult bad = read_context(driver, params.ctx, &out.context); bad != CUDA_SUCCESS) {
+    return bad;
   }
   out.flags = params.flags;
   out.words.clear();

@@ -102,6 +102,16 @@ CUresult set_attribute(KernelWork& work, const CUlaunchAttribute& attribute) {
                ? CUDA_SUCCESS
                : CUDA_ERROR_NOT_SUPPORTED;
   }
+  // No clusters at all is as it was before anything was said of them.
+  const auto& cluster = attribute.value.clusterDim;
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+      (cluster.x | cluster.y | cluster.z) == 0) {
+    std::erase_if(work.request.attributes, [](const auto& each) {
+      return each.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    });
+    work.request.cluster = {0, 0, 0};
+    return CUDA_SUCCESS;
+  }
   CUresult bad = apply_attribute(attribute, request);
   if (bad == CUDA_SUCCESS) bad = check_launch(*work.function, request);
   if (bad != CUDA_SUCCESS) return bad;
