@@ -195,12 +195,12 @@ CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
   return set_parameter(hfunc, offset, &value, sizeof value);
 }
 
-// References of a module are bound by their names; naming one here has had no effect since.
-CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+// References of a module are bound by their names; as parameters NVIDIA's driver takes none any
+// more.
+CUresult cuParamSetTexRef(CUfunction hfunc, int, CUtexref hTexRef) {
   return with_old_launch(hfunc, [&](const ptx::Function&, OldLaunch&) -> CUresult {
-    if (texunit != CU_PARAM_TR_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
     const bool known = current_driver()->texture_references().find(from_handle(hTexRef)) != nullptr;
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 
