@@ -168,6 +168,16 @@ TEST_F(DeviceTest, NamesOfWindowsAreLookedAtAndNotSupported) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDeviceGetLuid(nullptr, &mask, 0));
 }
 
+TEST_F(DeviceTest, RowsOfTexturesAreOfFormatsThatThereAre) {
+  std::size_t width = 0;
+  CU_OK(cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 4, 0));
+  EXPECT_GT(width, 0u);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 3, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuDeviceGetTexture1DLinearMaxWidth(&width, static_cast<CUarray_format>(0x77), 1, 0));
+}
+
 TEST_F(DeviceTest, AnAffinityOfNoKindIsNotSupported) {
   int supported = 7;
   CU_OK(cu().cuDeviceGetExecAffinitySupport(&supported, static_cast<CUexecAffinityType>(5), 0));

@@ -247,6 +247,20 @@ TEST_F(GraphNodeTest, EventsAreNoAttributesOfKernelNodes) {
   CU_OK(cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
 }
 
+TEST_F(GraphNodeTest, ParametersOfAnyKindHaveNothingInTheirReserve) {
+  if (!cu().cuGraphExecNodeSetParams.present()) GTEST_SKIP() << "an older driver";
+  const OwnedGraph graph;
+  CUgraphNode node = nullptr;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  params.memset = {word(0), 0, 4, 4, 1, 1, context};
+  CU_OK(cu().cuGraphAddNode(&node, graph, nullptr, 0, &params));
+  const OwnedExec exec(graph);
+  CU_OK(cu().cuGraphExecNodeSetParams(exec, node, &params));
+  params.reserved2 = 1;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphExecNodeSetParams(exec, node, &params));
+}
+
 TEST_F(GraphNodeTest, WhatIsNullIsRefusedByItsKind) {
   const OwnedGraph graph;
   CUgraphNode node = nullptr;
@@ -257,6 +271,11 @@ TEST_F(GraphNodeTest, WhatIsNullIsRefusedByItsKind) {
   CU_IS(CUDA_ERROR_INVALID_VALUE,
         cu().cuGraphAddEventRecordNode(&node, graph, nullptr, 0, nullptr));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphAddEventWaitNode(&node, graph, nullptr, 0, nullptr));
+  CUgraphConditionalHandle handle = 0;
+  if (cu().cuGraphConditionalHandleCreate.present()) {
+    CU_IS(CUDA_ERROR_INVALID_CONTEXT,
+          cu().cuGraphConditionalHandleCreate(&handle, graph, nullptr, 0, 0));
+  }
 }
 
 TEST_F(GraphNodeTest, CopiesAndFillsWithoutAContextAreOfTheCurrentOne) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "cuda/array_facts.h"
 #include "cuda/host_link.h"
 #include "softgpu/abi/enter.h"
 
@@ -113,10 +114,12 @@ CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) 
   });
 }
 
-CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format,
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
                                             unsigned numChannels, CUdevice dev) {
   return with_device(dev, [&](Driver&, Device& device) -> CUresult {
-    if (maxWidthInElements == nullptr || numChannels == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (maxWidthInElements == nullptr || !cuda::texel_of(format, numChannels)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     *maxWidthInElements = static_cast<std::size_t>(
         *device.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH));
     return CUDA_SUCCESS;

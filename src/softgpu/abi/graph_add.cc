@@ -82,12 +82,12 @@ CUresult read_conditional(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_N
   return CUDA_SUCCESS;
 }
 
-namespace {
-
 bool reserved_are_zero(const CUgraphNodeParams& params) {
   return params.reserved0[0] == 0 && params.reserved0[1] == 0 && params.reserved0[2] == 0 &&
          params.reserved2 == 0;
 }
+
+namespace {
 
 template <class Kind, class Read>
 CUresult read_into(Work& out, Read read) {
@@ -246,6 +246,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
     if (pHandle_out == nullptr || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    // The current one does not stand in for it.
+    if (ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     std::uint64_t context = 0;
     if (const CUresult bad = read_context(driver, ctx, &context); bad != CUDA_SUCCESS) return bad;
     const std::uint64_t handle = driver.graphs().next_conditional_inside();

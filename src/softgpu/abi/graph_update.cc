@@ -231,7 +231,7 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams == nullptr || !reserved_are_zero(*nodeParams)) return CUDA_ERROR_INVALID_VALUE;
   if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     return set_child(hGraphExec, hNode, nodeParams->graph.graph);
   }
@@ -284,7 +284,10 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                        const CUkernelNodeAttrValue* value) {
   return with_node_of<KernelWork>(hNode, [&](Driver&, GraphNode&, KernelWork& work) -> CUresult {
-    if (value == nullptr || !good_attribute(attr)) return CUDA_ERROR_INVALID_VALUE;
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // A hint that is taken and not kept.
+    if (attr == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) return CUDA_SUCCESS;
+    if (!good_attribute(attr)) return CUDA_ERROR_INVALID_VALUE;
     CUlaunchAttribute attribute{};
     attribute.id = attr;
     attribute.value = *value;
