@@ -155,8 +155,16 @@ CUDA_ARRAY3D_DESCRIPTOR level_of(const CUDA_ARRAY3D_DESCRIPTOR& whole, unsigned 
 
 bool ArrayExtent::holds(std::uint64_t x, std::uint64_t y, std::uint64_t z, std::uint64_t width,
                         std::uint64_t box_rows, std::uint64_t box_slices) const {
-  return x % texel_bytes == 0 && width % texel_bytes == 0 && within(x, width, row_bytes) &&
-         within(y, box_rows, rows) && within(z, box_slices, slices);
+  return whole_texels(x, width) && within(x, width, row_bytes) && within(y, box_rows, rows) &&
+         within(z, box_slices, slices);
+}
+
+bool ArrayExtent::holds_bytes(std::uint64_t x, std::uint64_t bytes) const {
+  return rows == 1 && slices == 1 && within(x, bytes, row_bytes);
+}
+
+bool ArrayExtent::whole_texels(std::uint64_t x, std::uint64_t bytes) const {
+  return x % texel_bytes == 0 && bytes % texel_bytes == 0;
 }
 
 std::optional<std::uint64_t> rows_bytes(std::uint64_t width, std::uint64_t height,

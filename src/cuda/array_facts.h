@@ -64,6 +64,9 @@ struct ArrayExtent {
   // and consists of whole texels.
   bool holds(std::uint64_t x, std::uint64_t y, std::uint64_t z, std::uint64_t width,
              std::uint64_t box_rows, std::uint64_t box_slices) const;
+  // Bytes of the only row, as flat copies count them: they may begin and end within a texel.
+  bool holds_bytes(std::uint64_t x, std::uint64_t bytes) const;
+  bool whole_texels(std::uint64_t x, std::uint64_t bytes) const;
 };
 // From the first byte to behind the last one of rows of texels in memory; none where that is no
 // number, rows overlap, or there are none.

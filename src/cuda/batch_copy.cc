@@ -32,12 +32,29 @@ bool is_null(const CUmemcpy3DOperand& operand) {
   return operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER && operand.op.ptr.ptr == 0;
 }
 
-// Other 3D copies look at the height of a layer only where another one follows.
+bool good_order(CUmemcpySrcAccessOrder order) {
+  return order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+}
+
+// A hint may say nothing.
+bool good_hint(const CUmemLocation& location, int devices) {
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    return location.id >= 0 && location.id < devices;
+  }
+  return location.type >= CU_MEM_LOCATION_TYPE_INVALID &&
+         location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 bool holds(const BatchSide& side, std::size_t rows) {
   return side.height == 0 || side.height >= rows;
 }
 
 }  // namespace
+
+bool good_attributes(const CUmemcpyAttributes& attributes, int devices) {
+  return good_order(attributes.srcAccessOrder) && good_hint(attributes.srcLocHint, devices) &&
+         good_hint(attributes.dstLocHint, devices) && attributes.flags <= kFlagsMax;
+}
 
 bool names_nothing(const CUDA_MEMCPY3D_BATCH_OP& operation) {
   return is_null(operation.src) || is_null(operation.dst);
@@ -54,8 +71,8 @@ CUresult describe_batch_copy(const CUDA_MEMCPY3D_BATCH_OP& operation, std::size_
   const CUextent3D& extent = operation.extent;
   if (!take(operation.src, from) || !take(operation.dst, to) || extent.width == 0 ||
       extent.height == 0 || extent.depth == 0 || !holds(from, extent.height) ||
-      !holds(to, extent.height) || operation.srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
-      operation.srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY || operation.flags > kFlagsMax) {
+      !holds(to, extent.height) || !good_order(operation.srcAccessOrder) ||
+      operation.flags > kFlagsMax) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   out = {};

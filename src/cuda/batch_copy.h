@@ -19,4 +19,7 @@ bool names_nothing(const CUDA_MEMCPY3D_BATCH_OP& operation);
 CUresult describe_batch_copy(const CUDA_MEMCPY3D_BATCH_OP& operation, std::size_t element_bytes,
                              CUDA_MEMCPY3D& out);
 
+// Whether there are such an order, such places on `devices` devices, and such flags.
+bool good_attributes(const CUmemcpyAttributes& attributes, int devices);
+
 }  // namespace flyt::cuda

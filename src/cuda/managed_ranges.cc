@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/default_stream.h"
+
 namespace flyt::cuda {
 namespace {
 
@@ -73,9 +75,11 @@ CUresult check_attach(CUstream stream, std::uint64_t address, std::uint64_t leng
       flags != CU_MEM_ATTACH_SINGLE) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Single attachment is to a stream of the program's own.
+  // Single attachment is to a stream that has a name.
   const bool single = flags == CU_MEM_ATTACH_SINGLE;
-  if (single && (stream == nullptr || stream == CU_STREAM_LEGACY)) return CUDA_ERROR_INVALID_VALUE;
+  if (single && stream == nullptr && !PerThreadDefaultStream::active()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (address != base || (length != 0 && length != bytes)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
@@ -212,6 +216,12 @@ CUresult ManagedRanges::check_prefetch(std::uint64_t address, std::uint64_t byte
                                        const CUmemLocation& location) const {
   const CUresult bad = check(address, bytes);
   return bad == CUDA_SUCCESS ? check_location(location) : bad;
+}
+
+CUresult ManagedRanges::check_prefetch_of_batch(std::uint64_t address, std::uint64_t bytes,
+                                                const CUmemLocation& location) const {
+  const CUresult bad = check_prefetch(address, bytes, location);
+  return bad == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : bad;
 }
 
 CUresult ManagedRanges::check(std::uint64_t address, std::uint64_t bytes) const {

@@ -32,6 +32,9 @@ class ManagedRanges {
   // Whether a prefetch of this would be refused, and why.
   CUresult check_prefetch(std::uint64_t address, std::uint64_t bytes,
                           const CUmemLocation& location) const EXCLUDES(mutex_);
+  // The same in a batch, where no device is a mistake like others.
+  CUresult check_prefetch_of_batch(std::uint64_t address, std::uint64_t bytes,
+                                   const CUmemLocation& location) const;
   // Whether the range is managed memory: CUDA_ERROR_INVALID_VALUE if not.
   CUresult check(std::uint64_t address, std::uint64_t bytes) const EXCLUDES(mutex_);
   CUresult attribute(void* data, std::size_t size, CUmem_range_attribute attribute,

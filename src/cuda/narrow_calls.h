@@ -140,7 +140,9 @@ CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   size_t wide = 0;
   const CUresult result = cuDeviceTotalMem_v2(&wide, dev);
-  return result == CUDA_SUCCESS ? tell_narrow(wide, bytes) : result;
+  // Of more than can be told NVIDIA's driver tells the lower half.
+  if (result == CUDA_SUCCESS) *bytes = static_cast<unsigned int>(wide);
+  return result;
 }
 
 CUresult cuMemAllocHost(void** pp, unsigned int bytesize) {

@@ -132,7 +132,7 @@ CUresult place_one(const Regions& regions, const Corner& corner, const Extent& e
     return CUDA_ERROR_INVALID_VALUE;
   }
   const std::size_t rows = corner.height == 0 ? corner.y + extent.height : corner.height;
-  if (extent.depth > 1 && (rows < extent.height || rows - extent.height < corner.y)) {
+  if (rows < extent.height || rows - extent.height < corner.y) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::size_t offset = 0;
@@ -150,10 +150,29 @@ CUresult place_one(const Regions& regions, const Corner& corner, const Extent& e
 
 }  // namespace
 
-CUresult place_in_array(Driver& driver, const Extent& extent, ArraySide& side, Box& box) {
+namespace {
+
+CUresult find_array(Driver& driver, ArraySide& side) {
   if (side.handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   side.array = driver.arrays().find(from_handle(side.handle));
-  if (side.array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return side.array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult place_in_row(Driver& driver, std::uint64_t bytes, ArraySide& side, Box& box) {
+  if (const CUresult bad = find_array(driver, side); bad != CUDA_SUCCESS) return bad;
+  const cuda::ArrayExtent inside = cuda::extent_of(side.array->descriptor());
+  if (side.array->shape() != ptx::ImageShape::k1D || !inside.holds_bytes(side.x, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const ptx::ImageLevel& level = side.array->level();
+  box = {level.row(0, 0) + side.x, level.pitch, level.slice_pitch};
+  return CUDA_SUCCESS;
+}
+
+CUresult place_in_array(Driver& driver, const Extent& extent, ArraySide& side, Box& box) {
+  if (const CUresult bad = find_array(driver, side); bad != CUDA_SUCCESS) return bad;
   const cuda::ArrayExtent inside = cuda::extent_of(side.array->descriptor());
   if (!inside.holds(side.x, side.y, side.z, extent.width, extent.height, extent.depth)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -177,7 +196,6 @@ CUresult place(Driver& driver, const Corner& to, const Corner& from, const Exten
 }
 
 CUresult read_copy(Driver& driver, const CUDA_MEMCPY3D& c, CopyRequest& request) {
-  if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const Corner to{c.dstMemoryType, c.dstHost, c.dstDevice, c.dstPitch, c.dstHeight,
                   c.dstXInBytes,   c.dstY,    c.dstZ,      c.dstArray};
   const Corner from{c.srcMemoryType, c.srcHost, c.srcDevice, c.srcPitch, c.srcHeight,

@@ -85,6 +85,8 @@ void run_copy(Regions& regions, Fate& fate, const CopyRequest& request);
 // CUDA_ERROR_INVALID_VALUE where the array ends before, or the box does not begin or end with whole
 // texels; CUDA_ERROR_INVALID_HANDLE where there is no such array.
 CUresult place_in_array(Driver& driver, const Extent& extent, ArraySide& side, Box& box);
+// The same for `bytes` of an array of one row, which may begin and end within a texel.
+CUresult place_in_row(Driver& driver, std::uint64_t bytes, ArraySide& side, Box& box);
 
 // Checks both sides against the regions and does the copy in the stream. Waits for its end where
 // CUDA promises that: `blocking` copies with pageable memory or with host memory at all, and

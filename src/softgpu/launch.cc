@@ -111,8 +111,9 @@ CUresult pack_extra(const ptx::Function& code, void** extra, std::vector<std::by
 
 CUresult pack_parameters(const ptx::Function& code, void** pointers, void** extra,
                          std::vector<std::byte>& out) {
-  if (pointers != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return extra != nullptr ? pack_extra(code, extra, out) : pack(code, pointers, out);
+  // A list of nothing is none.
+  if (extra == nullptr || extra[0] == CU_LAUNCH_PARAM_END) return pack(code, pointers, out);
+  return pointers != nullptr ? CUDA_ERROR_INVALID_VALUE : pack_extra(code, extra, out);
 }
 
 CUresult apply_attribute(const CUlaunchAttribute& attribute, LaunchRequest& request) {

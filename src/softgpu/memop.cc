@@ -98,8 +98,9 @@ CUresult check_word(const Regions& regions, const MemoryWord& word) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (word.write) return word.flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  if ((word.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  return word.flags <= CU_STREAM_WAIT_VALUE_NOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kFlush = CU_STREAM_WAIT_VALUE_FLUSH;
+  if ((word.flags & ~kFlush) > CU_STREAM_WAIT_VALUE_NOR) return CUDA_ERROR_INVALID_VALUE;
+  return (word.flags & kFlush) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 CUresult read_batch(const Regions& regions, std::span<const CUstreamBatchMemOpParams> batch,

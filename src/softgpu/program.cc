@@ -196,6 +196,7 @@ std::vector<std::byte> linked_image(std::span<const std::string> texts,
 }
 
 CUresult read_file(const char* path, std::vector<std::byte>& out) {
+  if (*path == '\0') return CUDA_ERROR_INVALID_VALUE;
   const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) return CUDA_ERROR_FILE_NOT_FOUND;

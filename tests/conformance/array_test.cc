@@ -141,6 +141,47 @@ TEST_F(ArrayTest, FlatCopiesMoveBytesOfRows) {
   EXPECT_EQ(0x55, on_device[16]);
 }
 
+// Bytes of elements, with what lies beside them in the same element left as it was.
+TEST_F(ArrayTest, FlatCopiesBeginAndEndWithinElements) {
+  const Array array(64, 0, 0, CU_AD_FORMAT_FLOAT, 1);
+  const Array other(64, 0, 0, CU_AD_FORMAT_UNSIGNED_INT16, 4);
+  const DeviceMemory memory(64);
+  memory.fill(0x55);
+  std::vector<std::uint8_t> expected = counted(256);
+  std::vector<std::uint8_t> in_other(512, 0x11);
+  CU_OK(cu().cuMemcpyHtoA_v2(array, 0, expected.data(), 256));
+  CU_OK(cu().cuMemcpyHtoA_v2(other, 0, in_other.data(), 512));
+  const std::vector<std::uint8_t> sent(32, 0xAA);
+  const auto put = [](std::vector<std::uint8_t>& into, std::size_t at, const auto& from,
+                      std::size_t count) { std::memcpy(&into[at], from, count); };
+  CU_OK(cu().cuMemcpyHtoA_v2(array, 3, sent.data(), 9));
+  put(expected, 3, sent.data(), 9);
+  CU_OK(cu().cuMemcpyHtoA_v2(array, 33, sent.data(), 1));
+  put(expected, 33, sent.data(), 1);
+  CU_OK(cu().cuMemcpyDtoA_v2(array, 101, memory + 1, 6));
+  put(expected, 101, std::vector<std::uint8_t>(6, 0x55).data(), 6);
+  CU_OK(cu().cuMemcpyAtoA_v2(other, 13, array, 2, 243));
+  put(in_other, 13, &expected[2], 243);
+  CU_OK(cu().cuMemcpyAtoA_v2(array, 248, other, 17, 7));
+  put(expected, 248, &in_other[17], 7);
+  CU_OK(cu().cuMemcpyAtoD_v2(memory + 3, other, 15, 30));
+  const Stream stream;
+  CU_OK(cu().cuMemcpyHtoAAsync_v2(array, 61, sent.data(), 32, stream));
+  put(expected, 61, sent.data(), 32);
+  std::vector<std::uint8_t> received(512);
+  CU_OK(cu().cuMemcpyAtoHAsync_v2(received.data(), array, 1, 255, stream));
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(0, std::memcmp(received.data(), &expected[1], 255));
+  CU_OK(cu().cuMemcpyAtoH_v2(received.data(), other, 0, 512));
+  EXPECT_EQ(in_other, received);
+  CU_OK(cu().cuMemcpyAtoH_v2(received.data(), array, 0, 256));
+  EXPECT_EQ(0, std::memcmp(received.data(), expected.data(), 256));
+  const auto on_device = memory.read<std::uint8_t>();
+  EXPECT_EQ(0x55, on_device[2]);
+  EXPECT_EQ(0, std::memcmp(&on_device[3], &in_other[15], 30));
+  EXPECT_EQ(0x55, on_device[33]);
+}
+
 TEST_F(ArrayTest, FlatCopiesGoInStreams) {
   const Array array(4096, 0, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1);
   const std::size_t bytes = 4096 * 4;
@@ -455,6 +496,7 @@ TEST_F(ArrayTest, OrdinaryArraysAreNeitherSparseNorPlanar) {
   const Array array(16, 16, 0, CU_AD_FORMAT_FLOAT, 1);
   CUDA_ARRAY_SPARSE_PROPERTIES sparse{};
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuArrayGetSparseProperties(&sparse, array));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuArrayGetSparseProperties(&sparse, nullptr));
   CUDA_ARRAY_MEMORY_REQUIREMENTS needs{};
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuArrayGetMemoryRequirements(&needs, array, device));
   const MipmappedArray mipmapped(floats(16, 16, 0), 2);

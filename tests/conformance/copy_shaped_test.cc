@@ -231,6 +231,35 @@ TEST_F(CopyShapedTest, ThreeDimensionalMisuseIsRefused) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpy3D_v2(&copy));
 }
 
+// Whether or not another slice follows.
+TEST_F(CopyShapedTest, RowsBeyondTheHeightThatIsSaidAreRefused) {
+  const std::vector<std::uint8_t> sent(20 * 6 * kPlanes);
+  const DeviceMemory memory(32 * 8 * kPlanes);
+  const auto copied = [&](auto change) {
+    CUDA_MEMCPY3D copy = cube_to_device(sent, memory);
+    copy.Depth = 1;
+    change(copy);
+    return cu().cuMemcpy3D_v2(&copy);
+  };
+  CU_IS(CUDA_SUCCESS, copied([](auto& copy) { copy.srcY = 1; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, copied([](auto& copy) { copy.srcY = 2; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, copied([](auto& copy) { copy.dstY = 4; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, copied([](auto& copy) { copy.srcHeight = 4; }));
+  CU_IS(CUDA_SUCCESS, copied([](auto& copy) {
+          copy.srcY = 1;
+          copy.srcHeight = 0;
+        }));
+}
+
+TEST_F(CopyShapedTest, LevelsOfDetailAreNotLookedAt) {
+  const std::vector<std::uint8_t> sent(20 * 6 * kPlanes, 0x42);
+  const DeviceMemory memory(32 * 8 * kPlanes);
+  CUDA_MEMCPY3D copy = cube_to_device(sent, memory);
+  copy.srcLOD = copy.dstLOD = 1;
+  CU_OK(cu().cuMemcpy3D_v2(&copy));
+  EXPECT_EQ(0x42, memory.read<std::uint8_t>()[0]);
+}
+
 TEST_F(CopyShapedTest, ABoxBesideTheDeviceMemoryThatItNamesIsRefused) {
   const DeviceMemory memory(256);
   std::vector<std::uint8_t> row(16);

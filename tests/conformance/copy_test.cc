@@ -267,6 +267,40 @@ TEST_F(CopyTest, ABatchOfCopiesTakesAnyStreamButTheLegacyOne) {
   EXPECT_EQ(sent, memory.read<std::uint8_t>());
 }
 
+TEST_F(CopyTest, ABatchLooksAtItsAttributesAndWantsAContext) {
+  if (!cu().cuMemcpyBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";
+  const Stream stream;
+  const DeviceMemory memory(64);
+  const auto batch = [&](auto change) {
+    CUdeviceptr to = memory;
+    CUdeviceptr from = memory + 32;
+    std::size_t size = 32;
+    std::size_t first = 0;
+    CUmemcpyAttributes attributes{};
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    change(attributes);
+    return cu().cuMemcpyBatchAsync_v2(&to, &from, &size, 1, &attributes, &first, 1, stream);
+  };
+  const auto nothing = [](auto&) {};
+  CU_OK(batch(nothing));
+  CU_OK(batch([](auto& a) { a.srcLocHint = {CU_MEM_LOCATION_TYPE_DEVICE, 0}; }));
+  CU_OK(batch([](auto& a) { a.dstLocHint = {CU_MEM_LOCATION_TYPE_HOST, 99}; }));
+  CU_OK(batch([](auto& a) { a.flags = 1; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        batch([](auto& a) { a.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch([](auto& a) {
+          a.srcLocHint = {CU_MEM_LOCATION_TYPE_DEVICE, 99};
+        }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch([](auto& a) {
+          a.dstLocHint = {CU_MEM_LOCATION_TYPE_DEVICE, -1};
+        }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch([](auto& a) { a.flags = 2; }));
+  CUcontext popped = nullptr;
+  CU_OK(cu().cuCtxPopCurrent_v2(&popped));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, batch(nothing));
+  CU_OK(cu().cuCtxPushCurrent_v2(popped));
+}
+
 TEST_F(CopyTest, ABatchHasNoCopyOfNothing) {
   if (!cu().cuMemcpyBatchAsync_v2.present()) GTEST_SKIP() << "an older driver";
   const Stream stream;

@@ -160,5 +160,29 @@ TEST_F(DeviceTest, ADefaultPoolExistsWherePoolsAreSupported) {
   CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuDeviceGetDefaultMemPool(&pool, 99));
 }
 
+TEST_F(DeviceTest, NamesOfWindowsAreLookedAtAndNotSupported) {
+  char luid[8] = {};
+  unsigned int mask = 0;
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuDeviceGetLuid(luid, &mask, 0));
+  CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuDeviceGetLuid(luid, &mask, 99));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDeviceGetLuid(nullptr, &mask, 0));
+}
+
+TEST_F(DeviceTest, RowsOfTexturesAreOfFormatsThatThereAre) {
+  std::size_t width = 0;
+  CU_OK(cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 4, 0));
+  EXPECT_GT(width, 0u);
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 3, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuDeviceGetTexture1DLinearMaxWidth(&width, static_cast<CUarray_format>(0x77), 1, 0));
+}
+
+TEST_F(DeviceTest, AnAffinityOfNoKindIsNotSupported) {
+  int supported = 7;
+  CU_OK(cu().cuDeviceGetExecAffinitySupport(&supported, static_cast<CUexecAffinityType>(5), 0));
+  EXPECT_EQ(0, supported);
+}
+
 }  // namespace
 }  // namespace flyt::conformance

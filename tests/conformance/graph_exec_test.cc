@@ -48,6 +48,7 @@ TEST_F(GraphExecTest, UploadingComesBeforeLaunchingIfAtAll) {
   params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
   params.hUploadStream = *stream;
   CUgraphExec exec = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphInstantiateWithFlags(&exec, graph, params.flags));
   CU_OK(cu().cuGraphInstantiateWithParams(&exec, graph, &params));
   CU_OK(cu().cuGraphUpload(exec, *stream));
   CU_OK(run(exec));

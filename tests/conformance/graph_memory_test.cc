@@ -82,6 +82,27 @@ TEST_F(GraphMemoryTest, AllocationChecksItsParameters) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphAddMemFreeNode(&node, graph, nullptr, 0, word(0)));
 }
 
+TEST_F(GraphMemoryTest, AllocationsAreOfADevicesOwnMemory) {
+  const OwnedGraph graph;
+  const auto added = [&](auto change) {
+    CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_params(4096);
+    change(params.poolProps);
+    CUgraphNode node = nullptr;
+    return cu().cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &params);
+  };
+  CU_IS(CUDA_ERROR_INVALID_VALUE, added([](auto& pool) { pool.location.id = 99; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        added([](auto& pool) { pool.allocType = CU_MEM_ALLOCATION_TYPE_INVALID; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        added([](auto& pool) { pool.handleTypes = CU_MEM_HANDLE_TYPE_WIN32; }));
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+        added([](auto& pool) { pool.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; }));
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+        added([](auto& pool) { pool.location.type = CU_MEM_LOCATION_TYPE_HOST; }));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        added([](auto& pool) { pool.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT; }));
+}
+
 TEST_F(GraphMemoryTest, MemoryThatTheGraphLeavesIsTheProgramsToFree) {
   const OwnedGraph graph;
   CUDA_MEM_ALLOC_NODE_PARAMS params = alloc_params(64);

@@ -109,6 +109,10 @@ TEST_F(GraphNodeTest, MemoryWordsAreWrittenAndWaitedFor) {
   CU_OK(cu().cuGraphExecBatchMemOpNodeSetParams(exec, node, &params));
   CU_OK(run(exec));
   EXPECT_EQ(5u, read(0));
+  params.count = 0;
+  CU_OK(cu().cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &params));
+  params.ctx = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &params));
 }
 
 TEST_F(GraphNodeTest, AsManyMemoryWordsAtOnceAsDriversTake) {
@@ -227,6 +231,95 @@ TEST_F(GraphNodeTest, KernelNodesHaveAttributes) {
   const OwnedExec exec(graph);
   CU_OK(run(exec));
   EXPECT_EQ(2u, read(1));
+}
+
+TEST_F(GraphNodeTest, EventsAreNoAttributesOfKernelNodes) {
+  const OwnedGraph graph;
+  CUgraphNode node = nullptr;
+  CU_OK(add_store(graph, {}, 0, 3, &node));
+  CUkernelNodeAttrValue value{};
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, &value));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphKernelNodeSetAttribute(
+                                      node, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, &value));
+  CU_OK(cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
+                                           &value));
+  CU_OK(cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
+}
+
+TEST_F(GraphNodeTest, ParametersOfAnyKindHaveNothingInTheirReserve) {
+  if (!cu().cuGraphExecNodeSetParams.present()) GTEST_SKIP() << "an older driver";
+  const OwnedGraph graph;
+  CUgraphNode node = nullptr;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  params.memset = {word(0), 0, 4, 4, 1, 1, context};
+  CU_OK(cu().cuGraphAddNode(&node, graph, nullptr, 0, &params));
+  const OwnedExec exec(graph);
+  CU_OK(cu().cuGraphExecNodeSetParams(exec, node, &params));
+  params.reserved2 = 1;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphExecNodeSetParams(exec, node, &params));
+}
+
+TEST_F(GraphNodeTest, WhatIsNullIsRefusedByItsKind) {
+  const OwnedGraph graph;
+  CUgraphNode node = nullptr;
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
+  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuGraphAddKernelNode_v2(&node, graph, nullptr, 0, &kernel));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuGraphAddEventRecordNode(&node, graph, nullptr, 0, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuGraphAddEventWaitNode(&node, graph, nullptr, 0, nullptr));
+  CUgraphConditionalHandle handle = 0;
+  if (cu().cuGraphConditionalHandleCreate.present()) {
+    CU_IS(CUDA_ERROR_INVALID_CONTEXT,
+          cu().cuGraphConditionalHandleCreate(&handle, graph, nullptr, 0, 0));
+  }
+}
+
+TEST_F(GraphNodeTest, CopiesAndFillsWithoutAContextAreOfTheCurrentOne) {
+  const OwnedGraph graph;
+  CUgraphNode fill = nullptr;
+  CUgraphNode copy = nullptr;
+  CUDA_MEMSET_NODE_PARAMS filled{};
+  filled.dst = word(0);
+  filled.elementSize = 4;
+  filled.value = 9;
+  filled.width = filled.height = 1;
+  CU_OK(cu().cuGraphAddMemsetNode(&fill, graph, nullptr, 0, &filled, nullptr));
+  const CUDA_MEMCPY3D params = between(word(1), word(0), 4);
+  CU_OK(cu().cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &params, nullptr));
+  const OwnedExec exec(graph);
+  CU_OK(cu().cuGraphExecMemcpyNodeSetParams(exec, copy, &params, nullptr));
+  CU_OK(cu().cuGraphExecMemsetNodeSetParams(exec, fill, &filled, nullptr));
+  CU_OK(cu().cuGraphLaunch(exec, *stream));
+  CU_OK(cu().cuStreamSynchronize(*stream));
+  EXPECT_EQ(9u, read(1));
+}
+
+TEST_F(GraphNodeTest, ABoxFarFromWhatItsCopyNamesIsCopied) {
+  const OwnedGraph graph;
+  constexpr std::size_t kFar = 64;
+  std::vector<std::uint32_t> host(kFar * 1024 + 1, 7);
+  host.back() = 8;
+  CUDA_MEMCPY3D params{};
+  params.srcMemoryType = CU_MEMORYTYPE_HOST;
+  params.srcHost = host.data();
+  params.srcPitch = 4096;
+  params.srcHeight = 1;
+  params.srcZ = kFar;
+  params.srcLOD = 1;
+  params.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  params.dstDevice = word(0);
+  params.WidthInBytes = 4;
+  params.Height = params.Depth = 1;
+  CUgraphNode copy = nullptr;
+  CU_OK(cu().cuGraphAddMemcpyNode(&copy, graph, nullptr, 0, &params, context));
+  const OwnedExec exec(graph);
+  CU_OK(cu().cuGraphLaunch(exec, *stream));
+  CU_OK(cu().cuStreamSynchronize(*stream));
+  EXPECT_EQ(8u, read(0));
 }
 
 TEST_F(GraphNodeTest, AGraphCanBeDrawn) {

@@ -100,6 +100,13 @@ TEST_F(GreenTest, ASplitRefusesWhatItCannotDo) {
         cu().cuDevSmResourceSplitByCount(&group, &count, &all, nullptr, 0, all.sm.smCount + 1));
   CU_IS(CUDA_ERROR_INVALID_RESOURCE_TYPE,
         cu().cuDevSmResourceSplitByCount(&group, &count, &nothing, nullptr, 0, 1));
+  CUdevResource empty = all;
+  empty.sm = {};
+  CUdevResourceDesc description = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+        cu().cuDevSmResourceSplitByCount(&group, &count, &empty, nullptr, 0, 1));
+  CU_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+        cu().cuDevResourceGenerateDesc(&description, &empty, 1));
 }
 
 TEST_F(GreenTest, APartIsNotSplitAgain) {

@@ -81,6 +81,8 @@ TEST_F(HostLinkTest, ACooperativeLaunchOnOneDeviceOfManyRuns) {
   EXPECT_EQ(31u, out.read<std::uint32_t>()[0]);
   CU_IS(CUDA_ERROR_INVALID_VALUE, host().cuLaunchCooperativeKernelMultiDevice(nullptr, 1, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, host().cuLaunchCooperativeKernelMultiDevice(&launch, 0, 0));
+  launch.hStream = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, host().cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0));
 }
 
 TEST_F(HostLinkTest, OrdinaryFunctionsAreNotUnified) {

@@ -336,8 +336,9 @@ TEST_F(IpcEventTest, ArgumentsAreChecked) {
   CUipcEventHandle handle;
   CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuIpcGetEventHandle(&handle, plain));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuIpcGetEventHandle(nullptr, shared));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuIpcGetEventHandle(&handle, nullptr));
   PeerProcess peer;
-  EXPECT_NE(CUDA_SUCCESS, peer.open_event(HandleBytes{}));
+  CU_IS(CUDA_ERROR_MAP_FAILED, peer.open_event(HandleBytes{}));
 }
 
 // A pool that other processes may import.

@@ -163,6 +163,17 @@ TEST_F(LaunchTest, ParametersAndExtraTogetherAreRefused) {
                                                       nullptr, parameters, extra));
 }
 
+TEST_F(LaunchTest, AnEmptyListBesideParametersIsNone) {
+  const DeviceMemory out(4);
+  CUdeviceptr address = out;
+  std::uint32_t value = 6;
+  void* parameters[] = {&address, &value};
+  void* extra[] = {CU_LAUNCH_PARAM_END};
+  CU_OK(cu().cuLaunchKernel(function("store_value"), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters,
+                            extra));
+  EXPECT_EQ(6u, out.read<std::uint32_t>()[0]);
+}
+
 TEST_F(LaunchTest, MissingParametersAreRefused) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, plain(function("store_value"), 1, 1, 1, 1, 1, 1));
 }

@@ -97,6 +97,7 @@ TEST_F(LibraryTest, KernelParametersAreDescribed) {
   EXPECT_EQ(4u, size);
   CU_IS(CUDA_ERROR_INVALID_VALUE,
         cu().cuKernelGetParamInfo(kernel("store_value"), 2, &offset, &size));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuKernelGetParamInfo(nullptr, 0, &offset, &size));
 }
 
 TEST_F(LibraryTest, GlobalsAreFoundAndMissingOnesAreNot) {
@@ -189,7 +190,22 @@ TEST_F(LibraryTest, LoadChecksItsArguments) {
   CU_IS(CUDA_ERROR_FILE_NOT_FOUND,
         cu().cuLibraryLoadFromFile(&made, "/nonexistent/flyt.ptx", nullptr, nullptr, 0, nullptr,
                                    nullptr, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuLibraryLoadFromFile(&made, "", nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+  void* value = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuLibraryLoadFromFile(&made, "/nonexistent/flyt.ptx", nullptr, nullptr, 0, &option,
+                                   &value, 1));
   CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuLibraryUnload(nullptr));
+}
+
+TEST_F(LibraryTest, NoKernelAndNoVariableHasAnEmptyName) {
+  CUkernel found = nullptr;
+  CUdeviceptr address = 0;
+  CU_IS(CUDA_ERROR_NOT_FOUND, cu().cuLibraryGetKernel(&found, library, ""));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuLibraryGetGlobal(&address, nullptr, library, ""));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuLibraryGetManaged(&address, nullptr, library, ""));
 }
 
 TEST_F(LibraryTest, ABrokenTextFailsAtItsFirstUse) {

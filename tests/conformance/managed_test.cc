@@ -146,6 +146,9 @@ TEST_F(ManagedTest, AttachmentChecksItsArguments) {
   CU_OK(cu().cuStreamAttachMemAsync(stream, memory, 4096, CU_MEM_ATTACH_HOST));
   CU_OK(cu().cuStreamAttachMemAsync(stream, memory, 0, CU_MEM_ATTACH_GLOBAL));
   CU_OK(cu().cuStreamSynchronize(stream));
+  CU_OK(cu().cuStreamAttachMemAsync(CU_STREAM_LEGACY, memory, 0, CU_MEM_ATTACH_SINGLE));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuStreamAttachMemAsync(nullptr, memory, 0, CU_MEM_ATTACH_SINGLE));
   const DeviceMemory other(4096);
   CU_IS(CUDA_ERROR_INVALID_VALUE,
         cu().cuStreamAttachMemAsync(stream, other, 0, CU_MEM_ATTACH_GLOBAL));
@@ -289,6 +292,9 @@ TEST_F(ManagedTest, PrefetchesAndDiscardsComeInBatches) {
         cu().cuMemPrefetchBatchAsync(pointers, sizes, 0, locations, indices, 1, 0, stream));
   CU_IS(CUDA_ERROR_INVALID_VALUE,
         cu().cuMemPrefetchBatchAsync(pointers, sizes, 2, locations, indices, 2, 0, nullptr));
+  locations[1] = {CU_MEM_LOCATION_TYPE_DEVICE, 99};
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuMemPrefetchBatchAsync(pointers, sizes, 2, locations, indices, 2, 0, stream));
 }
 
 TEST_F(ManagedTest, VariablesOfAModuleAreTheProgramsToo) {

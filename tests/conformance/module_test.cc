@@ -221,6 +221,7 @@ TEST_F(ModuleTest, ParameterInfoListsOffsetsAndSizes) {
   std::size_t offset = 0;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuFuncGetParamInfo(function, 8, &offset, nullptr));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuFuncGetParamInfo(function, 0, nullptr, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuFuncGetParamInfo(nullptr, 0, &offset, nullptr));
   CU_IS(CUDA_SUCCESS, cu().cuFuncGetParamInfo(function, 1, &offset, nullptr));
 }
 

@@ -229,6 +229,7 @@ TEST_F(NoContextTest, CodeIsAskedAndUnloaded) {
 
 TEST_F(NoContextTest, OldLaunchesNeedOne) {
   if (!cu().cuLaunchGrid.present()) GTEST_SKIP() << "a newer driver";
+  const Stream stream;
   const Module module(kBasicPtx);
   const CUfunction function = module.function("empty");
   const NoContext none;
@@ -237,6 +238,7 @@ TEST_F(NoContextTest, OldLaunchesNeedOne) {
   CU_IS(kNoContext, cu().cuParamSetSize(function, 0));
   CU_IS(kNoContext, cu().cuLaunch(function));
   CU_IS(kNoContext, cu().cuLaunchGrid(function, 1, 1));
+  CU_IS(kNoContext, cu().cuLaunchGridAsync(function, 1, 1, stream));
 }
 
 TEST_F(NoContextTest, ALinkBeginsInOne) {

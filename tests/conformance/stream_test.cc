@@ -1,4 +1,6 @@
 // Streams: creation, properties, order, and the waits on values.
+#include <dlfcn.h>
+
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -199,7 +201,19 @@ TEST_F(StreamTest, ValueOperationsCheckTheirArguments) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamWriteValue32_v2(stream, 0x1234, 5, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamWriteValue64_v2(stream, memory + 4, 5, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamWaitValue32_v2(stream, memory, 5, 9));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuStreamWaitValue32_v2(stream, memory, 5, ~0u));
   CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+}
+
+TEST_F(StreamTest, TheFirstValueOperationsAreNotSupported) {
+  Call<decltype(driver::Table::cuStreamWriteValue32)> write{"cuStreamWriteValue32"};
+  Call<decltype(driver::Table::cuStreamBatchMemOp)> batch{"cuStreamBatchMemOp"};
+  write.bind(::dlsym(cu().library, write.name()));
+  batch.bind(::dlsym(cu().library, batch.name()));
+  if (!write.present()) GTEST_SKIP() << "a newer driver";
+  const DeviceMemory memory(16);
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, write(nullptr, memory, 5, 0));
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, batch(nullptr, 0, nullptr, 0));
 }
 
 TEST_F(StreamTest, WordsAreInMemoryThatOneDriverCallGave) {

@@ -144,12 +144,13 @@ TEST_F(TextureReferenceTest, BadArgumentsAreRefused) {
 }
 
 // The call is of the time when references were parameters of a function.
-TEST_F(TextureReferenceTest, ParametersOfAFunctionAreItsModulesReferences) {
+TEST_F(TextureReferenceTest, ReferencesAreNoParametersOfAFunctionAnyMore) {
   const Module module(image_kernel(kFetch, false, kGlobals));
   const CUtexref reference = reference_of(module);
   const CUfunction function = module.function("run");
-  CU_OK(cu().cuParamSetTexRef(function, CU_PARAM_TR_DEFAULT, reference));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuParamSetTexRef(function, CU_PARAM_TR_DEFAULT, reference));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuParamSetTexRef(function, 0, reference));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuParamSetTexRef(function, CU_PARAM_TR_DEFAULT, nullptr));
 }
 
 }  // namespace

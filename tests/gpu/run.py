@@ -5,9 +5,10 @@
                      [--frameworks] [--transport shm|tcp|both] [--jobs N]
 
 Names: conformance, nvml, samples, runtime, cublas, torch (all of it) or torch:CASE, node (both
-modes) or node:MODE, recovery, hostile, bench, and only when asked for, frameworks (all of it, as
---frameworks) or frameworks:ITEM. Every run's output is a file under --out; summary.json and the
-table, printed last, tell the results. A failure or a time-out of one never stops the others.
+modes) or node:MODE, recovery, hostile, bench, and only when asked for, sweep and frameworks (all
+of it, as --frameworks) or frameworks:ITEM. Every run's output is a file under --out; summary.json
+and the table, printed last, tell the results. A failure or a time-out of one never stops the
+others.
 """
 
 import argparse
@@ -37,6 +38,9 @@ TORCH_CASES = ('first_tensor', 'elementwise', 'matmul_fp32', 'matmul_fp16', 'mat
                'convolution', 'resnet50', 'gpt2', 'autocast', 'copies', 'streams', 'attention')
 CASE_SECONDS = 45
 CONFORMANCE_SECONDS = 240
+SWEEP_SECONDS = 900
+SWEEP = ('--sweep', '--deadline', '20')
+LISTS = os.path.join(ROOT, 'tests', 'conformance', 'lists')
 BENCH_SECONDS = 90
 NEAR = 1e-3
 
@@ -203,47 +207,72 @@ def compare_outputs(runner, name, native, remote, extra_equal=True):
     runner.add(row)
 
 
-def conformance(runner):
-    program = next((p for p in glob.glob(os.path.join(runner.prefix, 'tests', 'flyt_conformance'))
-                    if os.access(p, os.X_OK)), None)
+def run_conformance(runner, name, kind, seconds, more=()):
+    """One run of the suite, native or remote by its kind: what came of it, and its transcript; None
+    where something is missing."""
+    program = os.path.join(runner.prefix, 'tests', 'flyt_conformance')
     driver = real_driver()
-    if not program or not driver:
-        runner.add(Row('conformance', note=f'program {program}, driver {driver}'))
-        return
-    lists = os.path.join(ROOT, 'tests', 'conformance', 'lists')
-    transcripts = {}
+    if not os.access(program, os.X_OK) or not driver:
+        runner.add(Row(name, note=f'program {program}, driver {driver}'))
+        return None
+    transcript = os.path.join(runner.out, f'{name}-{kind}.transcript')
+    library = driver
+    if kind.startswith('remote'):
+        library = os.path.join(runner.prefix, 'lib', 'client', 'libcuda.so.1')
+        socket = f'unix:///tmp/flyt-{name}-{os.getpid()}.sock'
+        more = [*more, '--listen', socket, '--server-driver', driver]
     environment = dict(os.environ,
                        FLYT_TEST_SERVER=os.path.join(runner.prefix, 'bin', 'flyt-server'))
+    return runner.run(f'{name}-{kind}', [
+        program, '--library', library, '--driver', kind, '--lists', LISTS,
+        '--transcript', transcript, *more], seconds, environment), transcript
+
+
+def conformance(runner):
+    transcripts = []
     for kind in ('nvidia', 'remote-nvidia'):
-        transcripts[kind] = os.path.join(runner.out, f'conformance-{kind}.transcript')
-        library = driver
-        more = []
-        if kind.startswith('remote'):
-            library = os.path.join(runner.prefix, 'lib', 'client', 'libcuda.so.1')
-            socket = f'unix:///tmp/flyt-conformance-{os.getpid()}.sock'
-            more = ['--listen', socket, '--server-driver', driver]
-        outcome = runner.run(f'conformance-{kind}', [
-            program, '--library', library, '--driver', kind, '--lists', lists,
-            '--transcript', transcripts[kind], *more], CONFORMANCE_SECONDS, environment)
+        ran = run_conformance(runner, 'conformance', kind, CONFORMANCE_SECONDS)
+        if ran is None:
+            return
+        outcome, transcript = ran
+        transcripts.append(transcript)
         lines = [line for line in outcome.output.splitlines() if line.strip()]
         runner.add(Row(f'conformance {kind}', *(
             (outcome.status, '-') if kind == 'nvidia' else ('-', outcome.status)),
             equal='yes' if outcome.status == 'ok' else 'NO', note=lines[-1][:70] if lines else ''))
     runner.rows[-2].remote = runner.rows[-2].native
-    compare_transcripts(runner, transcripts['nvidia'], transcripts['remote-nvidia'])
+    # What fails on one side, or is known to differ, is not compared.
+    outcome = compare_transcripts(runner, 'conformance-transcripts', transcripts, (
+        'nvidia.never', 'nvidia.not_yet', 'remote-nvidia.not_yet', 'remote-nvidia.differs'))
+    runner.add(Row('conformance transcripts', 'ok', outcome.status,
+                   'yes' if outcome.status == 'ok' else 'NO', last_line(outcome)))
 
 
-def compare_transcripts(runner, native, remote):
+def sweep(runner):
+    """Every call with one argument after the other changed. What the driver itself dies of is not
+    compared, and no failure of ours."""
+    native = run_conformance(runner, 'sweep', 'nvidia', SWEEP_SECONDS, SWEEP)
+    remote = native and run_conformance(runner, 'sweep', 'remote-nvidia', SWEEP_SECONDS, SWEEP)
+    if not remote:
+        return
+    outcome = compare_transcripts(runner, 'sweep-transcripts', (native[1], remote[1]),
+                                  ('remote-nvidia.sweep',))
+    for line in outcome.output.splitlines()[:-1]:
+        print(f'  {line}', flush=True)
+    runner.add(Row('sweep', native[0].status, remote[0].status,
+                   'yes' if outcome.status == 'ok' else 'NO', last_line(outcome)))
+
+
+def last_line(outcome):
+    lines = outcome.output.splitlines()
+    return lines[-1][:90] if lines else ''
+
+
+def compare_transcripts(runner, name, transcripts, lists):
     """Return codes call by call."""
     tool = os.path.join(ROOT, 'tests', 'conformance', 'compare_transcripts.py')
-    # What fails on one side, or is known to differ, is not compared.
-    lists = [os.path.join(ROOT, 'tests', 'conformance', 'lists', name) for name in
-             ('nvidia.never', 'nvidia.not_yet', 'remote-nvidia.not_yet', 'remote-nvidia.differs')]
-    outcome = runner.run('conformance-transcripts',
-                         [sys.executable, tool, native, remote, *lists], 30)
-    lines = outcome.output.splitlines()
-    runner.add(Row('conformance transcripts', 'ok', outcome.status,
-                   'yes' if outcome.status == 'ok' else 'NO', lines[-1][:90] if lines else ''))
+    return runner.run(name, [sys.executable, tool, *transcripts,
+                             *(os.path.join(LISTS, each) for each in lists)], 30)
 
 
 def build_cuda(runner, source, cudart, libraries=()):
@@ -455,6 +484,7 @@ def main():
     steps['hostile'] = lambda r: server_test_steps.hostile(r, Row)
     steps['bench'] = bench
     names = arguments.names or list(steps)
+    steps['sweep'] = sweep
     items = framework_steps.selected(names)
     known = {*steps, 'torch', 'node', 'frameworks', *(f'frameworks:{item}' for item in items)}
     unknown = set(names) - known

@@ -239,6 +239,7 @@ CUdevice code_device() {
 }
 
 CUresult read_code_file(const char* path, std::vector<std::byte>& out) {
+  if (*path == '\0') return CUDA_ERROR_INVALID_VALUE;
   const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {

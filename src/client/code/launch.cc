@@ -187,11 +187,10 @@ CUresult PackedParameters::take_extra(void** extra) {
 
 CUresult PackedParameters::pack(const KernelCode& code, void** parameters, void** extra) {
   if (extra != nullptr) {
-    if (parameters != nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult bad = take_extra(extra); bad != CUDA_SUCCESS) return bad;
     if (from_buffer_) {
       const bool useless = bytes_.empty() && !code.parameters.empty();
-      return useless ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      return parameters != nullptr || useless ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     }
   }
   if (code.parameters.empty()) return CUDA_SUCCESS;

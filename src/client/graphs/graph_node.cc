@@ -12,6 +12,7 @@
 #include "client/memory_state.h"
 #include "client/transfers/box_copy.h"
 #include "commands/graph.h"
+#include "cuda/graph_allocation.h"
 
 namespace flyt::client {
 namespace {
@@ -55,6 +56,10 @@ CUresult reach_host(std::uint64_t first, std::uint64_t bytes, LentMemories& lent
   lent.insert(std::make_shared<LentMemory>(memory.mirror(), loan));
   distance = address - first;
   return CUDA_SUCCESS;
+}
+
+CUresult check_event(CUevent event) {
+  return event == nullptr ? CUDA_ERROR_INVALID_VALUE : check(event);
 }
 
 // The last byte of a box, from its first one.
@@ -112,9 +117,9 @@ CUresult GraphNode::take(const CUgraphNodeParams& given) {
     case CU_GRAPH_NODE_TYPE_HOST:
       return take_host();
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return check(params_.eventWait.event);
+      return check_event(params_.eventWait.event);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: {
-      const CUresult no = check(params_.eventRecord.event);
+      const CUresult no = check_event(params_.eventRecord.event);
       if (no != CUDA_SUCCESS) return no;
       session().memory().events.find(address_of(params_.eventRecord.event))->in_graphs = true;
       return CUDA_SUCCESS;
@@ -140,7 +145,6 @@ CUresult GraphNode::take_kernel() {
   CUDA_KERNEL_NODE_PARAMS_v3& kernel = params_.kernel;
   const bool by_kernel = kernel.func == nullptr;
   const std::uint64_t handle = by_kernel ? address_of(kernel.kern) : address_of(kernel.func);
-  if (handle == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!by_kernel) kernel.kern = nullptr;
   const auto code = code_of(handle);
   if (code == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -182,7 +186,7 @@ CUresult GraphNode::take_host() {
 
 CUresult GraphNode::take_words() {
   const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& batch = params_.memOp;
-  if (batch.count == 0 || batch.count > kWordsMax || batch.paramArray == nullptr) {
+  if (batch.count > kWordsMax || batch.paramArray == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::vector<CUstreamBatchMemOpParams> words(batch.paramArray, batch.paramArray + batch.count);
@@ -203,6 +207,11 @@ CUresult GraphNode::take_words() {
 
 CUresult GraphNode::take_access() {
   const CUDA_MEM_ALLOC_NODE_PARAMS_v2& alloc = params_.alloc;
+  const CUresult unfit = cuda::check_graph_allocation(alloc.poolProps, session().devices().count());
+  if (unfit == CUDA_ERROR_NOT_SUPPORTED) {
+    return refused("CU_GRAPH_NODE_TYPE_MEM_ALLOC", "graphs allocate a device's own memory alone");
+  }
+  if (unfit != CUDA_SUCCESS) return unfit;
   constexpr std::size_t kAccessMax = 64;
   if (alloc.accessDescCount > kAccessMax ||
       (alloc.accessDescCount != 0 && alloc.accessDescs == nullptr)) {

@@ -2,6 +2,7 @@
 #include "client/hooks_array.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "client/call.h"
@@ -73,8 +74,8 @@ CUresult check_end(BoxSide& side, std::size_t bytes, BoxSide::Use use) {
     const ArrayState* state = images().arrays.find(address_of(side.array));
     if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     const bool one_row = cuda::shape_of(state->descriptor) == cuda::ArrayShape::k1D;
-    return one_row && state->extent.holds(side.x, 0, 0, bytes, 1, 1) ? CUDA_SUCCESS
-                                                                     : CUDA_ERROR_INVALID_VALUE;
+    return one_row && state->extent.holds_bytes(side.x, bytes) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
   }
   std::uint64_t last = 0;
   if (side.address == 0 || __builtin_add_overflow(side.address, bytes - 1, &last)) {
@@ -88,6 +89,66 @@ CUresult check_end(BoxSide& side, std::size_t bytes, BoxSide::Use use) {
   if (!host && placed.place == MemoryMap::Place::kPageable) return CUDA_ERROR_INVALID_VALUE;
   if (side.pinned) side.memory = BoxSide::Memory::kHost;
   return CUDA_SUCCESS;
+}
+
+// What it begins and ends within, of an array: whole elements, which is all that other copies take.
+struct Elements {
+  std::size_t first = 0;
+  std::size_t bytes = 0;
+};
+Elements around(const BoxSide& side, std::size_t bytes) {
+  if (side.memory != BoxSide::Memory::kArray) return {side.x, bytes};
+  const std::size_t each = images().arrays.find(address_of(side.array))->extent.texel_bytes;
+  const std::size_t first = side.x / each * each;
+  return {first, (side.x + bytes + each - 1) / each * each - first};
+}
+
+bool whole(const BoxSide& side, std::size_t bytes) {
+  const Elements elements = around(side, bytes);
+  return elements.first == side.x && elements.bytes == bytes;
+}
+
+BoxSide in(std::vector<std::byte>& here) {
+  BoxSide side = at_address(address_of(here.data()), BoxSide::Memory::kHost);
+  side.pitch = side.slice_pitch = here.size();
+  side.of_host = true;
+  return side;
+}
+
+CUresult run_row(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstream stream) {
+  BoxCopy copy;
+  copy.from = from;
+  copy.to = to;
+  copy.width = bytes;
+  copy.rows = copy.slices = 1;
+  return session().memory().transfers().run(copy, stream, Waiting::kStaged, 0);
+}
+
+// The elements of which the side has some bytes.
+CUresult fetch(BoxSide side, const Elements& elements, CUstream stream,
+               std::vector<std::byte>& here) {
+  here.resize(elements.bytes);
+  side.x = elements.first;
+  return run_row(in(here), side, elements.bytes, stream);
+}
+
+// A copy that begins or ends within an element: by way of this process, where it is put together.
+CUresult run_in_parts(const BoxCopy& copy, CUstream stream) {
+  std::vector<std::byte> source;
+  const Elements read = around(copy.from, copy.width);
+  CUresult result = fetch(copy.from, read, stream, source);
+  if (result != CUDA_SUCCESS) return result;
+  const std::byte* const first = source.data() + (copy.from.x - read.first);
+  std::vector<std::byte> target(first, first + copy.width);
+  const Elements written = around(copy.to, copy.width);
+  if (!whole(copy.to, copy.width)) {
+    result = fetch(copy.to, written, stream, target);
+    if (result != CUDA_SUCCESS) return result;
+    std::memcpy(target.data() + (copy.to.x - written.first), first, copy.width);
+  }
+  BoxSide to = copy.to;
+  to.x = written.first;
+  return run_row(to, in(target), written.bytes, stream);
 }
 
 CUresult flat(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstream stream,
@@ -104,7 +165,12 @@ CUresult flat(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstrea
   copy.rows = copy.slices = 1;
   CUresult result = check_end(copy.to, bytes, BoxSide::Use::kWrite);
   if (result == CUDA_SUCCESS) result = check_end(copy.from, bytes, BoxSide::Use::kRead);
-  return result == CUDA_SUCCESS ? transfers.run(copy, stream, waiting, graph) : result;
+  if (result != CUDA_SUCCESS) return result;
+  if (whole(copy.to, bytes) && whole(copy.from, bytes)) {
+    return transfers.run(copy, stream, waiting, graph);
+  }
+  return graph == 0 ? run_in_parts(copy, stream)
+                    : refused("cuMemcpyHtoAAsync_v2", "what is captured has whole elements");
 }
 
 BoxSide on_host(const void* host) { return at_address(address_of(host), BoxSide::Memory::kHost); }
@@ -152,21 +218,21 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* pArrayDescriptor, CU
 }
 
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray array) {
-  return has_no_such_thing(array);
+  return array == nullptr ? CUDA_ERROR_INVALID_VALUE : has_no_such_thing(array);
 }
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*,
                                              CUmipmappedArray mipmap) {
-  return has_no_such_thing(mipmap);
+  return mipmap == nullptr ? CUDA_ERROR_INVALID_VALUE : has_no_such_thing(mipmap);
 }
 
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUarray array, CUdevice) {
-  return has_no_such_thing(array);
+  return array == nullptr ? CUDA_ERROR_INVALID_VALUE : has_no_such_thing(array);
 }
 
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*,
                                                CUmipmappedArray mipmap, CUdevice) {
-  return has_no_such_thing(mipmap);
+  return mipmap == nullptr ? CUDA_ERROR_INVALID_VALUE : has_no_such_thing(mipmap);
 }
 
 CUresult cuArrayGetPlane(CUarray*, CUarray hArray, unsigned int) {

@@ -5,6 +5,7 @@
 #include "client/memory_state.h"
 #include "client/transfers/box_copy.h"
 #include "cuda/batch_copy.h"
+#include "cuda/default_stream.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -66,6 +67,16 @@ Waiting waiting_of(CUmemcpySrcAccessOrder order) {
 
 bool legacy_or_null(CUstream stream) { return stream == nullptr || stream == CU_STREAM_LEGACY; }
 
+// A batch wants a current context of the thread's own, whatever its stream brings along, and is
+// INVALID_VALUE without.
+template <class Body>
+CUresult with_context_of_batch(CUstream stream, Body&& body) {
+  if (thread_state().current_state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const ContextScope scope(home_of(stream));
+  const CUresult no = enter(Needs::kContext);
+  return no == CUDA_SUCCESS ? body() : no;
+}
+
 // Each copy of a batch on its own, which keeps the order that any of them may rely on.
 CUresult batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* sizes, size_t count,
                const CUmemcpyAttributes* attrs, const size_t* attrs_idxs, size_t num_attrs,
@@ -75,6 +86,11 @@ CUresult batch(const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* s
       attrs_idxs == nullptr || num_attrs == 0 || num_attrs > count || attrs_idxs[0] != 0 ||
       legacy_or_null(stream)) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < num_attrs; ++i) {
+    if (!cuda::good_attributes(attrs[i], session().devices().count())) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
   }
   std::size_t kind = 0;  // Attributes hold from the copy on that their index tells.
   for (std::size_t i = 0; i < count; ++i) {
@@ -181,26 +197,35 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return box(pCopy, hStream, Waiting::kStream);
 }
 
+// Of the batches only those of before _v2 know a thread's own default stream, as natively.
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                CUstream hStream) {
-  return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, nullptr, hStream);
+  return with_context_of_batch(hStream, [&] {
+    return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, nullptr, hStream);
+  });
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                             CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                             size_t* failIdx, CUstream hStream) {
-  return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+  return with_context_of_batch(hStream, [&] {
+    return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx,
+                 cuda::resolve_default(hStream));
+  });
 }
 
 CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
                                  unsigned long long flags, CUstream hStream) {
-  return batch_3d(numOps, opList, nullptr, flags, hStream);
+  return with_context_of_batch(hStream,
+                               [&] { return batch_3d(numOps, opList, nullptr, flags, hStream); });
 }
 
 CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
                               unsigned long long flags, CUstream hStream) {
-  return batch_3d(numOps, opList, failIdx, flags, hStream);
+  return with_context_of_batch(hStream, [&] {
+    return batch_3d(numOps, opList, failIdx, flags, cuda::resolve_default(hStream));
+  });
 }
 
 }  // namespace flyt::client::hooks

@@ -113,11 +113,19 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_
   return result;
 }
 
+// Windows has such names of devices.
+CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
+  if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult no = check_device(dev);
+  return no == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : no;
+}
+
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
-  if (pi == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Device* device = nullptr;
   if (const CUresult no = find(dev, device); no != CUDA_SUCCESS) return no;
-  *pi = device->sm_affinity ? 1 : 0;
+  // A type that there is not is not supported.
+  *pi = type == CU_EXEC_AFFINITY_TYPE_SM_COUNT && device->sm_affinity ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

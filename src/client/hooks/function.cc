@@ -79,6 +79,7 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                             size_t* paramSize) {
+  if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const FunctionState* function = find(func);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const ContextOf home(function->context);

@@ -46,9 +46,9 @@ ExecState* find(CUgraphExec exec) { return session().graphs().execs.find(address
 // Uploading needs a stream, which only cuGraphInstantiateWithParams names.
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
                                      unsigned long long flags) {
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
   commands::InstantiateGraph::Reply reply;
-  return instantiate(phGraphExec, hGraph,
-                     flags & ~std::uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD}, nullptr, reply);
+  return instantiate(phGraphExec, hGraph, flags, nullptr, reply);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,

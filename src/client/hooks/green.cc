@@ -50,7 +50,9 @@ CUresult read_resource(const CUdevResource& resource, std::uint64_t& number) {
   Inside inside;
   std::memcpy(&inside, resource._internal_padding, sizeof inside);
   number = inside.resource;
-  return inside.magic == kMagic ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+  // What programs see of it is theirs to read.
+  const bool sound = inside.magic == kMagic && resource.sm.smCount != 0;
+  return sound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
 }
 
 template <class Command>

@@ -34,6 +34,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  // Natively any handle is bad then, before it is asked for a context.
+  if (thread_state().current_state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if (pdptr == nullptr || (Flags & ~unsigned{CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -46,6 +49,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) { return session().memory().shared().close(dptr); }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = check(event); result != CUDA_SUCCESS) return result;
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const EventState* state = session().memory().events.find(address_of(event));

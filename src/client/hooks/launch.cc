@@ -131,7 +131,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsLi
                    "a kernel is launched on one device at a time");
   }
   const CUDA_LAUNCH_PARAMS& one = *launchParamsList;
-  if (is_default_stream(one.hStream)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_default_stream(one.hStream)) return CUDA_ERROR_INVALID_HANDLE;
   const ContextScope scope(home_of(one.hStream));
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   return cuLaunchCooperativeKernel(one.function, one.gridDimX, one.gridDimY, one.gridDimZ,
@@ -159,11 +159,13 @@ CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numby
   return set_parameter(hfunc, offset, ptr, numbytes);
 }
 
-// References of a module are bound by their names; naming one here has had no effect since.
-CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+// References of a module are bound by their names; as parameters NVIDIA's driver takes none any
+// more. The reference does not bring its context along.
+CUresult cuParamSetTexRef(CUfunction hfunc, int, CUtexref hTexRef) {
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   if (const CUresult no = check(hfunc); no != CUDA_SUCCESS) return no;
-  if (texunit != CU_PARAM_TR_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  return check(hTexRef);
+  const CUresult no = check(hTexRef);
+  return no == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : no;
 }
 
 CUresult cuLaunch(CUfunction f) { return launch_legacy(f, 1, 1, nullptr); }
@@ -172,7 +174,11 @@ CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
   return launch_legacy(f, grid_width, grid_height, nullptr);
 }
 
+// The only launch to which its stream brings no context.
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
+  const ContextScope scope(home_of(hStream));
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   return launch_legacy(f, grid_width, grid_height, hStream);
 }
 

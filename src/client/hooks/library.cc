@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "client/call.h"
 #include "client/code/code_state.h"
@@ -232,6 +233,13 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
                                CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                unsigned int numLibraryOptions) {
   if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult bad = check_library_options(numLibraryOptions, libraryOptions);
+  if (bad != CUDA_SUCCESS) return bad;
+  // A program keeps no code that came from a file.
+  const std::span given(libraryOptions, numLibraryOptions);
+  if (std::find(given.begin(), given.end(), CU_LIBRARY_BINARY_IS_PRESERVED) != given.end()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   std::vector<std::byte> file;
   if (const CUresult no = read_code_file(fileName, file); no != CUDA_SUCCESS) return no;
   return cuLibraryLoadData(library, file.data(), jitOptions, jitOptionsValues, numJitOptions,
@@ -263,10 +271,10 @@ CUresult cuLibraryUnload(CUlibrary library) {
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
-  if (pKernel == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
+  if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LibraryState* state = session().code().libraries.find(address_of(library));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
+  if (*name == '\0' || std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
   return find_kernel(*state, name, pKernel);
 }
 
@@ -330,7 +338,9 @@ CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
-  if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if ((dptr == nullptr && bytes == nullptr) || name == nullptr || *name == '\0') {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   CUmodule module = nullptr;
   if (const CUresult no = cuLibraryGetModule(&module, library); no != CUDA_SUCCESS) return no;
   ModuleState* state = session().code().modules.find(address_of(module));
@@ -345,7 +355,9 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                              const char* name) {
   if (const CUresult no = enter(Needs::kInit); no != CUDA_SUCCESS) return no;
-  if ((dptr == nullptr && bytes == nullptr) || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if ((dptr == nullptr && bytes == nullptr) || name == nullptr || *name == '\0') {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (const CUresult no = check(library); no != CUDA_SUCCESS) return no;
   if (std::strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
   commands::FindManaged::Reply found;
@@ -422,6 +434,8 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                               size_t* paramSize) {
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   const KernelState* state = session().code().kernels.find(address_of(kernel));
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (paramOffset == nullptr || paramIndex >= state->code->parameters.size()) {

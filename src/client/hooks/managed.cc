@@ -4,6 +4,7 @@
 
 #include "client/call.h"
 #include "client/memory_state.h"
+#include "cuda/default_stream.h"
 #include "cuda/managed_ranges.h"
 
 namespace flyt::client::hooks {
@@ -23,7 +24,7 @@ template <class Each>
 CUresult batch(const CUdeviceptr* dptrs, const size_t* sizes, size_t count,
                unsigned long long flags, CUstream stream, Each each) {
   if (const CUresult result = check_for_work(stream); result != CUDA_SUCCESS) return result;
-  const bool legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
+  const bool legacy = cuda::resolve_default(stream) == CU_STREAM_LEGACY;
   if (dptrs == nullptr || sizes == nullptr || count == 0 || flags != 0 || legacy) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -41,7 +42,7 @@ CUresult prefetch_batch(const CUdeviceptr* dptrs, const size_t* sizes, size_t co
   if (!where.valid()) return CUDA_ERROR_INVALID_VALUE;
   return batch(dptrs, sizes, count, flags, stream, [&](size_t i, bool now) {
     return now ? ranges().prefetch(dptrs[i], sizes[i], where.of(i))
-               : ranges().check_prefetch(dptrs[i], sizes[i], where.of(i));
+               : ranges().check_prefetch_of_batch(dptrs[i], sizes[i], where.of(i));
   });
 }
 

@@ -34,8 +34,9 @@ CUresult prepare(Operation& operation) {
   }
   const std::uint64_t bytes = wide ? 8 : 4;
   if (operation.address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (waits && (operation.flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (operation.flags > (waits ? kWaitKinds : 0U)) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned int flush = waits ? CU_STREAM_WAIT_VALUE_FLUSH : 0U;
+  if ((operation.flags & ~flush) > (waits ? kWaitKinds : 0U)) return CUDA_ERROR_INVALID_VALUE;
+  if ((operation.flags & flush) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   MemoryState& memory = session().memory();
   MemoryMap::Placed placed = memory.map().place(operation.address, bytes);
   if (placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored) {

@@ -30,7 +30,8 @@ CUresult find_in_module(Table& table, Names Images::*names_of_kind, CUmodule mod
   const ContextOf home(state->context);
   if (home.bad() != CUDA_SUCCESS) return home.bad();
   const std::string_view text(name);
-  if (text.empty() || text.size() > kNameBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (text.empty()) return CUDA_ERROR_NOT_FOUND;
+  if (text.size() > kNameBytesMax) return CUDA_ERROR_INVALID_VALUE;
   const Lock asking(images().asking);
   auto& names = images().*names_of_kind;
   const Images::ReferenceName key{address_of(module), std::string(text)};

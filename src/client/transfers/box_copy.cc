@@ -56,7 +56,7 @@ CUresult lay_out(const RawSide& raw, const Extent& extent, std::uint64_t base, B
   std::uint64_t column_end = 0;
   if (__builtin_add_overflow(raw.y, extent.rows, &column_end)) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t height = raw.height != 0 ? raw.height : column_end;
-  if (extent.slices > 1 && height < column_end) return CUDA_ERROR_INVALID_VALUE;
+  if (height < column_end) return CUDA_ERROR_INVALID_VALUE;
   const auto slice_pitch = plus_product(0, side.pitch, height);
   if (!slice_pitch) return CUDA_ERROR_INVALID_VALUE;
   side.slice_pitch = *slice_pitch;
@@ -125,7 +125,6 @@ CUresult make(const CopyTables& tables, const RawSide& from, const RawSide& to,
 // The two 3D structures have the same fields, but for contexts.
 template <class Copy>
 CUresult make_3d(const CopyTables& tables, const Copy& copy, BoxCopy& out) {
-  if (copy.srcLOD != 0 || copy.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const RawSide from{copy.srcMemoryType, address_of(copy.srcHost),
                      copy.srcDevice,     copy.srcArray,
                      copy.srcXInBytes,   copy.srcY,

@@ -66,6 +66,7 @@ CUresult GraphBuilder::add(const NodeImage& node, CUgraph graph, CUgraphNode& ma
   }
   const CUresult bad = given->take(request_, bytes_at(&wanted, sizeof wanted), node.data);
   if (bad != CUDA_SUCCESS) return bad;
+  given->name_context(request_);
   CUgraphNodeParams& params = given->native();
   const NewNode fresh{&made, graph, nullptr, nullptr, 0};
   const CUresult result = params.type == CU_GRAPH_NODE_TYPE_KERNEL

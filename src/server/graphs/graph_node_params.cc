@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "cuda/graph_allocation.h"
 #include "server/client_names.h"
 #include "server/graphs/graph_image.h"
 #include "server/graphs/graphs.h"
@@ -135,6 +136,26 @@ bool take_array(Bytes data, std::uint64_t count, std::uint64_t count_max, std::v
   return true;
 }
 
+// A driver may look at what is at the base of a copy, where the session need not have anything.
+template <class Pointer>
+void begin_at_box(const Request& request, const CopySide& side, Pointer& host, CUdeviceptr& device,
+                  std::size_t& x, std::size_t& y, std::size_t& z) {
+  if (side.type == CU_MEMORYTYPE_ARRAY) return;
+  // What no pitch or height stands for the driver says.
+  if (side.y + side.z != 0 && side.pitch == 0) return;
+  if (side.z != 0 && side.height == 0) return;
+  const bool of_host = side.type == CU_MEMORYTYPE_HOST;
+  if (request.session().regions().allowed(of_host ? address_of(side.host) : side.device, 1)) return;
+  const auto first = row_at(side, side.pitch, side.height, side.y, side.z);
+  if (!first) return;
+  if (of_host) {
+    host = pointer_at(*first);
+  } else {
+    device = *first;
+  }
+  x = y = z = 0;
+}
+
 }  // namespace
 
 CUresult admit_copy(const Request& request, CUDA_MEMCPY3D& copy) {
@@ -150,8 +171,12 @@ CUresult admit_copy(const Request& request, CUDA_MEMCPY3D& copy) {
   const CopySide to{copy.dstMemoryType, copy.dstHost,     copy.dstDevice,
                     copy.dstArray,      copy.dstXInBytes, copy.dstY,
                     copy.dstZ,          copy.dstPitch,    copy.dstHeight};
-  const CUresult bad = admit_side(request, copy, from);
-  return bad == CUDA_SUCCESS ? admit_side(request, copy, to) : bad;
+  CUresult bad = admit_side(request, copy, from);
+  if (bad == CUDA_SUCCESS) bad = admit_side(request, copy, to);
+  if (bad != CUDA_SUCCESS) return bad;
+  begin_at_box(request, from, copy.srcHost, copy.srcDevice, copy.srcXInBytes, copy.srcY, copy.srcZ);
+  begin_at_box(request, to, copy.dstHost, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ);
+  return CUDA_SUCCESS;
 }
 
 namespace {
@@ -234,6 +259,16 @@ CUresult GraphNodeParams::take_kind(Request& request, Bytes data) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+void GraphNodeParams::name_context(const Request& request) {
+  CUcontext* context = nullptr;
+  if (type_ == CU_GRAPH_NODE_TYPE_MEMCPY) context = &params_.memcpy.copyCtx;
+  if (type_ == CU_GRAPH_NODE_TYPE_MEMSET) context = &params_.memset.ctx;
+  if (context == nullptr || *context != nullptr || request.context() == 0) return;
+  const Handles& handles = request.session().handles();
+  *context =
+      static_cast<CUcontext>(handles.find_index(wire::HandleKind::kContext, request.context()));
+}
+
 CUresult GraphNodeParams::take_kernel(const Request& request, Bytes data) {
   CUDA_KERNEL_NODE_PARAMS_v3& kernel = params_.kernel;
   // NVIDIA's driver takes the current context without looking whether there is one.
@@ -241,7 +276,7 @@ CUresult GraphNodeParams::take_kernel(const Request& request, Bytes data) {
   if (const CUresult bad = admit_context(request, kernel.ctx); bad != CUDA_SUCCESS) return bad;
   if (kernel.func != nullptr && !request.resolve(kernel.func)) return CUDA_ERROR_INVALID_HANDLE;
   if (kernel.kern != nullptr && !request.resolve(kernel.kern)) return CUDA_ERROR_INVALID_HANDLE;
-  if (kernel.func == nullptr && kernel.kern == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel.func == nullptr && kernel.kern == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return lay_out(request.driver(), data);
 }
 
@@ -300,6 +335,7 @@ CUresult GraphNodeParams::take_words(const Request& request, Bytes data) {
   for (CUstreamBatchMemOpParams& word : words_) {
     if (const CUresult bad = admit_word(request, word); bad != CUDA_SUCCESS) return bad;
   }
+  words_.reserve(1);  // None are not null.
   batch.paramArray = words_.data();
   return CUDA_SUCCESS;
 }
@@ -325,11 +361,9 @@ CUresult GraphNodeParams::take_allocation(Request& request, Bytes data) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUmemPoolProps& props = alloc.poolProps;
-  if (!in_range(&props.handleTypes, 0, 0) ||
-      !in_range(&props.allocType, CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  CUresult bad = admit_location(request, props.location);
+  int devices = 0;
+  CUresult bad = request.driver().cuDeviceGetCount(&devices);
+  if (bad == CUDA_SUCCESS) bad = cuda::check_graph_allocation(props, devices);
   for (const CUmemAccessDesc& access : access_) {
     if (bad == CUDA_SUCCESS) bad = admit_location(request, access.location);
     if (!in_range(&access.flags, CU_MEM_ACCESS_FLAGS_PROT_NONE,

@@ -22,6 +22,11 @@ class GraphNodeParams {
   // are not remoted.
   CUresult take(Request& request, Bytes parameters, Bytes data);
 
+  // Names the current context where the client left it to the driver, which would else refuse
+  // memory that belongs to none, as a session's does. For copies and fills by the calls of their
+  // kind.
+  void name_context(const Request& request);
+
   CUgraphNodeType type() const { return type_; }
   CUgraphNodeParams& native() { return params_; }
   // Of a child: the client's number.

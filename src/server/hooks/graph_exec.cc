@@ -274,6 +274,7 @@ CUresult set_exec_node(Request& request, const commands::SetExecNode& command) {
   GraphNodeParams params;
   bad = params.take(request, command.parameters, command.data);
   if (bad != CUDA_SUCCESS) return bad;
+  if (command.typed) params.name_context(request);
   if (origin != nullptr) stay_in_part(request.session(), *origin, params.native());
   if (!command.typed && driver.cuGraphExecNodeSetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const CUresult result = command.typed

@@ -102,6 +102,22 @@ CUkernelNodeAttrValue value_of(Bytes bytes) {
   return value;
 }
 
+// Events are recorded by launches alone, and that kernels do not update a node may be said.
+CUresult admit_attribute(const Request& request, CUlaunchAttribute& attribute) {
+  switch (static_cast<int>(attribute.id)) {
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return CUDA_ERROR_INVALID_VALUE;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      attribute.value.deviceUpdatableKernelNode.devNode = nullptr;
+      return attribute.value.deviceUpdatableKernelNode.deviceUpdatable == 0
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return LaunchAttributes::admit(request, attribute);
+  }
+}
+
 }  // namespace
 
 void add_graph_node(Request request, const commands::AddGraphNode& command) {
@@ -130,6 +146,7 @@ void add_graph_node(Request request, const commands::AddGraphNode& command) {
   if (result == CUDA_SUCCESS) result = admit_node(graphs, command, params, cost);
   CUgraphNode node = nullptr;
   if (result == CUDA_SUCCESS) {
+    if (command.typed) params.name_context(request);
     const NewNode made{&node, graph, dependencies.data(), edges.data(), dependencies.size()};
     result = command.typed ? add_typed_node(request.driver(), made, params.native())
                            : add_any(request.driver(), made, params.native());
@@ -232,7 +249,7 @@ CUresult set_node_attribute(Request& request, const commands::SetNodeAttribute& 
   CUlaunchAttribute attribute{};
   attribute.id = static_cast<CUlaunchAttributeID>(command.attribute);
   attribute.value = value_of(command.value);
-  const CUresult bad = LaunchAttributes::admit(request, attribute);
+  const CUresult bad = admit_attribute(request, attribute);
   if (bad != CUDA_SUCCESS) return bad;
   request.session().graphs().records().node_changed(command.node);
   return request.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);

@@ -188,8 +188,9 @@ CUresult open_pool(Request& request, const commands::OpenPool& command,
 
 CUresult open_event(Request& request, const commands::OpenEvent& command) {
   SharedObject object;
-  const CUresult bad = find(request, command.handle, SharedKind::kEvent, object);
-  if (bad != CUDA_SUCCESS) return bad;
+  if (find(request, command.handle, SharedKind::kEvent, object) != CUDA_SUCCESS) {
+    return CUDA_ERROR_MAP_FAILED;
+  }
   const driver::Table& driver = request.driver();
   if (driver.cuIpcOpenEventHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUevent native = nullptr;

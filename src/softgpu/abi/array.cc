@@ -41,6 +41,16 @@ CUresult with_mipmapped(CUmipmappedArray handle, Body body) {
   });
 }
 
+// There are no sparse arrays, and none whose memory is mapped later.
+CUresult has_no_such_thing(CUarray array) {
+  if (array == nullptr) return with_driver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
+  return with_array(array, [](auto&&...) { return CUDA_ERROR_INVALID_VALUE; });
+}
+CUresult has_no_such_thing(CUmipmappedArray array) {
+  if (array == nullptr) return with_driver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
+  return with_mipmapped(array, [](auto&&...) { return CUDA_ERROR_INVALID_VALUE; });
+}
+
 // Work that uses it may still be on its way.
 void wait_for(Driver& driver, std::uint64_t context) {
   if (const auto owner = driver.contexts().find(context)) owner->synchronize();
@@ -63,10 +73,7 @@ CUresult place(Driver& driver, const End& end, const Extent& extent, Box& box, S
     return CUDA_SUCCESS;
   }
   array = {nullptr, end.array, end.offset, 0, 0};
-  if (const CUresult bad = place_in_array(driver, extent, array, box); bad != CUDA_SUCCESS) {
-    return bad;
-  }
-  return array.array->shape() == ptx::ImageShape::k1D ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return place_in_row(driver, extent.width, array, box);
 }
 
 CUresult flat_copy(const End& to, const End& from, std::size_t bytes, CUstream stream,
@@ -128,25 +135,25 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* pArrayDescriptor, CU
   });
 }
 
-// There are no sparse arrays, none whose memory is mapped later, and none of planes.
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray array) {
-  return with_array(array, [](auto&&...) { return CUDA_ERROR_INVALID_VALUE; });
+  return has_no_such_thing(array);
 }
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*,
                                              CUmipmappedArray mipmap) {
-  return with_mipmapped(mipmap, [](auto&&...) { return CUDA_ERROR_INVALID_VALUE; });
+  return has_no_such_thing(mipmap);
 }
 
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUarray array, CUdevice) {
-  return with_array(array, [](auto&&...) { return CUDA_ERROR_INVALID_VALUE; });
+  return has_no_such_thing(array);
 }
 
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*,
                                                CUmipmappedArray mipmap, CUdevice) {
-  return with_mipmapped(mipmap, [](auto&&...) { return CUDA_ERROR_INVALID_VALUE; });
+  return has_no_such_thing(mipmap);
 }
 
+// Nor of planes.
 CUresult cuArrayGetPlane(CUarray*, CUarray hArray, unsigned int) {
   return with_array(hArray, [](auto&&...) { return CUDA_ERROR_INVALID_VALUE; });
 }

@@ -1,5 +1,9 @@
 // Copies between host and device memory, one to three dimensions.
 #include "softgpu/copy.h"
+
+#include <algorithm>
+#include <span>
+
 #include "cuda/batch_copy.h"
 #include "softgpu/abi/enter.h"
 
@@ -39,11 +43,9 @@ CUresult run_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool blocking) {
   if (c == nullptr) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
-  const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice,
-                  c->dstPitch,      c->Height,  c->dstXInBytes,
+  const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch, 0, c->dstXInBytes,
                   c->dstY,          0,          c->dstArray};
-  const Corner from{c->srcMemoryType, c->srcHost, c->srcDevice,
-                    c->srcPitch,      c->Height,  c->srcXInBytes,
+  const Corner from{c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch, 0, c->srcXInBytes,
                     c->srcY,          0,          c->srcArray};
   return run_corners(to, from, {c->WidthInBytes, c->Height, 1}, handle, blocking);
 }
@@ -51,9 +53,6 @@ CUresult run_2d(const CUDA_MEMCPY2D* c, CUstream handle, bool blocking) {
 template <class Copy>
 CUresult run_3d(const Copy* c, CUstream handle, bool blocking) {
   if (c == nullptr) {
-    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
-  }
-  if (c->srcLOD != 0 || c->dstLOD != 0) {
     return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
   }
   const Corner to{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch, c->dstHeight,
@@ -92,6 +91,73 @@ CUresult one_of_batch(const CUDA_MEMCPY3D_BATCH_OP& operation, CUstream handle) 
     request.source_now = during_the_call(operation.srcAccessOrder);
     return copy(driver, stream.context, stream.stream, request, false);
   });
+}
+
+bool legacy_or_null(CUstream stream) { return stream == nullptr || stream == CU_STREAM_LEGACY; }
+
+// A batch wants a current context of the thread's own, whatever its stream brings along, and is
+// CUDA_ERROR_INVALID_VALUE without; the context's error counts before anything else.
+CUresult check_batch(bool good) {
+  return with_driver([good](Driver& driver) -> CUresult {
+    std::shared_ptr<Context> context;
+    const CUresult bad = current_context(driver, context);
+    if (bad == CUDA_ERROR_INVALID_CONTEXT) return CUDA_ERROR_INVALID_VALUE;
+    return bad == CUDA_SUCCESS && !good ? CUDA_ERROR_INVALID_VALUE : bad;
+  });
+}
+
+struct Batch {
+  const CUdeviceptr* dsts;
+  const CUdeviceptr* srcs;
+  const std::size_t* sizes;
+  std::size_t count;
+  const CUmemcpyAttributes* attributes;
+  const std::size_t* indices;  // The first copy of each.
+  std::size_t attribute_count;
+
+  bool good() const {
+    if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 ||
+        attributes == nullptr || indices == nullptr || attribute_count == 0 ||
+        attribute_count > count || indices[0] != 0) {
+      return false;
+    }
+    const Driver* const driver = current_driver();
+    return driver == nullptr ||
+           std::all_of(attributes, attributes + attribute_count, [driver](const auto& each) {
+             return cuda::good_attributes(each, driver->device_count());
+           });
+  }
+};
+
+CUresult batch(const Batch& copies, CUstream stream) {
+  const CUresult bad = check_batch(copies.good() && !legacy_or_null(stream));
+  if (bad != CUDA_SUCCESS) return bad;
+  std::size_t kind = 0;
+  for (std::size_t i = 0; i < copies.count; ++i) {
+    while (kind + 1 < copies.attribute_count && copies.indices[kind + 1] <= i) ++kind;
+    if (copies.sizes[i] == 0) return check_batch(false);
+    CopyRequest request =
+        linear(copies.dsts[i], Side::kUnified, copies.srcs[i], Side::kUnified, copies.sizes[i]);
+    request.source_now = during_the_call(copies.attributes[kind].srcAccessOrder);
+    const CUresult result = run(request, stream, false);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult batch_3d(std::span<const CUDA_MEMCPY3D_BATCH_OP> operations, std::size_t* fail,
+                  unsigned long long flags, CUstream stream) {
+  if (fail != nullptr) *fail = ~std::size_t{0};
+  const bool good = !operations.empty() && operations.data() != nullptr && flags == 0;
+  const CUresult bad = check_batch(good && !legacy_or_null(stream));
+  if (bad != CUDA_SUCCESS) return bad;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const CUresult result = one_of_batch(operations[i], stream);
+    if (result == CUDA_SUCCESS) continue;
+    if (fail != nullptr && !cuda::names_nothing(operations[i])) *fail = i;
+    return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 // The contexts that a peer copy names; a null one is the calling thread's.
@@ -219,53 +285,26 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                CUstream hStream) {
-  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr ||
-      attrsIdxs == nullptr || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0 ||
-      hStream == nullptr || hStream == CU_STREAM_LEGACY) {
-    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
-  }
-  size_t kind = 0;  // Attributes hold from the copy on that their index tells.
-  for (size_t i = 0; i < count; ++i) {
-    while (kind + 1 < numAttrs && attrsIdxs[kind + 1] <= i) ++kind;
-    if (sizes[i] == 0) {
-      return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
-    }
-    CopyRequest request = linear(dsts[i], Side::kUnified, srcs[i], Side::kUnified, sizes[i]);
-    request.source_now = during_the_call(attrs[kind].srcAccessOrder);
-    const CUresult result = run(request, hStream, false);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
+  return batch({dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs}, hStream);
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                             CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                             size_t* failIdx, CUstream hStream) {
   const CUresult result =
-      cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+      batch({dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs}, cuda::resolve_default(hStream));
   if (result != CUDA_SUCCESS && failIdx != nullptr) *failIdx = ~size_t{0};
   return result;
 }
 
 CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
                                  unsigned long long flags, CUstream hStream) {
-  return cuMemcpy3DBatchAsync(numOps, opList, nullptr, flags, hStream);
+  return batch_3d({opList, numOps}, nullptr, flags, hStream);
 }
 
 CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
                               unsigned long long flags, CUstream hStream) {
-  if (failIdx != nullptr) *failIdx = ~size_t{0};
-  if (numOps == 0 || opList == nullptr || flags != 0 || hStream == nullptr ||
-      hStream == CU_STREAM_LEGACY) {
-    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
-  }
-  for (size_t i = 0; i < numOps; ++i) {
-    const CUresult result = one_of_batch(opList[i], hStream);
-    if (result == CUDA_SUCCESS) continue;
-    if (failIdx != nullptr && !cuda::names_nothing(opList[i])) *failIdx = i;
-    return result;
-  }
-  return CUDA_SUCCESS;
+  return batch_3d({opList, numOps}, failIdx, flags, cuda::resolve_default(hStream));
 }
 
 }  // extern "C"

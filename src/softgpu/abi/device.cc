@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "cuda/array_facts.h"
 #include "cuda/host_link.h"
 #include "softgpu/abi/enter.h"
 
@@ -113,19 +114,29 @@ CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) 
   });
 }
 
-CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format,
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
                                             unsigned numChannels, CUdevice dev) {
   return with_device(dev, [&](Driver&, Device& device) -> CUresult {
-    if (maxWidthInElements == nullptr || numChannels == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (maxWidthInElements == nullptr || !cuda::texel_of(format, numChannels)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     *maxWidthInElements = static_cast<std::size_t>(
         *device.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH));
     return CUDA_SUCCESS;
   });
 }
 
-CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
+// Windows has such names of devices.
+CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return driver.device(dev) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_SUPPORTED;
+  });
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice dev) {
   return with_device(dev, [&](Driver&, Device&) -> CUresult {
-    if (pi == nullptr || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
+    if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *pi = 0;
     return CUDA_SUCCESS;
   });

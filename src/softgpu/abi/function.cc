@@ -94,6 +94,7 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                             size_t* paramSize) {
+  if (func == nullptr) return with_driver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
   return with_function(func, [&](const Function& function) -> CUresult {
     const auto& parameters = function.code().parameters;
     if (paramOffset == nullptr || paramIndex >= parameters.size()) {

@@ -1,21 +1,19 @@
 // Nodes of any kind by one call, nodes that allocate and free, and conditional ones.
 #include <climits>
 
+#include "cuda/graph_allocation.h"
 #include "softgpu/abi/graph_params.h"
 
 namespace flyt::softgpu {
 
 CUresult read_alloc(Driver& driver, CUDA_MEM_ALLOC_NODE_PARAMS_v1& params, AllocWork& out) {
   const CUmemPoolProps& props = params.poolProps;
-  if (props.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || params.bytesize == 0 ||
-      (params.accessDescCount != 0 && params.accessDescs == nullptr) ||
+  const CUresult unfit = cuda::check_graph_allocation(props, driver.device_count());
+  if (unfit != CUDA_SUCCESS) return unfit;
+  if (params.bytesize == 0 || (params.accessDescCount != 0 && params.accessDescs == nullptr) ||
       params.accessDescCount > static_cast<std::size_t>(driver.device_count())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // The memory of graphs stays in its process.
-  if (props.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
-  if (driver.device(props.location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   DeviceSet peers = 0;
   for (std::size_t i = 0; i < params.accessDescCount; ++i) {
     const CUmemAccessDesc& access = params.accessDescs[i];
@@ -84,12 +82,12 @@ CUresult read_conditional(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_N
   return CUDA_SUCCESS;
 }
 
-namespace {
-
 bool reserved_are_zero(const CUgraphNodeParams& params) {
   return params.reserved0[0] == 0 && params.reserved0[1] == 0 && params.reserved0[2] == 0 &&
          params.reserved2 == 0;
 }
+
+namespace {
 
 template <class Kind, class Read>
 CUresult read_into(Work& out, Read read) {
@@ -248,6 +246,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
     if (pHandle_out == nullptr || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    // The current one does not stand in for it.
+    if (ctx == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     std::uint64_t context = 0;
     if (const CUresult bad = read_context(driver, ctx, &context); bad != CUDA_SUCCESS) return bad;
     const std::uint64_t handle = driver.graphs().next_conditional_inside();

@@ -56,8 +56,11 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
                                      unsigned long long flags) {
   Verdict verdict;
   // Uploading needs a stream, which only cuGraphInstantiateWithParams names.
-  return instantiate(phGraphExec, hGraph,
-                     flags & ~std::uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD}, verdict);
+  constexpr std::uint64_t kUpload = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  if ((flags & kUpload) != 0) {
+    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_VALUE; });
+  }
+  return instantiate(phGraphExec, hGraph, flags, verdict);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,

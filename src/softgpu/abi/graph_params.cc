@@ -30,7 +30,6 @@ CUresult find_node_function(Driver& driver, const CUDA_KERNEL_NODE_PARAMS_v2& pa
                             KernelWork& out) {
   const bool by_kernel = params.func == nullptr;
   const std::uint64_t handle = by_kernel ? from_handle(params.kern) : from_handle(params.func);
-  if (handle == 0) return CUDA_ERROR_INVALID_VALUE;
   if (driver.kernels().find(handle) == nullptr) {
     out.function = by_kernel ? nullptr : driver.functions().find(handle);
     return out.function == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
@@ -167,12 +166,12 @@ CUDA_MEMSET_NODE_PARAMS_v2 widen(const CUDA_MEMSET_NODE_PARAMS_v1& p, CUcontext 
 CUresult read_words(Driver& driver, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& params,
                     WordsWork& out) {
   constexpr unsigned kBatchMax = 255;
-  if (const CUresult bad = read_context(driver, params.ctx, &out.context); bad != CUDA_SUCCESS) {
-    return bad;
-  }
-  if (params.count == 0 || params.count > kBatchMax || params.paramArray == nullptr ||
+  if (params.ctx == nullptr || params.count > kBatchMax || params.paramArray == nullptr ||
       params.flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult bad = read_context(driver, params.ctx, &out.context); bad != CUDA_SUCCESS) {
+    return bad;
   }
   out.flags = params.flags;
   out.words.clear();

@@ -20,6 +20,7 @@ CUresult read_child(Driver& driver, CUgraph parent, CUgraph child,
                     CUgraphChildGraphNodeOwnership ownership, ChildWork& out);
 template <class Kind>
 CUresult read_event(Driver& driver, CUevent handle, Kind& out) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult bad = find_event(driver, handle, out.event);
   out.handle = handle;
   return bad;
@@ -30,6 +31,8 @@ CUresult read_free(Driver& driver, const Graph& graph, CUdeviceptr address, Free
 // Makes the bodies, and tells them in `params`.
 CUresult read_conditional(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& params,
                           ConditionalWork& out);
+// Of a node of any kind, as the calls for these want it.
+bool reserved_are_zero(const CUgraphNodeParams& params);
 // Every kind that can change its work. External semaphores are CUDA_ERROR_NOT_SUPPORTED. `out`
 // keeps what the parameters do not say, if it was of that kind.
 CUresult read_work(Driver& driver, const CUgraphNodeParams& params, Work& out);

@@ -102,6 +102,16 @@ CUresult set_attribute(KernelWork& work, const CUlaunchAttribute& attribute) {
                ? CUDA_SUCCESS
                : CUDA_ERROR_NOT_SUPPORTED;
   }
+  // No clusters at all is as it was before anything was said of them.
+  const auto& cluster = attribute.value.clusterDim;
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+      (cluster.x | cluster.y | cluster.z) == 0) {
+    std::erase_if(work.request.attributes, [](const auto& each) {
+      return each.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    });
+    work.request.cluster = {0, 0, 0};
+    return CUDA_SUCCESS;
+  }
   CUresult bad = apply_attribute(attribute, request);
   if (bad == CUDA_SUCCESS) bad = check_launch(*work.function, request);
   if (bad != CUDA_SUCCESS) return bad;
@@ -221,7 +231,7 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams == nullptr || !reserved_are_zero(*nodeParams)) return CUDA_ERROR_INVALID_VALUE;
   if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     return set_child(hGraphExec, hNode, nodeParams->graph.graph);
   }
@@ -274,7 +284,10 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                        const CUkernelNodeAttrValue* value) {
   return with_node_of<KernelWork>(hNode, [&](Driver&, GraphNode&, KernelWork& work) -> CUresult {
-    if (value == nullptr || !good_attribute(attr)) return CUDA_ERROR_INVALID_VALUE;
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // A hint that is taken and not kept.
+    if (attr == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) return CUDA_SUCCESS;
+    if (!good_attribute(attr)) return CUDA_ERROR_INVALID_VALUE;
     CUlaunchAttribute attribute{};
     attribute.id = attr;
     attribute.value = *value;

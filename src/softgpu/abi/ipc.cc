@@ -10,6 +10,7 @@ extern "C" {
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
+    if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Event> found;
     if (const CUresult bad = find_event(driver, event, found); bad != CUDA_SUCCESS) return bad;
     if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -23,7 +24,7 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   return with_context([&](Driver& driver, Context& context) -> CUresult {
     if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto shared = SharedEvent::open(handle);
-    if (shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (shared == nullptr) return CUDA_ERROR_MAP_FAILED;
     *phEvent = to_handle<CUevent>(driver.events().add(std::make_shared<Event>(
         context.handle(), CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, std::move(shared))));
     return CUDA_SUCCESS;

@@ -164,14 +164,16 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
                                               unsigned int numDevices, unsigned int flags) {
   constexpr unsigned int kFlags = 0x3;  // No synchronisation before, and none behind.
-  const bool good = launchParamsList != nullptr && numDevices != 0 && (flags & ~kFlags) == 0 &&
-                    !is_default_stream(launchParamsList->hStream);
+  const bool good = launchParamsList != nullptr && numDevices != 0 && (flags & ~kFlags) == 0;
   if (!good || numDevices > 1) {
     return with_context([good](Driver&, Context&) {
       return good ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     });
   }
   const CUDA_LAUNCH_PARAMS& one = *launchParamsList;
+  if (is_default_stream(one.hStream)) {
+    return with_context([](Driver&, Context&) { return CUDA_ERROR_INVALID_HANDLE; });
+  }
   return cuLaunchCooperativeKernel(one.function, one.gridDimX, one.gridDimY, one.gridDimZ,
                                    one.blockDimX, one.blockDimY, one.blockDimZ, one.sharedMemBytes,
                                    one.hStream, one.kernelParams);
@@ -193,12 +195,12 @@ CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
   return set_parameter(hfunc, offset, &value, sizeof value);
 }
 
-// References of a module are bound by their names; naming one here has had no effect since.
-CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+// References of a module are bound by their names; as parameters NVIDIA's driver takes none any
+// more.
+CUresult cuParamSetTexRef(CUfunction hfunc, int, CUtexref hTexRef) {
   return with_old_launch(hfunc, [&](const ptx::Function&, OldLaunch&) -> CUresult {
-    if (texunit != CU_PARAM_TR_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
     const bool known = current_driver()->texture_references().find(from_handle(hTexRef)) != nullptr;
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 

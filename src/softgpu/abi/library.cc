@@ -104,7 +104,9 @@ class HeldPrimary {
 CUresult find_variable(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name,
                        bool managed) {
   return with_library(library, [&](Driver& driver, const auto& found) -> CUresult {
-    if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     std::shared_ptr<Context> context;
     CUresult bad = current_context(driver, context);
     if (bad != CUDA_SUCCESS && managed) {
@@ -141,10 +143,15 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
                                void** jitOptionsValues, unsigned int numJitOptions,
-                               CUlibraryOption*, void**, unsigned int) {
+                               CUlibraryOption* libraryOptions, void**,
+                               unsigned int numLibraryOptions) {
   std::vector<std::byte> bytes;
   const CUresult result = with_driver([&](Driver&) -> CUresult {
     if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // A program keeps no code that came from a file.
+    for (unsigned int i = 0; libraryOptions != nullptr && i < numLibraryOptions; ++i) {
+      if (libraryOptions[i] == CU_LIBRARY_BINARY_IS_PRESERVED) return CUDA_ERROR_INVALID_VALUE;
+    }
     return read_file(fileName, bytes);
   });
   if (result != CUDA_SUCCESS) return result;
@@ -175,7 +182,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   return with_library(library, [&](Driver& driver, const auto& found) -> CUresult {
-    if (pKernel == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
+    if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto kernel = found->program().kernel(name);
     if (!kernel) return CUDA_ERROR_NOT_FOUND;
     *pKernel = kernel_handle(driver, found, library, *kernel);
@@ -294,7 +301,10 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                               size_t* paramSize) {
-  return with_kernel(kernel, [&](Driver&, const Kernel& found) -> CUresult {
+  if (kernel == nullptr) return with_driver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
+  return with_kernel(kernel, [&](Driver& driver, const Kernel& found) -> CUresult {
+    std::shared_ptr<Context> context;
+    if (const CUresult bad = current_context(driver, context); bad != CUDA_SUCCESS) return bad;
     const auto& parameters = found.code().parameters;
     if (paramOffset == nullptr || paramIndex >= parameters.size()) {
       return CUDA_ERROR_INVALID_VALUE;

@@ -11,7 +11,7 @@ template <class Each>
 CUresult batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
                CUstream stream, Each each) {
   return with_work(stream, [&](Driver& driver, Context&, const StreamOfCall&) -> CUresult {
-    const bool legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
+    const bool legacy = cuda::resolve_default(stream) == CU_STREAM_LEGACY;
     if (dptrs == nullptr || sizes == nullptr || count == 0 || flags != 0 || legacy) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -30,7 +30,7 @@ CUresult prefetch_batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLo
   if (!where.valid()) return CUDA_ERROR_INVALID_VALUE;
   return batch(dptrs, sizes, count, flags, stream, [&](Driver& driver, size_t i, bool now) {
     return now ? driver.managed().prefetch(dptrs[i], sizes[i], where.of(i))
-               : driver.managed().check_prefetch(dptrs[i], sizes[i], where.of(i));
+               : driver.managed().check_prefetch_of_batch(dptrs[i], sizes[i], where.of(i));
   });
 }
 

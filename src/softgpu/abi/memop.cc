@@ -22,6 +22,11 @@ CUresult submit(Driver& driver, const StreamOfCall& stream, std::vector<MemoryWo
   return CUDA_SUCCESS;
 }
 
+// The calls of before _v2, as of NVIDIA's driver that is not told otherwise.
+CUresult not_supported() {
+  return with_driver([](Driver&) { return CUDA_ERROR_NOT_SUPPORTED; });
+}
+
 CUresult run(CUstream handle, const MemoryWord& word) {
   return with_work(handle, [&](Driver& driver, Context&, const StreamOfCall& stream) {
     const CUresult bad = check_word(driver.regions(), word);
@@ -68,29 +73,24 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
   });
 }
 
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                             unsigned int flags) {
-  return cuStreamWaitValue32_v2(stream, addr, value, flags);
+CUresult cuStreamWaitValue32(CUstream, CUdeviceptr, cuuint32_t, unsigned int) {
+  return not_supported();
 }
 
-CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                             unsigned int flags) {
-  return cuStreamWaitValue64_v2(stream, addr, value, flags);
+CUresult cuStreamWaitValue64(CUstream, CUdeviceptr, cuuint64_t, unsigned int) {
+  return not_supported();
 }
 
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
-                              unsigned int flags) {
-  return cuStreamWriteValue32_v2(stream, addr, value, flags);
+CUresult cuStreamWriteValue32(CUstream, CUdeviceptr, cuuint32_t, unsigned int) {
+  return not_supported();
 }
 
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
-                              unsigned int flags) {
-  return cuStreamWriteValue64_v2(stream, addr, value, flags);
+CUresult cuStreamWriteValue64(CUstream, CUdeviceptr, cuuint64_t, unsigned int) {
+  return not_supported();
 }
 
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
-                            CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
-  return cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams*, unsigned int) {
+  return not_supported();
 }
 
 }  // extern "C"
