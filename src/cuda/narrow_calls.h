@@ -140,8 +140,8 @@ CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   size_t wide = 0;
   const CUresult result = cuDeviceTotalMem_v2(&wide, dev);
-  // Of more than can be told NVIDIA's driver tells the lower half.
-  if (result == CUDA_SUCCESS) *bytes = static_cast<unsigned int>(wide);
+  // Of more than can be told NVIDIA's driver tells the most that can be.
+  if (result == CUDA_SUCCESS) *bytes = wide > ~0U ? ~0U : static_cast<unsigned int>(wide);
   return result;
 }
 

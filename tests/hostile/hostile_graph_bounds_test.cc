@@ -137,22 +137,25 @@ TEST_F(HostileGraphs, CopiesOfGraphsHaveABound) {
 
 TEST_F(HostileGraphs, HaveSoManyConditionalHandlesUntilTheyEnd) {
   commands::CreateConditional::Reply made;
-  ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_}));
+  ASSERT_EQ(CUDA_SUCCESS,
+            ask(commands::CreateConditional{.graph = graph_, .context = context(kPrimary)}));
   ASSERT_TRUE(wire::decode(fields(), made));
   for (std::size_t i = 1; i < server::Graphs::kConditionalsMax;) {
     const std::size_t end = std::min(i + 128, server::Graphs::kConditionalsMax);
     for (std::size_t one = i; one < end; ++one) {
-      send(commands::CreateConditional{.graph = graph_});
+      send(commands::CreateConditional{.graph = graph_, .context = context(kPrimary)});
     }
     for (; i < end; ++i) ASSERT_EQ(CUDA_SUCCESS, answer()) << i;
   }
-  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, ask(commands::CreateConditional{.graph = graph_}));
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY,
+            ask(commands::CreateConditional{.graph = graph_, .context = context(kPrimary)}));
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::DestroyGraph{.graph = graph_}));
   ASSERT_EQ(CUDA_SUCCESS, ask(commands::CreateGraph{.flags = 0}));
   commands::CreateGraph::Reply graph;
   ASSERT_TRUE(wire::decode(fields(), graph));
   graph_ = graph.graph;
-  EXPECT_EQ(CUDA_SUCCESS, ask(commands::CreateConditional{.graph = graph_}));
+  EXPECT_EQ(CUDA_SUCCESS,
+            ask(commands::CreateConditional{.graph = graph_, .context = context(kPrimary)}));
   // That of the graph that is gone.
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
