@@ -165,6 +165,8 @@ TEST_F(ArrayTest, FlatCopiesBeginAndEndWithinElements) {
   CU_OK(cu().cuMemcpyAtoA_v2(array, 248, other, 17, 7));
   put(expected, 248, &in_other[17], 7);
   CU_OK(cu().cuMemcpyAtoD_v2(memory + 3, other, 15, 30));
+  // Copies within the device may still be under way, which this stream does not wait for.
+  CU_OK(cu().cuCtxSynchronize());
   const Stream stream;
   CU_OK(cu().cuMemcpyHtoAAsync_v2(array, 61, sent.data(), 32, stream));
   put(expected, 61, sent.data(), 32);
