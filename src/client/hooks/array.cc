@@ -169,8 +169,10 @@ CUresult flat(const BoxSide& to, const BoxSide& from, std::size_t bytes, CUstrea
   if (whole(copy.to, bytes) && whole(copy.from, bytes)) {
     return transfers.run(copy, stream, waiting, graph);
   }
-  return graph == 0 ? run_in_parts(copy, stream)
-                    : refused("cuMemcpyHtoAAsync_v2", "what is captured has whole elements");
+  if (graph == 0) return run_in_parts(copy, stream);
+  const bool to_array = copy.to.memory == BoxSide::Memory::kArray;
+  return refused(to_array ? "cuMemcpyHtoAAsync_v2" : "cuMemcpyAtoHAsync_v2",
+                 "what is captured has whole elements");
 }
 
 BoxSide on_host(const void* host) { return at_address(address_of(host), BoxSide::Memory::kHost); }

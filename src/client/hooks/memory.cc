@@ -1,6 +1,8 @@
 // Device memory.
 #include "client/hooks_memory.h"
 
+#include <algorithm>
+
 #include "client/call.h"
 #include "client/memory_state.h"
 #include "commands/graph.h"
@@ -58,8 +60,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Device& device = *session().devices().find(context().device);
-  const int pitch_max = device.attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-  if (pitch_max < 0 || WidthInBytes > static_cast<std::size_t>(pitch_max) - kPitchBytes) {
+  const auto pitch_max =
+      static_cast<std::size_t>(std::max(0, device.attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH)));
+  if (pitch_max < kPitchBytes || WidthInBytes > pitch_max - kPitchBytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const std::size_t pitch = (WidthInBytes + kPitchBytes - 1) / kPitchBytes * kPitchBytes;

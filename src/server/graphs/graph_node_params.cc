@@ -136,26 +136,6 @@ bool take_array(Bytes data, std::uint64_t count, std::uint64_t count_max, std::v
   return true;
 }
 
-// A driver may look at what is at the base of a copy, where the session need not have anything.
-template <class Pointer>
-void begin_at_box(const Request& request, const CopySide& side, Pointer& host, CUdeviceptr& device,
-                  std::size_t& x, std::size_t& y, std::size_t& z) {
-  if (side.type == CU_MEMORYTYPE_ARRAY) return;
-  // What no pitch or height stands for the driver says.
-  if (side.y + side.z != 0 && side.pitch == 0) return;
-  if (side.z != 0 && side.height == 0) return;
-  const bool of_host = side.type == CU_MEMORYTYPE_HOST;
-  if (request.session().regions().allowed(of_host ? address_of(side.host) : side.device, 1)) return;
-  const auto first = row_at(side, side.pitch, side.height, side.y, side.z);
-  if (!first) return;
-  if (of_host) {
-    host = pointer_at(*first);
-  } else {
-    device = *first;
-  }
-  x = y = z = 0;
-}
-
 }  // namespace
 
 CUresult admit_copy(const Request& request, CUDA_MEMCPY3D& copy) {
@@ -171,12 +151,8 @@ CUresult admit_copy(const Request& request, CUDA_MEMCPY3D& copy) {
   const CopySide to{copy.dstMemoryType, copy.dstHost,     copy.dstDevice,
                     copy.dstArray,      copy.dstXInBytes, copy.dstY,
                     copy.dstZ,          copy.dstPitch,    copy.dstHeight};
-  CUresult bad = admit_side(request, copy, from);
-  if (bad == CUDA_SUCCESS) bad = admit_side(request, copy, to);
-  if (bad != CUDA_SUCCESS) return bad;
-  begin_at_box(request, from, copy.srcHost, copy.srcDevice, copy.srcXInBytes, copy.srcY, copy.srcZ);
-  begin_at_box(request, to, copy.dstHost, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ);
-  return CUDA_SUCCESS;
+  const CUresult bad = admit_side(request, copy, from);
+  return bad == CUDA_SUCCESS ? admit_side(request, copy, to) : bad;
 }
 
 namespace {
