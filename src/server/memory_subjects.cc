@@ -14,9 +14,9 @@ namespace {
 // How long reclaim() leaves the GPU to itself when nothing could be freed.
 constexpr Duration kReclaimPause = std::chrono::microseconds(20);
 // How long the lease's other sessions have at most for giving up what lies idle, which takes them
-// a turn, and how often to look.
+// a turn, and how often to look whether they have, or are gone.
 constexpr Duration kShortageWait = std::chrono::seconds(2);
-constexpr Duration kShortagePause = std::chrono::milliseconds(2);
+constexpr Duration kLookPause = std::chrono::milliseconds(2);
 
 }  // namespace
 
@@ -81,14 +81,20 @@ void MemorySubjects::poll() { holds.poll(); }
 void MemorySubjects::make_room(CUdevice device) {
   reaper.drain();
   drop_idle(device);
+  await_leaving();
   const UsageSlot usage = own_usage();
   const MemoryQuota quota = usage.quota();
   if (quota.limit == 0 || quota.used == usage.bytes(device)) return;
   const std::uint32_t shortage = usage.tell_shortage();
   const Instant until = session.clock().now() + kShortageWait;
   while (!usage.all_heeded(shortage) && session.clock().now() < until) {
-    session.clock().sleep_for(kShortagePause);
+    session.clock().sleep_for(kLookPause);
   }
+}
+
+void MemorySubjects::await_leaving() {
+  const UsageSlot usage = own_usage();
+  while (usage.others_leave()) system_clock().sleep_for(kLookPause);
 }
 
 void MemorySubjects::drop_idle(CUdevice device) {

@@ -113,6 +113,9 @@ class MemorySubjects {
   // idle, here and in the lease's other sessions. Not on the main thread: it may take as long as
   // the GPU does.
   void make_room(CUdevice device);
+  // Until no program has memory that has ended, for so long at most (kLeavingMax). Not on the main
+  // thread.
+  static void await_leaving();
   // The same with what lies idle here alone: it waits for nobody.
   void drop_idle(CUdevice device);
   // Main thread, once a turn: the same, when another session has asked.

@@ -396,7 +396,8 @@ void Session::look_whether_ready() {
 
 void Session::begin(Request&& request, const HandlerRow& row) {
   // As a rule handing this one on takes longer than to answer it.
-  const bool quick = request.op() == commands::MemInfo::kOp && memory_->arena.settled();
+  const bool quick = request.op() == commands::MemInfo::kOp && memory_->arena.settled() &&
+                     !own_usage().others_leave();
   if (row.slow && !quick) return run_slow_command(std::move(request), row.run);
   // Whoever is in the driver may be waiting for it.
   if (is_of_host_calls(request.op())) return row.run(std::move(request));

@@ -197,6 +197,7 @@ void hold_places(const ReadyDriver& driver, const Recovery& recovery,
 }
 
 void end_for_good(const ReadyDriver& driver, Recovery& recovery) {
+  own_usage().leave();
   if (driver.room != nullptr) driver.room->forget();
   recovery.end();
 }

@@ -74,6 +74,30 @@ TEST_F(HostileHello, ManyWhoSayNothingKeepNobodyOut) {
   EXPECT_EQ(2u, small.children().size());
 }
 
+TEST_F(HostileHello, WhoOnlyAsksHasNoPlaceOfASession) {
+  tests::ServerProcess small;
+  tests::ServerOptions options;
+  options.program = tests::server_program();
+  options.arguments = {"--max-sessions", "1"};
+  const auto started = small.start(options);
+  ASSERT_TRUE(started.ok()) << started.error().message;
+  const auto monitor = [&] {
+    return Peer::greeted(small.url(), false, wire::ConnectionRole::kMonitor);
+  };
+  std::vector<Peer> monitors;
+  for (int i = 0; i < 16; ++i) {
+    auto peer = monitor();
+    ASSERT_TRUE(peer.ok()) << peer.error().message << small.log();
+    monitors.push_back(std::move(*peer));
+  }
+  const auto late = monitor();
+  ASSERT_FALSE(late.ok());
+  EXPECT_NE(std::string::npos, late.error().message.find("room")) << late.error().message;
+  auto session = Peer::greeted(small.url());
+  ASSERT_TRUE(session.ok()) << session.error().message << small.log();
+  EXPECT_TRUE(session->alive());
+}
+
 TEST_F(HostileHello, OneWhoOpensFarTooManyLosesTheOldestAndKeepsNobodyOut) {
   std::vector<Peer> silent;
   for (int i = 0; i < 64; ++i) silent.push_back(stranger());

@@ -57,6 +57,7 @@ struct UsageRow {
   std::atomic<bool> quiet{false};        // It does that for all.
   std::atomic<bool> held{false};
   std::atomic<bool> ended{false};
+  std::atomic<std::int64_t> leaving_ns{0};  // Since when its client is gone; 0: it is not.
   std::atomic<Handover> handover{Handover::kBusy};
   std::uint64_t slot = 0;    // Its place on the board.
   std::uint64_t number = 0;  // Of the session; set by the parent.
@@ -72,7 +73,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // Of a board's memory, which a later build of the server may find: rises with each change of what
 // lies in it.
-constexpr std::uint64_t kBoardLayout = 4;
+constexpr std::uint64_t kBoardLayout = 5;
 
 // What the sessions have together. What is used is the sum of their rows: each is one word, so that
 // a session that is killed at any moment leaves nothing uncounted and nothing counted twice.
@@ -269,7 +270,9 @@ bool UsageSlot::all_heeded(std::uint32_t shortage) const {
   for (std::size_t i = 0; i < last; ++i) {
     const UsageRow& row = rows_of(&head)[i];
     if (&row == row_ || row.server_process.load(std::memory_order_acquire) == 0 ||
-        row.ended.load(std::memory_order_relaxed) || row.quiet.load(std::memory_order_acquire) ||
+        row.ended.load(std::memory_order_relaxed) ||
+        row.leaving_ns.load(std::memory_order_relaxed) != 0 ||
+        row.quiet.load(std::memory_order_acquire) ||
         row.devices[0].bytes.load(std::memory_order_relaxed) == 0) {
       continue;
     }
@@ -279,6 +282,26 @@ bool UsageSlot::all_heeded(std::uint32_t shortage) const {
     }
   }
   return true;
+}
+
+void UsageSlot::leave() const {
+  if (row_ != nullptr) row_->leaving_ns.store(system_clock().now().ns, std::memory_order_release);
+}
+
+bool UsageSlot::others_leave() const {
+  if (row_ == nullptr) return false;
+  const BoardHead& head = head_of(row_);
+  const std::size_t last = head.rows_used.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < last; ++i) {
+    const UsageRow& row = rows_of(&head)[i];
+    const std::int64_t since = row.leaving_ns.load(std::memory_order_acquire);
+    if (since == 0 || &row == row_ || system_clock().now() - Instant{since} > kLeavingMax) continue;
+    const auto has_any = [](const UsageRow::Device& device) {
+      return device.bytes.load(std::memory_order_relaxed) != 0;
+    };
+    if (std::any_of(row.devices.begin(), row.devices.end(), has_any)) return true;
+  }
+  return false;
 }
 
 void UsageSlot::moved(std::uint32_t version, std::uint32_t fixed) const {
@@ -412,6 +435,7 @@ void UsageBoard::release(std::size_t slot) {
   head_->moved.advance();
   row.held.store(false, std::memory_order_relaxed);
   row.ended.store(false, std::memory_order_relaxed);
+  row.leaving_ns.store(0, std::memory_order_relaxed);
   row.handover.store(Handover::kBusy, std::memory_order_relaxed);
   for (UsageRow::Device& device : row.devices) {
     device.bytes.store(0, std::memory_order_relaxed);
@@ -447,6 +471,10 @@ void UsageBoard::forbid_return(std::size_t slot) {
 
 bool UsageBoard::may_return(std::size_t slot) const {
   return slot >= count_ || !rows_[slot].ended.load(std::memory_order_acquire);
+}
+
+bool UsageBoard::leaving(std::size_t slot) const {
+  return slot < count_ && rows_[slot].leaving_ns.load(std::memory_order_acquire) != 0;
 }
 
 void UsageBoard::let_go(std::size_t slot) {

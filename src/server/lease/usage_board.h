@@ -73,6 +73,10 @@ struct Client {
   SessionKind kind = SessionKind::kCuda;
 };
 
+// How long who looks for memory waits for that of a program that has ended: natively it is free
+// then.
+inline constexpr Duration kLeavingMax = std::chrono::seconds(2);
+
 // One session's place on the board; one made without a board tells nobody. Safe from any thread.
 class UsageSlot {
  public:
@@ -94,6 +98,12 @@ class UsageSlot {
   void count(const SessionCounters& counters) const;
   // What this session has of a device.
   std::uint64_t bytes(CUdevice device) const;
+
+  // The client is gone for good. What the session has of GPUs is freed by the end of its process,
+  // which may take a driver a while.
+  void leave() const;
+  // Whether there is memory of a session that has begun to leave less than kLeavingMax ago.
+  bool others_leave() const;
 
   MemoryQuota quota() const;
   // Rises when a session of the lease could not have memory: others then give up what lies idle,
@@ -216,6 +226,8 @@ class UsageBoard {
   // The session is ended on purpose: it is not to go on in another process.
   void forbid_return(std::size_t slot);
   bool may_return(std::size_t slot) const;
+  // Its client is gone, and the process about to end.
+  bool leaving(std::size_t slot) const;
 
   // The server is to be replaced, or stays; sessions are roused to see it.
   void set_handover(bool wanted);

@@ -233,6 +233,29 @@ TEST(UsageBoard, KnowsWhetherAllHaveHeededAShortage) {
   EXPECT_TRUE(a.all_heeded(second));
 }
 
+TEST(UsageBoard, KnowsWhoLeavesAndHasMemoryYet) {
+  const auto board = make_board(4);
+  const std::size_t first = board->claim();
+  const std::size_t second = board->claim();
+  const UsageSlot leaves = board->slot(first);
+  const UsageSlot stays = board->slot(second);
+  ASSERT_TRUE(leaves.reserve(1, 100));
+  ASSERT_TRUE(stays.reserve(1, 100));
+  EXPECT_FALSE(stays.others_leave());
+  leaves.leave();
+  EXPECT_TRUE(board->leaving(first));
+  EXPECT_FALSE(board->leaving(second));
+  EXPECT_TRUE(stays.others_leave());
+  EXPECT_FALSE(leaves.others_leave());
+  leaves.gave(1, 100);
+  EXPECT_FALSE(stays.others_leave());
+  board->release(first);
+  EXPECT_EQ(board->claim(), first);
+  EXPECT_FALSE(board->leaving(first));
+  EXPECT_FALSE(board->leaving(UsageBoard::kNoSlot));
+  EXPECT_FALSE(UsageSlot().others_leave());
+}
+
 TEST(UsageBoard, GivesBackWhatAReleasedPlaceHad) {
   const auto board = make_board(2);
   EXPECT_TRUE(board->set_quota(100, UsageBoard::Shrink::kRefuse));

@@ -406,13 +406,13 @@ void Supervisor::let_go(transport::Connection& connection) {
   connection.abandon();
 }
 
-// `wants_driver`: a process that is warm is of use.
-void Supervisor::give_to_child(Lobby::Guest& guest, bool wants_driver) {
-  if (wants_driver && give_to_warm_child(*guest.connection, guest.share)) {
+// A monitor has no use for what makes a process warm.
+void Supervisor::give_to_child(Lobby::Guest& guest, bool monitor) {
+  if (!monitor && give_to_warm_child(*guest.connection, guest.share)) {
     // The child has the socket; this process's copy must go without ending the connection.
     let_go(*guest.connection);
   } else {
-    fork_session(guest.connection, guest.share);
+    fork_session(guest, monitor);
   }
 }
 
@@ -441,10 +441,10 @@ void Supervisor::become_child(std::size_t slot) {
   signals_.close();
 }
 
-void Supervisor::fork_session(std::unique_ptr<transport::Connection>& connection, bool share) {
+void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   const std::size_t slot = options_.session.board->claim();
   Ends lanes;
-  if (may_have_lanes(*connection)) {
+  if (may_have_lanes(*guest.connection)) {
     // Without it the session has one connection, as any had before there were lanes.
     if (auto pair = make_socket_pair()) lanes = std::move(*pair);
   }
@@ -457,17 +457,19 @@ void Supervisor::fork_session(std::unique_ptr<transport::Connection>& connection
   }
   if (pid != 0) {
     if (lanes.writing.valid()) make_impatient(lanes.writing);
-    children_.emplace(pid, Child{ChildKind::kSession, std::move(lanes.writing), slot, token});
-    let_go(*connection);
+    Child child{ChildKind::kSession, std::move(lanes.writing), slot, token};
+    child.monitor = monitor;
+    children_.emplace(pid, std::move(child));
+    let_go(*guest.connection);
     return;
   }
   lanes.writing.close();
-  auto own = std::move(connection);
+  auto own = std::move(guest.connection);
   become_child(slot);
   options_.session.admission.reset();
   options_.session.token = token;
   options_.session.lane_door = lanes.reading.release();
-  serve(std::move(own), share, nullptr);
+  serve(std::move(own), guest.share, nullptr);
 }
 
 // Hears the client before anything is done for it: only a session needs a driver.

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,8 @@ struct SupervisorOptions {
   // begun is left alone for a while before another process is made ready in place of its own.
   unsigned warm_pause_ms = 2000;
   unsigned sessions_max = 256;
+  // Of those who only ask, `flyt run` before its program starts among them.
+  unsigned monitors_max() const { return std::max(sessions_max, 16U); }
   unsigned recover_seconds = 0;  // How long the memory of a session that was killed is kept.
   std::string keeper;  // A socket's path where the next server finds what this one's sessions have
                        // left, if this process is killed; empty: it ends with it.
@@ -67,6 +70,7 @@ class Supervisor {
     std::size_t slot = UsageBoard::kNoSlot;
     wire::SessionToken token{};  // All zero: it has no lanes.
     unsigned lanes = 0;          // Passed on to it.
+    bool monitor = false;        // A session without a driver.
     std::uint32_t incident = 0;  // On the fault board when it was forked.
   };
 
@@ -101,15 +105,15 @@ class Supervisor {
   void take_requests();
   void stop(Duration grace);
   void let_in();
-  unsigned room_for(const wire::ClientHello& hello) const;
+  bool has_room(const wire::ClientHello& hello) const;
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
   bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   Status ask_keeper(const wire::SessionToken& token, const std::string& peer);
-  void give_to_child(Lobby::Guest& guest, bool wants_driver);
+  void give_to_child(Lobby::Guest& guest, bool monitor);
   void give_to_session(transport::Connection& lane, const wire::SessionToken& token);
   // `share`: the session may go on in shared memory.
   bool give_to_warm_child(const transport::Connection& connection, bool share);
-  void fork_session(std::unique_ptr<transport::Connection>& connection, bool share);
+  void fork_session(Lobby::Guest& guest, bool monitor);
   // This process has no part in it any more; a process that serves the client may have.
   static void let_go(transport::Connection& connection);
   // How long to sleep at most.

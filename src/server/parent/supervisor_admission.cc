@@ -11,13 +11,21 @@
 
 namespace flyt::server {
 
-// How many sessions there may be before this one. Who says that he returns takes the room of the
-// process that he had, which may not have ended yet: under MPS that takes the driver a while.
-// Whether it is true the keeper knows; until he is asked, as many again.
-unsigned Supervisor::room_for(const wire::ClientHello& hello) const {
-  const bool returns =
-      hello.role == wire::ConnectionRole::kCommands && hello.recovers != wire::SessionToken{};
-  return returns ? 2 * options_.sessions_max : options_.sessions_max;
+// A process whose program has ended is in nobody's way, although the driver may take a while to let
+// it go. Nor is the process before that of one who says that he returns; whether it is true the
+// keeper knows. Both together are bounded: as many again.
+bool Supervisor::has_room(const wire::ClientHello& hello) const {
+  const bool monitor = hello.role != wire::ConnectionRole::kCommands;
+  const bool returns = !monitor && hello.recovers != wire::SessionToken{};
+  const std::size_t most = monitor ? options_.monitors_max() : options_.sessions_max;
+  std::size_t processes = 0;
+  std::size_t clients = 0;
+  for (const auto& [pid, child] : children_) {
+    if (child.kind != ChildKind::kSession || child.monitor != monitor) continue;
+    ++processes;
+    if (!options_.session.board->leaving(child.slot)) ++clients;
+  }
+  return processes < 2 * most && (returns || clients < most);
 }
 
 // Whoever has said hello gets a process, if there is room.
@@ -39,15 +47,14 @@ void Supervisor::let_in() {
       give_to_session(*guest.connection, hello->token);
       continue;
     }
-    if (count_sessions() >= room_for(*hello)) {
+    if (!has_room(*hello)) {
       log_.warn("client refused", {{"peer", guest.connection->peer()},
                                    {"reason", "too many sessions; --max-sessions allows more"}});
       refuse_full(*guest.connection);
       continue;
     }
-    // A monitor has no use for what makes a process warm.
-    const bool wants_driver = hello->role == wire::ConnectionRole::kCommands;
-    if (admit(*guest.connection, *hello)) give_to_child(guest, wants_driver);
+    const bool monitor = hello->role != wire::ConnectionRole::kCommands;
+    if (admit(*guest.connection, *hello)) give_to_child(guest, monitor);
   }
   // A stranger may have sent descriptors, which go with the connection.
   const Haste haste;

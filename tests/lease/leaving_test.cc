@@ -1,0 +1,90 @@
+// The process of a program that has ended may take a driver a while to let go. Natively a program's
+// memory is free and its place is empty when it has ended, so the next one may begin at once.
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/lease/tenant.h"
+
+namespace flyt::tests {
+namespace {
+
+class Leaving : public LeaseTest {
+ protected:
+  // Has a program that had `mebibytes` end, but not its process at the server, which the server's
+  // parent hears of when let_go() has; false if nobody can be traced here.
+  void leave(std::uint64_t mebibytes) {
+    auto first = tenant();
+    ASSERT_EQ(ask(first, "alloc", mebibytes), "0");
+    process_ = newest();
+    if (::ptrace(PTRACE_SEIZE, process_, nullptr, nullptr) != 0) GTEST_SKIP() << "traces nobody";
+    first.reset();
+    ASSERT_TRUE(server_.logged("session ended", kSeconds)) << server_.log();
+  }
+  void let_go() { EXPECT_EQ(process_, ::waitpid(process_, nullptr, __WALL)); }
+
+  // The process of the session that came last.
+  pid_t newest() {
+    const auto sessions = control()->sessions();
+    return sessions.ok() && !sessions->empty() ? static_cast<pid_t>(sessions->back().server_process)
+                                               : 0;
+  }
+  // How often threads of a process went to sleep: often, if one looks for something again and
+  // again.
+  static std::uint64_t sleeps(pid_t process) {
+    std::uint64_t sum = 0;
+    std::error_code none;
+    const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+    for (const auto& task : std::filesystem::directory_iterator(tasks, none)) {
+      std::ifstream file(task.path() / "status");
+      std::string word;
+      std::uint64_t count = 0;
+      while (file >> word) {
+        if (word == "voluntary_ctxt_switches:" && file >> count) sum += count;
+      }
+    }
+    return sum;
+  }
+
+ private:
+  pid_t process_ = 0;
+};
+
+TEST_F(Leaving, IsInNobodysWayInAFullServer) {
+  start({"--max-sessions", "1"});
+  leave(1);
+  if (IsSkipped()) return;
+  EXPECT_EQ(ask(tenant(), "alloc", 1), "0") << server_.log();
+  let_go();
+}
+
+TEST_F(Leaving, HasNoMoreMemoryThanTheNextOneFinds) {
+  start({"--memory", "64M"});
+  leave(48);
+  if (IsSkipped()) return;
+  const auto next = tenant();
+  const pid_t process = newest();
+  const std::uint64_t before = sleeps(process);
+  std::string found;
+  std::thread asks([&] { found = ask(next, "info"); });
+  EXPECT_TRUE(eventually(kSeconds, [&] { return sleeps(process) >= before + 20; }));
+  let_go();
+  asks.join();
+  EXPECT_EQ(found.substr(0, found.rfind(' ')), "64 64");
+  EXPECT_EQ(ask(next, "alloc", 48), "0");
+}
+
+TEST_F(Leaving, IsNotWaitedForWithoutEnd) {
+  start({"--memory", "64M"});
+  leave(48);
+  if (IsSkipped()) return;
+  const std::string found = ask(tenant(), "info");
+  EXPECT_EQ(found.substr(0, found.rfind(' ')), "16 64");
+  let_go();
+}
+
+}  // namespace
+}  // namespace flyt::tests
