@@ -73,11 +73,7 @@ Status retain_context(ReadyDriver& driver, CUcontext& context) {
       once_gpu_is_back([&] { return table.cuDevicePrimaryCtxRetain(&context, 0); });
   driver.warm = result == CUDA_SUCCESS;
   if (driver.warm) return {};
-  // MPS says the last where clients have more connections than by default (seen on an H100).
-  const bool full = result == CUDA_ERROR_MPS_MAX_CLIENTS_REACHED ||
-                    result == CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED ||
-                    result == CUDA_ERROR_OUT_OF_MEMORY;
-  return Error{full ? ErrorCode::kLimit : ErrorCode::kUnsupported,
+  return Error{is_gpu_full(result) ? ErrorCode::kLimit : ErrorCode::kUnsupported,
                "no primary context: " + result_text(table, result)};
 }
 
@@ -309,7 +305,6 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   const EndLine end_line(log, hello, driver);
   Marks* const marks = marks_of(recovery, driver);
   const auto faults = faults_of(driver, marks, log);
-  if (options.board) take_usage_slot(options.board->slot(options.slot));
   if (recovery.on()) hold_places(driver, recovery, options);
   own_usage().publish({.process = hello.process_id, .machine = machine, .name = hello.name});
   rpc::Endpoint endpoint(std::move(connection), greeted->limits, buffers.received);

@@ -491,6 +491,7 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
     nvml::serve_monitor(std::move(connection), *hello, options_.session);
     ::_exit(EXIT_SUCCESS);
   }
+  take_usage_slot(options_.session.board->slot(options_.session.slot));
   if (warm != nullptr) {
     if (warm->driver.room) warm->driver.room->serve(room_name(hello->recovers));
     serve_session(std::move(connection), *hello, share, warm->driver, warm->buffers,
