@@ -21,6 +21,11 @@ struct Texel {
   unsigned bytes() const { return channel_bytes * channels; }
 };
 
+// The flags of a texture that NVIDIA's driver takes; 4 and 8 have no name.
+constexpr unsigned kTextureFlags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | 0xc |
+                                   CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
+                                   CU_TRSF_SEAMLESS_CUBEMAP;
+
 // None for what is no format of single texels with so many channels.
 std::optional<Texel> texel_of(CUarray_format format, unsigned channels);
 // CUDA_SUCCESS where there is a texel; CUDA_ERROR_NOT_SUPPORTED for block-compressed, planar,

@@ -11,9 +11,12 @@
 namespace flyt::softgpu {
 namespace {
 
-constexpr unsigned kFlagsKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                                 CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
-                                 CU_TRSF_SEAMLESS_CUBEMAP;
+// A resource without an array is none.
+template <class Handle>
+CUresult no_array(Handle handle) {
+  return handle == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+
 constexpr std::uint32_t kFacesOfCube = 6;
 
 std::size_t limit(const Device& device, CUdevice_attribute attribute) {
@@ -24,7 +27,7 @@ bool good(CUaddress_mode mode) { return mode <= CU_TR_ADDRESS_MODE_BORDER; }
 bool good(CUfilter_mode mode) { return mode <= CU_TR_FILTER_MODE_LINEAR; }
 
 CUresult read_description(const CUDA_TEXTURE_DESC& description, ptx::Sampler& sampler) {
-  if ((description.flags & ~kFlagsKnown) != 0 || !good(description.filterMode) ||
+  if ((description.flags & ~cuda::kTextureFlags) != 0 || !good(description.filterMode) ||
       !good(description.mipmapFilterMode)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -153,7 +156,7 @@ CUresult read_resource(Driver& driver, const Device& device, const CUDA_RESOURCE
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY: {
       const auto array = driver.arrays().find(from_handle(resource.res.array.hArray));
-      if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      if (array == nullptr) return no_array(resource.res.array.hArray);
       texture.shape = array->shape();
       texture.format = array->format();
       texture.levels = {array->level()};
@@ -163,7 +166,7 @@ CUresult read_resource(Driver& driver, const Device& device, const CUDA_RESOURCE
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
       const auto array =
           driver.mipmapped_arrays().find(from_handle(resource.res.mipmap.hMipmappedArray));
-      if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      if (array == nullptr) return no_array(resource.res.mipmap.hMipmappedArray);
       const auto& first = array->levels().front();
       texture.shape = first->shape();
       texture.format = first->format();
@@ -204,7 +207,7 @@ CUresult make_surface(Driver& driver, const CUDA_RESOURCE_DESC& resource,
     return CUDA_ERROR_INVALID_VALUE;
   }
   const auto array = driver.arrays().find(from_handle(resource.res.array.hArray));
-  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (array == nullptr) return no_array(resource.res.array.hArray);
   // Any array will do, whatever it was made for, as on NVIDIA's driver.
   out = std::make_shared<ptx::Surface>(
       ptx::Surface{array->shape(), array->format(), array->level(), array->memory()});

@@ -322,7 +322,24 @@ TEST_F(PrimaryAlone, FlagsCanBeSetBeforeAndWhileActive) {
   CU_OK(cu().cuDevicePrimaryCtxGetState(device, &flags, &active));
   EXPECT_EQ(static_cast<unsigned>(CU_CTX_SCHED_SPIN), flags & CU_CTX_SCHED_MASK);
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDevicePrimaryCtxSetFlags_v2(device, 0xff000000u));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDevicePrimaryCtxSetFlags_v2(device, CU_CTX_MAP_HOST));
   CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuDevicePrimaryCtxSetFlags_v2(99, 0));
+  CU_OK(cu().cuDevicePrimaryCtxRelease_v2(device));
+}
+
+TEST_F(PrimaryAlone, TheFirstVersionSetsFlagsBeforeOnly) {
+  unsigned flags = 0;
+  int active = 0;
+  CU_IS(CUDA_SUCCESS, cu().cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_YIELD));
+  CU_OK(cu().cuDevicePrimaryCtxGetState(device, &flags, &active));
+  EXPECT_EQ(static_cast<unsigned>(CU_CTX_SCHED_YIELD), flags);
+  CUcontext made = nullptr;
+  CU_OK(cu().cuDevicePrimaryCtxRetain(&made, device));
+  CU_IS(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE,
+        cu().cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_SPIN));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDevicePrimaryCtxSetFlags(device, CU_CTX_MAP_HOST));
+  CU_OK(cu().cuDevicePrimaryCtxGetState(device, &flags, &active));
+  EXPECT_EQ(static_cast<unsigned>(CU_CTX_SCHED_YIELD), flags & CU_CTX_SCHED_MASK);
   CU_OK(cu().cuDevicePrimaryCtxRelease_v2(device));
 }
 

@@ -270,6 +270,14 @@ TEST_F(EventTest, AnEventOfAContextStandsForAllItsStreams) {
   CU_IS(CUDA_SUCCESS, cu().cuStreamQuery(second));
 }
 
+TEST_F(EventTest, AContextThatRecordsOrWaitsIsNamed) {
+  if (!cu().cuCtxRecordEvent.present()) GTEST_SKIP() << "an older driver";
+  const Event event;
+  CU_IS(CUDA_ERROR_INVALID_CONTEXT, cu().cuCtxRecordEvent(nullptr, event));
+  CU_OK(cu().cuEventRecord(event, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_CONTEXT, cu().cuCtxWaitEvent(nullptr, event));
+}
+
 TEST_F(EventTest, AnEventOfAContextStandsForNothingLater) {
   const Stream stream;
   const Event event;

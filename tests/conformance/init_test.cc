@@ -47,6 +47,8 @@ TEST_F(InitAlone, StreamsEventsAndModulesBeforeInitAreNotInitialized) {
   CU_IS(CUDA_ERROR_NOT_INITIALIZED, cu().cuStreamCreate(&stream, 0));
   CU_IS(CUDA_ERROR_NOT_INITIALIZED, cu().cuEventCreate(&event, 0));
   CU_IS(CUDA_ERROR_NOT_INITIALIZED, cu().cuModuleLoadData(&module, "x"));
+  CUmoduleLoadingMode mode{};
+  CU_IS(CUDA_ERROR_NOT_INITIALIZED, cu().cuModuleGetLoadingMode(&mode));
 }
 
 TEST_F(InitAlone, TheVersionAndErrorTextsNeedNoInit) {

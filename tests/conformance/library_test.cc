@@ -1,7 +1,12 @@
 // Libraries and kernels: context-independent loading.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -194,9 +199,14 @@ TEST_F(LibraryTest, LoadChecksItsArguments) {
         cu().cuLibraryLoadFromFile(&made, "", nullptr, nullptr, 0, nullptr, nullptr, 0));
   CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
   void* value = nullptr;
-  CU_IS(CUDA_ERROR_INVALID_VALUE,
+  CU_IS(CUDA_ERROR_FILE_NOT_FOUND,
         cu().cuLibraryLoadFromFile(&made, "/nonexistent/flyt.ptx", nullptr, nullptr, 0, &option,
                                    &value, 1));
+  const std::string path = ::testing::TempDir() + "/flyt_library_" + std::to_string(::getpid());
+  std::ofstream(path) << kBasicPtx;
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cu().cuLibraryLoadFromFile(&made, path.c_str(), nullptr, nullptr, 0, &option, &value, 1));
+  std::filesystem::remove(path);
   CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuLibraryUnload(nullptr));
 }
 

@@ -231,6 +231,7 @@ TEST_F(ModuleTest, AFunctionKnowsItsModuleAndName) {
   CUmodule owner = nullptr;
   CU_OK(cu().cuFuncGetModule(&owner, function));
   EXPECT_EQ(static_cast<CUmodule>(module), owner);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuFuncGetModule(&owner, nullptr));
   const char* name = nullptr;
   CU_OK(cu().cuFuncGetName(&name, function));
   EXPECT_STREQ("vector_add", name);

@@ -227,6 +227,25 @@ TEST_F(NoContextTest, CodeIsAskedAndUnloaded) {
   CU_IS(CUDA_SUCCESS, cu().cuModuleUnload(module));
 }
 
+TEST_F(NoContextTest, ClustersOfAFunctionAreCounted) {
+  if (attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) GTEST_SKIP() << "no clusters";
+  const Module module(kBasicPtx);
+  const CUfunction function = module.function("empty");
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 32;
+  config.blockDimY = config.blockDimZ = 1;
+  int count = 0;
+  int size = 0;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuOccupancyMaxActiveClusters(&count, nullptr, &config));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuOccupancyMaxPotentialClusterSize(&size, nullptr, &config));
+  const NoContext none;
+  CU_IS(CUDA_SUCCESS, cu().cuOccupancyMaxActiveClusters(&count, function, &config));
+  EXPECT_GT(count, 0);
+  CU_IS(CUDA_SUCCESS, cu().cuOccupancyMaxPotentialClusterSize(&size, function, &config));
+  EXPECT_GT(size, 0);
+}
+
 TEST_F(NoContextTest, OldLaunchesNeedOne) {
   if (!cu().cuLaunchGrid.present()) GTEST_SKIP() << "a newer driver";
   const Stream stream;

@@ -79,6 +79,13 @@ TEST_F(PinnedTest, RegistrationArgumentsAreChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemHostUnregister(pinned.data()));
 }
 
+TEST_F(PinnedTest, TheFirstVersionRegistersWithAnyFlag) {
+  CU_IS(CUDA_SUCCESS, cu().cuMemHostRegister(pages, 4096, 0x100));
+  CU_OK(cu().cuMemHostUnregister(pages));
+  CU_IS(CUDA_SUCCESS, cu().cuMemHostRegister(pages, 4096, CU_MEMHOSTREGISTER_IOMEMORY));
+  CU_OK(cu().cuMemHostUnregister(pages));
+}
+
 // Three pages, whose protection a test changes.
 class OwnPages {
  public:

@@ -181,6 +181,44 @@ TEST_F(PoolTest, AccessOfTheOwnDeviceIsReadWrite) {
   EXPECT_EQ(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, flags);
 }
 
+TEST_F(PoolTest, AccessOfOthersIsCheckedByWhatTheyAre) {
+  CUmemoryPool pool = nullptr;
+  CU_OK(cu().cuMemPoolCreate(&pool, &properties));
+  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_HOST, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CU_IS(CUDA_SUCCESS, cu().cuMemPoolGetAccess(&flags, pool, &access.location));
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemPoolSetAccess(pool, &access, 1));
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 99};
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolGetAccess(&flags, pool, &access.location));
+  CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuMemPoolSetAccess(pool, &access, 1));
+  access.location = properties.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemPoolSetAccess(pool, &access, 1));
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuMemPoolSetAccess(pool, &access, 1));
+  CU_IS(CUDA_SUCCESS, cu().cuMemPoolSetAccess(pool, &access, 0));
+  CU_OK(cu().cuMemPoolDestroy(pool));
+}
+
+TEST_F(PoolTest, WhatThereIsNotHasNoPool) {
+  CUmemoryPool pool = nullptr;
+  CU_OK(cu().cuDeviceGetDefaultMemPool(&pool, device));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDeviceSetMemPool(99, pool));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDeviceGetMemPool(&pool, 99));
+  CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuDeviceGetDefaultMemPool(&pool, 99));
+  properties.handleTypes = CU_MEM_HANDLE_TYPE_WIN32;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolCreate(&pool, &properties));
+  properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  properties.maxSize = ~std::size_t{0};
+  CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cu().cuMemPoolCreate(&pool, &properties));
+  properties.maxSize = 0;
+  properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemPoolCreate(&pool, &properties));
+  if (!cu().cuMemGetMemPool.present()) return;
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED,
+        cu().cuMemGetMemPool(&pool, &properties.location, CU_MEM_ALLOCATION_TYPE_PINNED));
+}
+
 TEST_F(PoolTest, PoolMemoryKnowsItsPool) {
   const Stream stream;
   CUmemoryPool pool = nullptr;

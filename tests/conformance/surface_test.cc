@@ -174,7 +174,12 @@ TEST_F(SurfaceTest, DescriptionsComeBackAndBadOnesAreRefused) {
   CUDA_RESOURCE_DESC linear{};
   linear.resType = CU_RESOURCE_TYPE_LINEAR;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(&other, &linear));
+  CUDA_RESOURCE_DESC nothing{};
+  nothing.resType = CU_RESOURCE_TYPE_ARRAY;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuSurfObjectCreate(&other, &nothing));
 }
+
+TEST_F(SurfaceTest, NoneIsDestroyed) { CU_IS(CUDA_SUCCESS, cu().cuSurfObjectDestroy(0)); }
 
 TEST_F(SurfaceTest, ArraysThatWereNotMadeForItWillDo) {
   const Array plain(4, 0, 0, CU_AD_FORMAT_FLOAT, 1);

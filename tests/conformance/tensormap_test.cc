@@ -56,6 +56,17 @@ TEST_F(TensorMapTest, TheAddressCanBeReplaced) {
   EXPECT_EQ(0, std::memcmp(&first, &second, sizeof(first)));
 }
 
+TEST_F(TensorMapTest, AContextIsNeeded) {
+  const DeviceMemory memory(128 * 64 * 2);
+  alignas(64) CUtensorMap map;
+  void* address = reinterpret_cast<void*>(static_cast<CUdeviceptr>(memory));
+  CU_OK(encode(&map, address));
+  CU_OK(cu().cuCtxSetCurrent(nullptr));
+  CU_IS(CUDA_ERROR_INVALID_CONTEXT, encode(&map, address));
+  CU_IS(CUDA_ERROR_INVALID_CONTEXT, cu().cuTensorMapReplaceAddress(&map, address));
+  CU_OK(cu().cuCtxSetCurrent(context));
+}
+
 TEST_F(TensorMapTest, ArgumentsAreChecked) {
   const DeviceMemory memory(128 * 64 * 2);
   alignas(64) CUtensorMap map;

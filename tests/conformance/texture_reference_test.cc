@@ -33,6 +33,8 @@ TEST_F(TextureReferenceTest, AModulesReferencesAreFoundByName) {
   EXPECT_NE(nullptr, surface);
   CU_IS(CUDA_ERROR_NOT_FOUND, cu().cuModuleGetTexRef(&texture, module, "missing"));
   CU_IS(CUDA_ERROR_NOT_FOUND, cu().cuModuleGetSurfRef(&surface, module, "missing"));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuModuleGetTexRef(&texture, module, ""));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuModuleGetSurfRef(&surface, module, ""));
 }
 
 TEST_F(TextureReferenceTest, KernelsFetchFromTheArrayThatIsBound) {
@@ -100,6 +102,55 @@ TEST_F(TextureReferenceTest, DeviceMemoryCanBeBound) {
   EXPECT_EQ(static_cast<CUdeviceptr>(memory), told);
 }
 
+TEST_F(TextureReferenceTest, ArraysAreBoundWithOrWithoutTheirFormat) {
+  const Module module(image_kernel(kFetch, false, kGlobals));
+  const CUtexref reference = reference_of(module);
+  const Array array(4, 0, 0, CU_AD_FORMAT_FLOAT, 1);
+  const MipmappedArray levels({8, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0}, 2);
+  CU_OK(cu().cuTexRefSetFormat(reference, CU_AD_FORMAT_FLOAT, 1));
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefSetArray(reference, array, 0));
+  CUarray told = nullptr;
+  CU_OK(cu().cuTexRefGetArray(&told, reference));
+  EXPECT_EQ(static_cast<CUarray>(array), told);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexRefSetArray(reference, array, 2));
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefSetMipmappedArray(reference, levels, 0));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexRefSetMipmappedArray(reference, levels, 2));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuTexRefSetMipmappedArray(reference, nullptr, 0));
+}
+
+TEST_F(TextureReferenceTest, WhoAsksForNothingIsToldNothing) {
+  const Module module(image_kernel(kFetch, false, kGlobals));
+  const CUtexref reference = reference_of(module);
+  const DeviceMemory memory(2048);
+  CU_OK(cu().cuTexRefSetFormat(reference, CU_AD_FORMAT_UNSIGNED_INT32, 1));
+  CU_OK(cu().cuTexRefSetAddress_v2(nullptr, reference, memory, 2048));
+  CUarray_format format{};
+  int channels = 0;
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefGetFormat(nullptr, &channels, reference));
+  EXPECT_EQ(1, channels);
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefGetFormat(&format, nullptr, reference));
+  EXPECT_EQ(CU_AD_FORMAT_UNSIGNED_INT32, format);
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefGetAddress_v2(nullptr, reference));
+}
+
+TEST_F(TextureReferenceTest, WhatIsNoMemoryIsBoundAllTheSame) {
+  const Module module(image_kernel(kFetch, false, kGlobals));
+  const CUtexref reference = reference_of(module);
+  const DeviceMemory memory(2048);
+  CU_OK(cu().cuTexRefSetFormat(reference, CU_AD_FORMAT_UNSIGNED_INT32, 1));
+  for (const std::size_t bytes : {0, 1, 2049}) {
+    CU_IS(CUDA_SUCCESS, cu().cuTexRefSetAddress_v2(nullptr, reference, memory, bytes));
+  }
+  for (const CUdeviceptr address : {0, 0x1000}) {
+    CU_IS(CUDA_SUCCESS, cu().cuTexRefSetAddress_v2(nullptr, reference, address, 2048));
+  }
+  CUDA_ARRAY_DESCRIPTOR d{8, 4, CU_AD_FORMAT_FLOAT, 1};
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefSetAddress2D_v3(reference, &d, 0, 512));
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefSetAddress2D_v3(reference, &d, 0x1000, 512));
+  d.Height = 0;
+  CU_IS(CUDA_SUCCESS, cu().cuTexRefSetAddress2D_v3(reference, &d, memory, 512));
+}
+
 TEST_F(TextureReferenceTest, RowsOfDeviceMemoryCanBeBound) {
   const Module module(image_kernel(
       "tex.2d.v4.f32.f32 {%f8, %f9, %f10, %f11}, [picture, {%f0, %f1}];", false, kGlobals));
@@ -122,6 +173,7 @@ TEST_F(TextureReferenceTest, SurfacesAreBoundToo) {
   const std::vector<std::uint32_t> blank(4);
   write_array(array, blank.data(), 16);
   CU_OK(cu().cuSurfRefSetArray(reference, array, 0));
+  CU_IS(CUDA_ERROR_INVALID_HANDLE, cu().cuSurfRefSetArray(reference, nullptr, 0));
   run_image_kernel(module, 0, {Words{8, 77}});
   std::vector<std::uint32_t> texels(4);
   read_array(array, texels.data(), 16);

@@ -566,7 +566,24 @@ TEST_F(TextureTest, BadDescriptionsAreRefused) {
   bad.res.linear.devPtr = memory;
   bad.res.linear.numChannels = 3;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexObjectCreate(&texture, &bad, &plain, nullptr));
+  bad = good;
+  bad.res.array.hArray = nullptr;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuTexObjectCreate(&texture, &bad, &plain, nullptr));
 }
+
+TEST_F(TextureTest, FlagsWithoutANameAreTaken) {
+  const Array array(8, 4, 0, CU_AD_FORMAT_FLOAT, 1);
+  const CUDA_RESOURCE_DESC resource = of(array);
+  for (const unsigned flag : {4u, 8u}) {
+    const CUDA_TEXTURE_DESC description =
+        described(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, flag);
+    CUtexObject texture = 0;
+    CU_IS(CUDA_SUCCESS, cu().cuTexObjectCreate(&texture, &resource, &description, nullptr));
+    CU_OK(cu().cuTexObjectDestroy(texture));
+  }
+}
+
+TEST_F(TextureTest, NoneIsDestroyed) { CU_IS(CUDA_SUCCESS, cu().cuTexObjectDestroy(0)); }
 
 TEST_F(TextureTest, TexturesDieWithTheirContext) {
   CUcontext other = nullptr;

@@ -114,6 +114,9 @@ TEST_F(VmmTest, TheGranularityIsTheSameEverywhere) {
   std::size_t bytes = 0;
   CU_OK(cu().cuMemGetAllocationGranularity(&bytes, &elsewhere, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   EXPECT_EQ(unit, bytes);
+  elsewhere.type = CU_MEM_ALLOCATION_TYPE_MANAGED;
+  CU_OK(cu().cuMemGetAllocationGranularity(&bytes, &elsewhere, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  EXPECT_EQ(unit, bytes);
 }
 
 TEST_F(VmmTest, MemoryThatOnlyAnotherDeviceMayUseIsCopiedByThat) {
@@ -168,6 +171,7 @@ TEST_F(VmmTest, ReservationArgumentsAreChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAddressReserve(&address, 100, 0, 0, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAddressReserve(&address, 4 * unit, 3, 0, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAddressReserve(&address, 4 * unit, 0, 0, 1));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAddressReserve(&address, 4 * unit, 0, unit / 2, 0));
   CU_OK(cu().cuMemAddressReserve(&address, 4 * unit, 0, 0, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAddressFree(address, unit));
   CU_OK(cu().cuMemAddressFree(address, 4 * unit));
@@ -181,8 +185,13 @@ TEST_F(VmmTest, CreationArgumentsAreChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemCreate(&handle, unit, nullptr, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemCreate(nullptr, unit, &properties, 0));
   CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cu().cuMemCreate(&handle, std::size_t{1} << 45, &properties, 0));
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_WIN32;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemCreate(&handle, unit, &properties, 0));
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
   properties.location.id = 99;
   CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuMemCreate(&handle, unit, &properties, 0));
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT, device};
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemCreate(&handle, unit, &properties, 0));
 }
 
 TEST_F(VmmTest, MappingIsChecked) {
@@ -193,6 +202,7 @@ TEST_F(VmmTest, MappingIsChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemMap(address, 2 * unit, 0, handle, 1));
   CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemMap(address, unit, unit, handle, 0));
   CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemMap(address, 3 * unit, 0, handle, 0));
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemMap(address, 1, 0, handle, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemMap(address + 1, 2 * unit, 0, handle, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemMap(address, 2 * unit, 0, 0, 0));
   CU_OK(cu().cuMemMap(address, 2 * unit, 0, handle, 0));
@@ -200,6 +210,15 @@ TEST_F(VmmTest, MappingIsChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemSetAccess(address, 4 * unit, &access, 1));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemSetAccess(address, 2 * unit, &access, 0));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemSetAccess(address, 2 * unit, nullptr, 1));
+  CUmemAccessDesc elsewhere = access;
+  elsewhere.location.id = 99;
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemSetAccess(address, 2 * unit, &elsewhere, 1));
+  elsewhere.location = {CU_MEM_LOCATION_TYPE_HOST, 0};
+  CU_IS(CUDA_ERROR_NOT_SUPPORTED, cu().cuMemSetAccess(address, 2 * unit, &elsewhere, 1));
+  elsewhere.location = {CU_MEM_LOCATION_TYPE_NONE, 0};
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemSetAccess(address, 2 * unit, &elsewhere, 1));
+  unsigned long long flags = 0;
+  CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuMemGetAccess(&flags, &elsewhere.location, address));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemUnmap(address, unit));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemAddressFree(address, 4 * unit));
   CU_OK(cu().cuMemUnmap(address, 2 * unit));

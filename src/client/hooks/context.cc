@@ -145,7 +145,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
-  if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_flags(flags) || (flags & CU_CTX_MAP_HOST) != 0) return CUDA_ERROR_INVALID_VALUE;
   PrimaryContext& primary = session().contexts().primary(dev);
   const Lock lock(primary.mutex);
   primary.flags.store(flags);
@@ -153,6 +153,17 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   heed_schedule(flags);
   primary.state->flags.store(flags);
   return post(commands::SetPrimaryFlags{.device = dev, .flags = flags});
+}
+
+// The first version sets no flags of a context that is there.
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  if (const CUresult no = check_device(dev); no != CUDA_SUCCESS) return no;
+  if (!valid_flags(flags) || (flags & CU_CTX_MAP_HOST) != 0) return CUDA_ERROR_INVALID_VALUE;
+  PrimaryContext& primary = session().contexts().primary(dev);
+  const Lock lock(primary.mutex);
+  if (primary.active.load()) return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
+  primary.flags.store(flags);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {

@@ -48,13 +48,8 @@ void recorded(CUevent event, EventState& state, CUresult result, const FenceBehi
   }
 }
 
-// A live context without an error; the current one for null.
+// A live context without an error.
 CUresult find(CUcontext handle, ContextState*& context) {
-  if (handle == nullptr) {
-    const CUresult result = enter(Needs::kContext);
-    context = thread_state().current_state;
-    return result;
-  }
   if (const CUresult result = check(handle); result != CUDA_SUCCESS) return result;
   context = session().contexts().find(handle);
   return static_cast<CUresult>(context->home->sticky.load());

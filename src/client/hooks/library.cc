@@ -235,13 +235,13 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
   if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult bad = check_library_options(numLibraryOptions, libraryOptions);
   if (bad != CUDA_SUCCESS) return bad;
+  std::vector<std::byte> file;
+  if (const CUresult no = read_code_file(fileName, file); no != CUDA_SUCCESS) return no;
   // A program keeps no code that came from a file.
   const std::span given(libraryOptions, numLibraryOptions);
   if (std::find(given.begin(), given.end(), CU_LIBRARY_BINARY_IS_PRESERVED) != given.end()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  std::vector<std::byte> file;
-  if (const CUresult no = read_code_file(fileName, file); no != CUDA_SUCCESS) return no;
   return cuLibraryLoadData(library, file.data(), jitOptions, jitOptionsValues, numJitOptions,
                            libraryOptions, libraryOptionValues, numLibraryOptions);
 }

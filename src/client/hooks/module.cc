@@ -210,7 +210,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
 }
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CodeState& code = session().code();
   const FunctionState* function = code.functions.find(address_of(hfunc));
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;

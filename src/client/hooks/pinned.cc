@@ -160,6 +160,11 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
                          CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
+// The first version takes any flag, and heeds those that it knows.
+CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
+  return cuMemHostRegister_v2(p, bytesize, Flags & kRegisterFlags);
+}
+
 CUresult cuMemHostUnregister(void* p) {
   MemoryState& memory = session().memory();
   const auto there = memory.map().find(address_of(p));

@@ -10,7 +10,7 @@
 #include "commands/graph.h"
 #include "commands/peer.h"
 #include "commands/pool.h"
-#include "cuda/pool_kind.h"
+#include "cuda/memory_place.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -32,13 +32,14 @@ bool accesses(const PoolState& state, CUdevice device) {
 }
 
 CUresult check_access(const PoolState& state, const CUmemAccessDesc& access) {
-  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   const CUdevice device = access.location.id;
   if (const CUresult result = check_device(device); result != CUDA_SUCCESS) return result;
+  if (access.flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
   const bool open = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (!open && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
   // The device of a pool keeps its access.
-  if (device == state.device) return open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (device == state.device) return open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
   return device < kAccessorsMax || !open ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -128,6 +129,13 @@ CUresult device_of(const char* call, const CUmemLocation* location, CUmemAllocat
   return check_device(device) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// The same for calls that ask about pools instead of making one.
+CUresult device_asked(const char* call, const CUmemLocation* location, CUmemAllocationType type,
+                      CUdevice& device) {
+  if (location != nullptr && !cuda::has_pools(*location)) return CUDA_ERROR_NOT_SUPPORTED;
+  return device_of(call, location, type, device);
+}
+
 bool is_flag(CUmemPool_attribute attribute) {
   return attribute == CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
          attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC ||
@@ -137,7 +145,6 @@ bool is_flag(CUmemPool_attribute attribute) {
 }  // namespace
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
-  if (const CUresult result = check_device(dev); result != CUDA_SUCCESS) return result;
   const PoolState* state = find_own(pool);
   if (state == nullptr || state->device != dev) return CUDA_ERROR_INVALID_VALUE;
   session().memory().set_current_pool(dev, pool);
@@ -145,8 +152,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
-  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = check_device(dev); result != CUDA_SUCCESS) return result;
+  // Of a device that there is not the default one is refused by another name.
+  if (pool == nullptr || check_device(dev) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   *pool = session().memory().current_pool(dev);
   return CUDA_SUCCESS;
 }
@@ -250,12 +257,13 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
                             CUmemLocation* location) {
   const PoolState* state = find(memPool);
-  if (flags == nullptr || state == nullptr || location == nullptr ||
-      location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (const CUresult result = check_device(location->id); result != CUDA_SUCCESS) return result;
-  const bool open = location->id == state->device || accesses(*state, location->id);
+  if (flags == nullptr || state == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const bool host = cuda::is_host(*location);
+  const bool of_device =
+      location->type == CU_MEM_LOCATION_TYPE_DEVICE && check_device(location->id) == CUDA_SUCCESS;
+  if (!host && !of_device) return CUDA_ERROR_INVALID_VALUE;
+  // The host has none to the memory of a device.
+  const bool open = of_device && (location->id == state->device || accesses(*state, location->id));
   *flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
@@ -266,11 +274,13 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   const CUresult bad =
       device_of("cuMemPoolCreate", &poolProps->location, poolProps->allocType, device);
   if (bad != CUDA_SUCCESS) return bad;
+  if (!cuda::are_shareable(poolProps->handleTypes)) return CUDA_ERROR_INVALID_VALUE;
   constexpr auto kFile = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && poolProps->handleTypes != kFile) {
     return refused("cuMemPoolCreate", "pools are shared by file descriptors only");
   }
   if (const CUresult no = session().captures().unsafe_call(); no != CUDA_SUCCESS) return no;
+  if (cuda::is_endless(poolProps->maxSize)) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryState& memory = session().memory();
   const auto made = memory.pools.make();
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -356,6 +366,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
   SharedHandle handle{};
   std::memcpy(handle.data(), shareData, handle.size());
   if (pool_tag_of(handle) != state->tag) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   const CUresult result = memory.shared().open(handle, *ptr_out, state->accessors.load());
   if (result != CUDA_SUCCESS) return result;
   memory.map().update(*ptr_out, [&](Memory& opened) { opened.pool = address_of(pool); });
@@ -384,19 +395,19 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
                                 CUmemAllocationType type) {
   CUdevice device = 0;
-  const CUresult result = device_of("cuMemGetDefaultMemPool", location, type, device);
+  const CUresult result = device_asked("cuMemGetDefaultMemPool", location, type, device);
   return result == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, device) : result;
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
   CUdevice device = 0;
-  const CUresult result = device_of("cuMemGetMemPool", location, type, device);
+  const CUresult result = device_asked("cuMemGetMemPool", location, type, device);
   return result == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, device) : result;
 }
 
 CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
   CUdevice device = 0;
-  const CUresult result = device_of("cuMemSetMemPool", location, type, device);
+  const CUresult result = device_asked("cuMemSetMemPool", location, type, device);
   return result == CUDA_SUCCESS ? cuDeviceSetMemPool(device, pool) : result;
 }
 

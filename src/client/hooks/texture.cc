@@ -14,10 +14,6 @@ namespace {
 
 Images& images() { return session().memory().images; }
 
-constexpr unsigned kFlagsKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                                 CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
-                                 CU_TRSF_SEAMLESS_CUBEMAP;
-
 CUresult refuse_format(const char* name) {
   return refused(name, "block-compressed, planar and packed formats are not remoted yet");
 }
@@ -36,15 +32,21 @@ CUresult find_memory(CUdeviceptr address, std::uint64_t bytes, std::uint64_t& ou
   return CUDA_SUCCESS;
 }
 
+// Of a resource, which without an array is none.
+template <class Array>
+CUresult check_given(Array array) {
+  return array == nullptr ? CUDA_ERROR_INVALID_VALUE : client::check(array);
+}
+
 CUresult describe(const CUDA_RESOURCE_DESC& resource, commands::CreateTexture& command) {
   command.type = resource.resType;
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
       command.array = resource.res.array.hArray;
-      return client::check(command.array);
+      return check_given(command.array);
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
       command.mipmapped = resource.res.mipmap.hMipmappedArray;
-      return client::check(command.mipmapped);
+      return check_given(command.mipmapped);
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& linear = resource.res.linear;
       command.format = linear.format;
@@ -74,7 +76,7 @@ CUresult check(const CUDA_TEXTURE_DESC& description) {
   for (const CUaddress_mode mode : description.addressMode) {
     if (mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool good = (description.flags & ~kFlagsKnown) == 0 &&
+  const bool good = (description.flags & ~cuda::kTextureFlags) == 0 &&
                     description.filterMode <= CU_TR_FILTER_MODE_LINEAR &&
                     description.mipmapFilterMode <= CU_TR_FILTER_MODE_LINEAR;
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -98,6 +100,7 @@ CUresult read(std::map<std::uint64_t, Object>& objects, std::uint64_t value, Rea
 template <class Object, class Command>
 CUresult destroy(std::map<std::uint64_t, Object>& objects, std::uint64_t value,
                  const Command& command) {
+  if (value == 0) return CUDA_SUCCESS;
   bool known = true;
   const auto attempt = [&] {
     const auto steady = session().steady();
@@ -184,7 +187,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CUarray array = pResDesc->res.array.hArray;
-  if (const CUresult bad = client::check(array); bad != CUDA_SUCCESS) return bad;
+  if (const CUresult bad = check_given(array); bad != CUDA_SUCCESS) return bad;
   return ask_and_note(commands::CreateSurface{.array = array}, [&](const auto& reply) {
     const Lock lock(images().mutex);
     images().surfaces.insert_or_assign(reply.surface, SurfaceState{&owner(), *pResDesc});

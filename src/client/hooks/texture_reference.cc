@@ -30,8 +30,7 @@ CUresult find_in_module(Table& table, Names Images::*names_of_kind, CUmodule mod
   const ContextOf home(state->context);
   if (home.bad() != CUDA_SUCCESS) return home.bad();
   const std::string_view text(name);
-  if (text.empty()) return CUDA_ERROR_NOT_FOUND;
-  if (text.size() > kNameBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (text.empty() || text.size() > kNameBytesMax) return CUDA_ERROR_INVALID_VALUE;
   const Lock asking(images().asking);
   auto& names = images().*names_of_kind;
   const Images::ReferenceName key{address_of(module), std::string(text)};
@@ -71,18 +70,21 @@ void note_binding(CUtexref reference, CUarray array, CUmipmappedArray mipmapped)
   state.mipmapped.store(mipmapped);
 }
 
-// Device memory as kernels address it.
+// Device memory as kernels address it. What is no memory, or too little, stays as it is: natively,
+// too, that is found out by a kernel that reads there. None unbinds the reference.
 CUresult find_memory(CUdeviceptr address, std::uint64_t bytes, std::uint64_t& out) {
-  if (address == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  out = address;
+  if (address == 0 || bytes == 0) return CUDA_SUCCESS;
   BoxSide side;
   side.address = address;
-  const auto placed = session().memory().map().place(address, bytes);
-  if (!side.place_in(placed, BoxSide::Said::kUnified, BoxSide::Use::kRead) ||
-      side.memory != BoxSide::Memory::kDevice) {
-    return CUDA_ERROR_INVALID_VALUE;
+  const MemoryMap& map = session().memory().map();
+  if (side.place_in(map.place(address, bytes), BoxSide::Said::kUnified, BoxSide::Use::kRead) &&
+      side.memory == BoxSide::Memory::kDevice) {
+    out = side.address;
+    return CUDA_SUCCESS;
   }
-  out = side.address;
-  return CUDA_SUCCESS;
+  const auto memory = map.find(address);
+  return !memory || memory->on_device() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -125,7 +127,7 @@ CUresult cuTexRefDestroy(CUtexref hTexRef) {
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
   if (const CUresult bad = check(hTexRef); bad != CUDA_SUCCESS) return bad;
   if (check(hArray) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;
-  if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & ~unsigned{CU_TRSA_OVERRIDE_FORMAT}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       ask(commands::BindTextureArray{.reference = hTexRef, .array = hArray, .flags = Flags});
   if (result == CUDA_SUCCESS) note_binding(hTexRef, hArray, nullptr);
@@ -135,9 +137,8 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
 CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
                                    unsigned int Flags) {
   if (const CUresult bad = check(hTexRef); bad != CUDA_SUCCESS) return bad;
-  if (check(hMipmappedArray) != CUDA_SUCCESS || Flags != CU_TRSA_OVERRIDE_FORMAT) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (const CUresult bad = check(hMipmappedArray); bad != CUDA_SUCCESS) return bad;
+  if ((Flags & ~unsigned{CU_TRSA_OVERRIDE_FORMAT}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = ask(commands::BindTextureMipmapped{
       .reference = hTexRef, .array = hMipmappedArray, .flags = Flags});
   if (result == CUDA_SUCCESS) note_binding(hTexRef, nullptr, hMipmappedArray);
@@ -175,8 +176,8 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* 
   }
   const auto bytes = cuda::rows_bytes(desc->Width, desc->Height, Pitch, *texel);
   std::uint64_t address = 0;
-  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = find_memory(dptr, *bytes, address); bad != CUDA_SUCCESS) return bad;
+  const CUresult bad = find_memory(dptr, bytes.value_or(0), address);
+  if (bad != CUDA_SUCCESS) return bad;
   const CUresult result = ask(commands::BindTextureRows{
       .reference = hTexRef, .descriptor = *desc, .address = address, .pitch = Pitch});
   if (result == CUDA_SUCCESS) note_binding(hTexRef, nullptr, nullptr);
@@ -206,7 +207,8 @@ CUresult cuTexRefGetMipmappedArray(CUmipmappedArray* phMipmappedArray, CUtexref 
 
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
   if (const CUresult bad = check(hSurfRef); bad != CUDA_SUCCESS) return bad;
-  if (check(hArray) != CUDA_SUCCESS || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = check(hArray); bad != CUDA_SUCCESS) return bad;
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       ask(commands::BindSurfaceArray{.reference = hSurfRef, .array = hArray, .flags = Flags});
   if (result == CUDA_SUCCESS) {

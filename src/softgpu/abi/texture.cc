@@ -45,8 +45,8 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
 
 CUresult cuTexObjectDestroy(CUtexObject texObject) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
-    return driver.textures().destroy(driver.contexts(), texObject) ? CUDA_SUCCESS
-                                                                   : CUDA_ERROR_INVALID_VALUE;
+    const bool gone = texObject == 0 || driver.textures().destroy(driver.contexts(), texObject);
+    return gone ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -90,8 +90,8 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
 
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
   return with_context([&](Driver& driver, Context&) -> CUresult {
-    return driver.surfaces().destroy(driver.contexts(), surfObject) ? CUDA_SUCCESS
-                                                                    : CUDA_ERROR_INVALID_VALUE;
+    const bool gone = surfObject == 0 || driver.surfaces().destroy(driver.contexts(), surfObject);
+    return gone ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

@@ -60,13 +60,23 @@ CUresult read(CUtexref handle, bool complete, Read out) {
                         });
 }
 
+// Arrays have their own format; the reference tells it where that is wanted.
+CUresult override_format(const CUDA_ARRAY3D_DESCRIPTOR& array, unsigned flags,
+                         TextureReference::State& state) {
+  if ((flags & ~unsigned{CU_TRSA_OVERRIDE_FORMAT}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_TRSA_OVERRIDE_FORMAT) == 0) return CUDA_SUCCESS;
+  state.format = array.Format;
+  state.channels = static_cast<int>(array.NumChannels);
+  return CUDA_SUCCESS;
+}
+
 CUresult find_in_module(CUmodule hmod, const char* name, ptx::Opaque kind,
                         std::shared_ptr<Module>& module, std::uint32_t& variable) {
   return with_driver([&](Driver& driver) -> CUresult {
     module = driver.modules().find(from_handle(hmod));
     if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult bad = check_home(driver, module->context()); bad != CUDA_SUCCESS) return bad;
-    if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
     const auto index = module->program().module().find_variable(name);
     if (!index || module->program().module().variables()[*index].opaque != kind) {
       return CUDA_ERROR_NOT_FOUND;
@@ -82,6 +92,12 @@ CUresult bind_rows(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* desc, CUdevicep
       handle,
       [&](Driver& driver, const Device& device, TextureReference::State& state) -> CUresult {
         if (desc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        CUresult bad = cuda::check_format(desc->Format, desc->NumChannels);
+        if (bad != CUDA_SUCCESS) return bad;
+        if (dptr == 0 || desc->Width == 0 || desc->Height == 0) {
+          state.resource.reset();
+          return CUDA_SUCCESS;
+        }
         CUDA_RESOURCE_DESC resource{};
         resource.resType = CU_RESOURCE_TYPE_PITCH2D;
         resource.res.pitch2D = {dptr,        desc->Format, desc->NumChannels,
@@ -89,7 +105,7 @@ CUresult bind_rows(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* desc, CUdevicep
         CUDA_TEXTURE_DESC plain{};
         plain.flags = CU_TRSF_READ_AS_INTEGER;
         std::shared_ptr<const ptx::Texture> texture;
-        const CUresult bad = make_texture(driver, device, resource, plain, nullptr, texture);
+        bad = make_texture(driver, device, resource, plain, nullptr, texture);
         if (bad != CUDA_SUCCESS) return bad;
         state.format = desc->Format;
         state.channels = static_cast<int>(desc->NumChannels);
@@ -160,13 +176,10 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
                 [&](Driver& driver, const Device&, TextureReference::State& state) -> CUresult {
                   const auto array = driver.arrays().find(from_handle(hArray));
                   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-                  if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
                   state.resource = CUDA_RESOURCE_DESC{};
                   state.resource->resType = CU_RESOURCE_TYPE_ARRAY;
                   state.resource->res.array.hArray = hArray;
-                  state.format = array->descriptor().Format;
-                  state.channels = static_cast<int>(array->descriptor().NumChannels);
-                  return CUDA_SUCCESS;
+                  return override_format(array->descriptor(), Flags, state);
                 });
 }
 
@@ -175,14 +188,11 @@ CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmapped
   return change(hTexRef,
                 [&](Driver& driver, const Device&, TextureReference::State& state) -> CUresult {
                   const auto array = driver.mipmapped_arrays().find(from_handle(hMipmappedArray));
-                  if (array == nullptr || Flags != CU_TRSA_OVERRIDE_FORMAT)
-                    return CUDA_ERROR_INVALID_VALUE;
+                  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
                   state.resource = CUDA_RESOURCE_DESC{};
                   state.resource->resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
                   state.resource->res.mipmap.hMipmappedArray = hMipmappedArray;
-                  state.format = array->descriptor().Format;
-                  state.channels = static_cast<int>(array->descriptor().NumChannels);
-                  return CUDA_SUCCESS;
+                  return override_format(array->descriptor(), Flags, state);
                 });
 }
 
@@ -191,11 +201,17 @@ CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr
   return change(
       hTexRef,
       [&](Driver& driver, const Device& device, TextureReference::State& state) -> CUresult {
+        const auto texel = cuda::texel_of(state.format, static_cast<unsigned>(state.channels));
+        if (dptr == 0 || !texel || bytes < texel->bytes()) {
+          state.resource.reset();
+          if (ByteOffset != nullptr) *ByteOffset = 0;
+          return CUDA_SUCCESS;
+        }
         const auto align = static_cast<std::size_t>(
             device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).value_or(1));
         const std::size_t offset = dptr % align;
         std::size_t size = 0;
-        if ((offset != 0 && ByteOffset == nullptr) || bytes == 0 ||
+        if ((offset != 0 && ByteOffset == nullptr) ||
             __builtin_add_overflow(bytes, offset, &size)) {
           return CUDA_ERROR_INVALID_VALUE;
         }
@@ -293,26 +309,20 @@ CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float* pBorderColor) {
 
 CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) {
   return change(hTexRef, [&](Driver&, const Device&, TextureReference::State& state) -> CUresult {
-    constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                                CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
-                                CU_TRSF_SEAMLESS_CUBEMAP;
-    if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & ~cuda::kTextureFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
     state.description.flags = Flags;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuTexRefGetAddress_v2(CUdeviceptr* pdptr, CUtexref hTexRef) {
-  return read(hTexRef, pdptr != nullptr, [&](const TextureReference::State& state) -> CUresult {
+  return read(hTexRef, true, [&](const TextureReference::State& state) -> CUresult {
     if (!state.resource) return CUDA_ERROR_INVALID_VALUE;
     const CUDA_RESOURCE_DESC& resource = *state.resource;
-    if (resource.resType == CU_RESOURCE_TYPE_LINEAR) {
-      *pdptr = resource.res.linear.devPtr;
-    } else if (resource.resType == CU_RESOURCE_TYPE_PITCH2D) {
-      *pdptr = resource.res.pitch2D.devPtr;
-    } else {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    const bool linear = resource.resType == CU_RESOURCE_TYPE_LINEAR;
+    if (!linear && resource.resType != CU_RESOURCE_TYPE_PITCH2D) return CUDA_ERROR_INVALID_VALUE;
+    const CUdeviceptr address = linear ? resource.res.linear.devPtr : resource.res.pitch2D.devPtr;
+    if (pdptr != nullptr) *pdptr = address;
     return CUDA_SUCCESS;
   });
 }
@@ -354,12 +364,11 @@ CUresult cuTexRefGetFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) {
 }
 
 CUresult cuTexRefGetFormat(CUarray_format* pFormat, int* pNumChannels, CUtexref hTexRef) {
-  return read(hTexRef, pFormat != nullptr && pNumChannels != nullptr,
-              [&](const TextureReference::State& state) {
-                *pFormat = state.format;
-                *pNumChannels = state.channels;
-                return CUDA_SUCCESS;
-              });
+  return read(hTexRef, true, [&](const TextureReference::State& state) {
+    if (pFormat != nullptr) *pFormat = state.format;
+    if (pNumChannels != nullptr) *pNumChannels = state.channels;
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) {
@@ -411,13 +420,16 @@ CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) {
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
   return with_surface_reference(hSurfRef,
                                 [&](Driver& driver, SurfaceReference& reference) -> CUresult {
+                                  if (driver.arrays().find(from_handle(hArray)) == nullptr) {
+                                    return CUDA_ERROR_INVALID_HANDLE;
+                                  }
                                   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
                                   CUDA_RESOURCE_DESC resource{};
                                   resource.resType = CU_RESOURCE_TYPE_ARRAY;
                                   resource.res.array.hArray = hArray;
                                   std::shared_ptr<const ptx::Surface> surface;
-                                  if (make_surface(driver, resource, surface) != CUDA_SUCCESS)
-                                    return CUDA_ERROR_INVALID_VALUE;
+                                  const CUresult bad = make_surface(driver, resource, surface);
+                                  if (bad != CUDA_SUCCESS) return bad;
                                   reference.set(hArray, std::move(surface));
                                   return CUDA_SUCCESS;
                                 });

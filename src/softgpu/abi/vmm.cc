@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "cuda/memory_place.h"
 #include "softgpu/abi/enter.h"
 
 namespace flyt::softgpu {
@@ -22,19 +23,14 @@ Device* device_of(const Driver& driver, const CUmemLocation& location) {
   return driver.device(location.id);
 }
 
-bool in_host_memory(const CUmemLocation& location) {
-  return location.type == CU_MEM_LOCATION_TYPE_HOST ||
-         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
-
 CUresult check_prop(const Driver& driver, const CUmemAllocationProp* prop) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (in_host_memory(prop->location)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (cuda::is_host(prop->location)) return CUDA_ERROR_NOT_SUPPORTED;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  if ((prop->requestedHandleTypes & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR}) != 0) {
+  if (!cuda::are_shareable(prop->requestedHandleTypes)) return CUDA_ERROR_INVALID_VALUE;
+  if ((prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   return device_of(driver, prop->location) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
@@ -133,7 +129,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
                              unsigned long long flags) {
   return with_driver([&](Driver& driver) -> CUresult {
     const bool power = (alignment & (alignment - 1)) == 0;
-    if (ptr == nullptr || size == 0 || !aligned(size) || flags != 0 || !power) {
+    if (ptr == nullptr || size == 0 || !aligned(size) || !aligned(addr) || flags != 0 || !power) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const Lock lock(driver.vmm_mutex());
@@ -192,9 +188,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (flags != 0 || size == 0 || !aligned(ptr) || !aligned(size)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (flags != 0 || size == 0 || !aligned(ptr)) return CUDA_ERROR_INVALID_VALUE;
     const Lock lock(driver.vmm_mutex());
     const auto allocation = driver.allocations().find(handle);
     if (allocation == nullptr || allocation->references == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -219,8 +213,12 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   return with_driver([&](Driver& driver) -> CUresult {
     if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; ++i) {
-      if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-      if (device_of(driver, desc[i].location) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+      // The host reaches no memory of a device.
+      if (cuda::is_host(desc[i].location)) return CUDA_ERROR_NOT_SUPPORTED;
+      if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+          device_of(driver, desc[i].location) == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       const CUmemAccess_flags flags = desc[i].flags;
       if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
           flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
@@ -243,12 +241,10 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
   return with_driver([&](Driver& driver) -> CUresult {
-    if (flags == nullptr || location == nullptr || ptr == 0 ||
-        location->type < CU_MEM_LOCATION_TYPE_DEVICE ||
-        location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
-      return CUDA_ERROR_INVALID_VALUE;
+    if (flags == nullptr || location == nullptr || ptr == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE && !cuda::is_host(*location)) {
+      return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) return CUDA_ERROR_INVALID_DEVICE;
     const auto region = driver.regions().find(ptr);
     if (!region || region->freed) return CUDA_ERROR_INVALID_VALUE;
     // As NVIDIA's driver has it, the host has the access of a device, and memory that was not
@@ -316,10 +312,8 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
     if (granularity == nullptr || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    // The same wherever the memory would be, even where there can be none.
-    if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    // The same whatever the memory would be and wherever, even where there can be none.
+    if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
     *granularity = kGranularity;
     return CUDA_SUCCESS;
   });
