@@ -94,7 +94,8 @@ void MemorySubjects::make_room(CUdevice device) {
 
 void MemorySubjects::await_leaving() {
   const UsageSlot usage = own_usage();
-  while (usage.others_leave()) system_clock().sleep_for(kLookPause);
+  const Instant asked = system_clock().now();
+  while (usage.others_leave(asked)) system_clock().sleep_for(kLookPause);
 }
 
 void MemorySubjects::drop_idle(CUdevice device) {

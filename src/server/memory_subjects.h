@@ -113,8 +113,8 @@ class MemorySubjects {
   // idle, here and in the lease's other sessions. Not on the main thread: it may take as long as
   // the GPU does.
   void make_room(CUdevice device);
-  // Until no program has memory that has ended, for so long at most (kLeavingMax). Not on the main
-  // thread.
+  // Until the programs that have ended by now have no memory, for kLeavingMax at most. Not on the
+  // main thread.
   static void await_leaving();
   // The same with what lies idle here alone: it waits for nobody.
   void drop_idle(CUdevice device);

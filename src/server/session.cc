@@ -397,7 +397,7 @@ void Session::look_whether_ready() {
 void Session::begin(Request&& request, const HandlerRow& row) {
   // As a rule handing this one on takes longer than to answer it.
   const bool quick = request.op() == commands::MemInfo::kOp && memory_->arena.settled() &&
-                     !own_usage().others_leave();
+                     !own_usage().others_leave(clock().now());
   if (row.slow && !quick) return run_slow_command(std::move(request), row.run);
   // Whoever is in the driver may be waiting for it.
   if (is_of_host_calls(request.op())) return row.run(std::move(request));
@@ -484,6 +484,8 @@ void Session::run_slow_command(Request&& request, void (*run)(Request)) {
   if (posted) endpoint().withhold(bytes);
   workers.run([this, shared, run, ends, shuts, posted, bytes] {
     if (shuts) await_deliveries();
+    // Natively what a program had that has ended is free.
+    if (shared->op() == commands::MemInfo::kOp) MemorySubjects::await_leaving();
     {
       // Who ends objects has endings() instead.
       const auto using_objects = ends ? std::shared_lock<Gate>() : use();

@@ -57,8 +57,22 @@ TEST_F(Leaving, IsInNobodysWayInAFullServer) {
   start({"--max-sessions", "1"});
   leave(1);
   if (IsSkipped()) return;
+  std::thread lets_go([&] {
+    EXPECT_TRUE(server_.logged("client waits for a place", kSeconds)) << server_.log();
+    let_go();
+  });
   EXPECT_EQ(ask(tenant(), "alloc", 1), "0") << server_.log();
+  lets_go.join();
+}
+
+TEST_F(Leaving, IsInTheWayOnlyForSoLong) {
+  start({"--max-sessions", "1"});
+  leave(1);
+  if (IsSkipped()) return;
+  const auto refused = tenant(true);
+  EXPECT_TRUE(server_.logged("too many sessions", kSeconds)) << server_.log();
   let_go();
+  EXPECT_EQ(ask(tenant(), "alloc", 1), "0") << server_.log();
 }
 
 TEST_F(Leaving, HasNoMoreMemoryThanTheNextOneFinds) {

@@ -1,4 +1,6 @@
 // One quota of memory for all sessions of a lease, whatever allocates.
+#include <signal.h>
+
 #include <array>
 
 #include "tests/lease/tenant.h"
@@ -164,6 +166,27 @@ TEST_F(Quota, IsRefusedWhereTheGpuHasLess) {
         server.start({.program = server_program(), .listen = "", .arguments = arguments});
     EXPECT_FALSE(started.ok()) << arguments.front() << " " << arguments.back();
   }
+}
+
+// A session that has no place would have no quota either.
+TEST_F(Quota, IsNotGotRoundByLeavingSessionsThatMayGoOn) {
+  start({"--memory", "64M", "--max-sessions", "1", "--recover", "600"});
+  constexpr const char* kNoPlace = "sessions that may go on have all places";
+  int sessions = 0;
+  for (; sessions < 100 && server_.log().find(kNoPlace) == std::string::npos; ++sessions) {
+    const auto program = tenant(true);
+    if (!program->wrote("ready", kSeconds)) continue;
+    ASSERT_EQ(ask(program, "alloc", 2), kOk);
+    const auto there = control()->sessions();
+    ASSERT_TRUE(there.ok() && there->size() == 1) << server_.log();
+    const auto process = static_cast<pid_t>(there->front().server_process);
+    // It shall not come back.
+    ASSERT_EQ(::kill(program->pid(), SIGSTOP), 0);
+    ASSERT_EQ(::kill(process, SIGKILL), 0);
+    ASSERT_TRUE(eventually(kSeconds, [&] { return ::kill(process, 0) != 0; }));
+  }
+  EXPECT_LT(sessions, 100) << server_.log();
+  EXPECT_EQ(used(), static_cast<std::uint64_t>(sessions - 1) * 2 * kMiB);
 }
 
 }  // namespace

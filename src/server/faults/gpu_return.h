@@ -27,14 +27,15 @@ inline bool is_gpu_full(CUresult result) {
 // What `make` says in the end, which starts the driver or makes a context.
 template <class Make>
 CUresult once_gpu_is_back(Make make) {
-  const Instant until = system_clock().now() + kGpuReturnMax;
+  const Instant begun = system_clock().now();
+  const Instant until = begun + kGpuReturnMax;
   // Asked before each attempt: what goes during one is there for the next.
-  bool leaving = own_usage().others_leave();
+  bool leaving = own_usage().others_leave(begun);
   CUresult result = make();
   while ((is_gpu_away(result) && system_clock().now() < until) ||
          (is_gpu_full(result) && leaving)) {
     system_clock().sleep_for(kGpuReturnPause);
-    leaving = own_usage().others_leave();
+    leaving = own_usage().others_leave(begun);
     result = make();
   }
   return result;

@@ -60,7 +60,6 @@ CUresult mem_info(Request& request, const commands::MemInfo&, commands::MemInfo:
   CUdevice device = 0;
   const CUresult result = request.driver().cuCtxGetDevice(&device);
   if (result != CUDA_SUCCESS) return result;
-  MemorySubjects::await_leaving();
   const Arena& arena = request.session().memory().arena;
   return request.session().memory().arena.while_settled([&] {
     std::size_t free = 0;

@@ -22,9 +22,9 @@ std::string limit_text(std::uint32_t most) {
 
 // Makes a context, and asks again while there is no room for it.
 Status await_context(ReadyDriver& driver, Room& room, Duration patience) {
-  const Instant until = system_clock().now() + patience;
   Status made = make_context(driver);
   if (made || made.error().code != ErrorCode::kLimit) return made;
+  const Instant until = system_clock().now() + patience;
   const Room::Waiting waiting(room, Room::Why::kDriver);
   while (!made && made.error().code == ErrorCode::kLimit && system_clock().now() < until) {
     system_clock().sleep_for(kRoomPause);

@@ -288,16 +288,18 @@ void UsageSlot::leave() const {
   if (row_ != nullptr) row_->leaving_ns.store(system_clock().now().ns, std::memory_order_release);
 }
 
-bool UsageSlot::others_leave() const {
+bool UsageSlot::others_leave(Instant by) const {
   if (row_ == nullptr) return false;
   const BoardHead& head = head_of(row_);
   const std::size_t last = head.rows_used.load(std::memory_order_acquire);
   for (std::size_t i = 0; i < last; ++i) {
     const UsageRow& row = rows_of(&head)[i];
     const std::int64_t since = row.leaving_ns.load(std::memory_order_acquire);
-    if (since == 0 || &row == row_ || system_clock().now() - Instant{since} > kLeavingMax) continue;
+    if (since == 0 || since > by.ns || &row == row_) continue;
+    if (system_clock().now() - Instant{since} > kLeavingMax) continue;
     const auto has_any = [](const UsageRow::Device& device) {
-      return device.bytes.load(std::memory_order_relaxed) != 0;
+      return device.bytes.load(std::memory_order_relaxed) != 0 ||
+             device.contexts.load(std::memory_order_relaxed) != 0;
     };
     if (std::any_of(row.devices.begin(), row.devices.end(), has_any)) return true;
   }

@@ -102,8 +102,9 @@ class UsageSlot {
   // The client is gone for good. What the session has of GPUs is freed by the end of its process,
   // which may take a driver a while.
   void leave() const;
-  // Whether there is memory of a session that has begun to leave less than kLeavingMax ago.
-  bool others_leave() const;
+  // Whether there is anything yet of a session that had begun to leave by then, no longer ago than
+  // kLeavingMax: who asks again and again with the same time is told so for as long at most.
+  bool others_leave(Instant by) const;
 
   MemoryQuota quota() const;
   // Rises when a session of the lease could not have memory: others then give up what lies idle,

@@ -241,19 +241,21 @@ TEST(UsageBoard, KnowsWhoLeavesAndHasMemoryYet) {
   const UsageSlot stays = board->slot(second);
   ASSERT_TRUE(leaves.reserve(1, 100));
   ASSERT_TRUE(stays.reserve(1, 100));
-  EXPECT_FALSE(stays.others_leave());
+  EXPECT_FALSE(stays.others_leave(system_clock().now()));
+  const Instant before = system_clock().now();
   leaves.leave();
+  EXPECT_FALSE(stays.others_leave(Instant{before.ns - 1}));
   EXPECT_TRUE(board->leaving(first));
   EXPECT_FALSE(board->leaving(second));
-  EXPECT_TRUE(stays.others_leave());
-  EXPECT_FALSE(leaves.others_leave());
+  EXPECT_TRUE(stays.others_leave(system_clock().now()));
+  EXPECT_FALSE(leaves.others_leave(system_clock().now()));
   leaves.gave(1, 100);
-  EXPECT_FALSE(stays.others_leave());
+  EXPECT_FALSE(stays.others_leave(system_clock().now()));
   board->release(first);
   EXPECT_EQ(board->claim(), first);
   EXPECT_FALSE(board->leaving(first));
   EXPECT_FALSE(board->leaving(UsageBoard::kNoSlot));
-  EXPECT_FALSE(UsageSlot().others_leave());
+  EXPECT_FALSE(UsageSlot().others_leave(system_clock().now()));
 }
 
 TEST(UsageBoard, GivesBackWhatAReleasedPlaceHad) {

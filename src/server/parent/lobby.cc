@@ -69,9 +69,17 @@ void Lobby::add_to(std::vector<pollfd>& wanted) const {
   }
 }
 
+bool Lobby::hold(Guest& guest) {
+  if (held_.size() >= kHeldMax) return false;
+  held_.push_back(std::move(guest));
+  return true;
+}
+
 int Lobby::timeout_ms() const {
-  if (waiting_.empty()) return -1;
-  Duration left = waiting_.front().since + kWaitMax - clock_.now();
+  if (size() == 0) return -1;
+  Duration left = kWaitMax;
+  if (!waiting_.empty()) left = waiting_.front().since + kWaitMax - clock_.now();
+  for (const Guest& guest : held_) left = std::min(left, *guest.held_until - clock_.now());
   const bool begun =
       std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& one) { return one.begun; });
   if (begun) left = std::min(left, kLookAgain);
@@ -81,6 +89,7 @@ int Lobby::timeout_ms() const {
 
 Lobby::Leaving Lobby::leave() {
   Leaving leaving;
+  leaving.ready = std::exchange(held_, {});
   const Instant now = clock_.now();
   for (auto one = waiting_.begin(); one != waiting_.end();) {
     const Heard heard = look_at(*one->connection);
@@ -112,6 +121,8 @@ void Lobby::Leaving::abandon() {
 void Lobby::abandon() {
   for (Waiting& one : waiting_) one.connection->abandon();
   waiting_.clear();
+  for (Guest& guest : held_) guest.connection->abandon();
+  held_.clear();
 }
 
 }  // namespace flyt::server

@@ -1,11 +1,12 @@
-// Lobby: connections that have not said a whole hello yet. They cost the server a socket each, and
-// no process and no session, until they do; how many and how long is limited.
+// Lobby: connections that have not said a whole hello yet, or that have and wait for a place. They
+// cost the server a socket each, and no process and no session; how many and how long is limited.
 #pragma once
 
 #include <poll.h>
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class Lobby {
   static constexpr std::size_t kWaitingMax = 512;
   // Of one host, or of one process on this host.
   static constexpr std::size_t kWaitingOfOneMax = 64;
+  // Of those who wait for a place.
+  static constexpr std::size_t kHeldMax = 64;
   // As long as a slow network may take to bring a few kilobytes.
   static constexpr Duration kWaitMax = std::chrono::seconds(10);
 
@@ -45,6 +48,7 @@ class Lobby {
   struct Guest {
     std::unique_ptr<transport::Connection> connection;
     bool share = false;
+    std::optional<Instant> held_until{};  // Not set: never held.
   };
   struct Leaving {
     // Whose hello has come, or what will never be one: reading it does not wait.
@@ -59,9 +63,13 @@ class Lobby {
   };
   Leaving leave();
 
+  // For whom there is no place for now: he is `ready` again, before others, whenever leave() is
+  // called, which is then wanted by his time. False, and he stays the caller's, if too many are.
+  bool hold(Guest& guest);
+
   // In a child after a fork: the sockets are the parent's.
   void abandon();
-  std::size_t size() const { return waiting_.size(); }
+  std::size_t size() const { return waiting_.size() + held_.size(); }
 
  private:
   struct Waiting {
@@ -74,6 +82,7 @@ class Lobby {
 
   const Clock& clock_;
   std::list<Waiting> waiting_;  // Longest waiting first.
+  std::vector<Guest> held_;     // The same.
 };
 
 }  // namespace flyt::server

@@ -70,6 +70,45 @@ TEST_F(LobbyTest, WhoTakesTooLongGoes) {
   EXPECT_EQ(lobby.timeout_ms(), -1);
 }
 
+TEST_F(LobbyTest, WhoWaitsForAPlaceComesBeforeOthers) {
+  const auto first = come();
+  say(*first, hello);
+  auto leaving = lobby.leave();
+  ASSERT_EQ(leaving.ready.size(), 1U);
+  Lobby::Guest guest = std::move(leaving.ready.front());
+  EXPECT_FALSE(guest.held_until);
+  guest.held_until = clock.now() + std::chrono::milliseconds(50);
+  const transport::Connection* const waits = guest.connection.get();
+  EXPECT_TRUE(lobby.hold(guest));
+  EXPECT_EQ(lobby.size(), 1U);
+  EXPECT_LE(lobby.timeout_ms(), 51);
+  std::vector<pollfd> wanted;
+  lobby.add_to(wanted);
+  EXPECT_TRUE(wanted.empty());
+  const auto second = come();
+  say(*second, hello);
+  leaving = lobby.leave();
+  ASSERT_EQ(leaving.ready.size(), 2U);
+  EXPECT_EQ(leaving.ready.front().connection.get(), waits);
+  EXPECT_TRUE(leaving.ready.front().held_until);
+  EXPECT_EQ(lobby.size(), 0U);
+}
+
+TEST_F(LobbyTest, SoManyWaitForAPlaceOnly) {
+  std::vector<std::unique_ptr<transport::Connection>> clients;
+  for (std::size_t i = 0; i <= Lobby::kHeldMax; ++i) {
+    clients.push_back(come());
+    say(*clients.back(), hello);
+    auto leaving = lobby.leave();
+    ASSERT_FALSE(leaving.ready.empty());
+    for (Lobby::Guest& guest : leaving.ready) {
+      guest.held_until = clock.now();
+      const bool room = lobby.size() < Lobby::kHeldMax;
+      EXPECT_EQ(lobby.hold(guest), room);
+    }
+  }
+}
+
 TEST_F(LobbyTest, WhoHasGoneIsForgotten) {
   come().reset();
   const auto leaving = lobby.leave();

@@ -443,6 +443,12 @@ void Supervisor::become_child(std::size_t slot) {
 
 void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   const std::size_t slot = options_.session.board->claim();
+  // What sessions have left that may go on has places, too. Without one nothing would be counted.
+  if (slot == UsageBoard::kNoSlot) {
+    log_.warn("client refused", {{"peer", guest.connection->peer()},
+                                 {"reason", "sessions that may go on have all places"}});
+    return refuse_full(*guest.connection);
+  }
   Ends lanes;
   if (may_have_lanes(*guest.connection)) {
     // Without it the session has one connection, as any had before there were lanes.

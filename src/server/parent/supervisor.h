@@ -105,7 +105,12 @@ class Supervisor {
   void take_requests();
   void stop(Duration grace);
   void let_in();
-  bool has_room(const wire::ClientHello& hello) const;
+  // Whether there is a place for one more, or will be when a process has ended whose client is
+  // gone.
+  enum class Place : std::uint8_t { kFree, kSoon, kNone };
+  Place place_for(const wire::ClientHello& hello) const;
+  // Whether he is: nobody waits for long.
+  bool hold(Lobby::Guest& guest);
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
   bool admit(transport::Connection& connection, const wire::ClientHello& hello);
   Status ask_keeper(const wire::SessionToken& token, const std::string& peer);

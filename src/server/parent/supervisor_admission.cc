@@ -11,10 +11,10 @@
 
 namespace flyt::server {
 
-// A process whose program has ended is in nobody's way, although the driver may take a while to let
-// it go. Nor is the process before that of one who says that he returns; whether it is true the
-// keeper knows. Both together are bounded: as many again.
-bool Supervisor::has_room(const wire::ClientHello& hello) const {
+// Who says that he returns takes the room of the process that he had, which may not have ended yet:
+// under MPS that takes the driver a while. Whether it is true the keeper knows; until he is asked,
+// as many again.
+Supervisor::Place Supervisor::place_for(const wire::ClientHello& hello) const {
   const bool monitor = hello.role != wire::ConnectionRole::kCommands;
   const bool returns = !monitor && hello.recovers != wire::SessionToken{};
   const std::size_t most = monitor ? options_.monitors_max() : options_.sessions_max;
@@ -25,7 +25,17 @@ bool Supervisor::has_room(const wire::ClientHello& hello) const {
     ++processes;
     if (!options_.session.board->leaving(child.slot)) ++clients;
   }
-  return processes < 2 * most && (returns || clients < most);
+  if (processes < (returns ? 2 * most : most)) return Place::kFree;
+  return clients < most ? Place::kSoon : Place::kNone;
+}
+
+bool Supervisor::hold(Lobby::Guest& guest) {
+  const Instant now = system_clock().now();
+  if (!guest.held_until) {
+    guest.held_until = now + kLeavingMax;
+    log_.info("client waits for a place that is being left", {{"peer", guest.connection->peer()}});
+  }
+  return now < *guest.held_until && lobby_.hold(guest);
 }
 
 // Whoever has said hello gets a process, if there is room.
@@ -47,7 +57,9 @@ void Supervisor::let_in() {
       give_to_session(*guest.connection, hello->token);
       continue;
     }
-    if (!has_room(*hello)) {
+    const Place place = place_for(*hello);
+    if (place == Place::kSoon && hold(guest)) continue;
+    if (place != Place::kFree) {
       log_.warn("client refused", {{"peer", guest.connection->peer()},
                                    {"reason", "too many sessions; --max-sessions allows more"}});
       refuse_full(*guest.connection);

@@ -31,9 +31,9 @@ Error no_keeper(const Error& why) {
 Status Supervisor::start_board() {
   if (Status status = find_keeper(); !status) return status;
   if (options_.session.board != nullptr) return {};
-  // Who has no place is not counted: there is one for each process that has_room() lets be.
+  // One for each process that place_for() lets be.
   auto board =
-      UsageBoard::create(2 * (options_.sessions_max + options_.monitors_max()) + options_.warm);
+      UsageBoard::create(2 * options_.sessions_max + options_.monitors_max() + options_.warm);
   if (!board) return std::move(board).error();
   options_.session.board = std::move(board).value();
   return {};

@@ -85,6 +85,9 @@ Status Supervisor::fork_warm() {
   auto pair = make_socket_pair();
   if (!pair) return std::move(pair).error();
   const std::size_t slot = options_.session.board->claim();
+  if (slot == UsageBoard::kNoSlot) {
+    return Error{ErrorCode::kLimit, "sessions that may go on have all places"};
+  }
   const std::uint32_t incident = faults_ == nullptr ? 0 : faults_->incident();
   const pid_t pid = ::fork();
   if (pid < 0) {
