@@ -227,7 +227,8 @@ TEST_F(NoContextTest, CodeIsAskedAndUnloaded) {
   CU_IS(CUDA_SUCCESS, cu().cuModuleUnload(module));
 }
 
-TEST_F(NoContextTest, ClustersOfAFunctionAreCounted) {
+// The stream of a configuration brings a context, its function does not.
+TEST_F(NoContextTest, ClustersAreCountedWhereAStreamIs) {
   if (attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) GTEST_SKIP() << "no clusters";
   const Module module(kBasicPtx);
   const CUfunction function = module.function("empty");
@@ -239,7 +240,11 @@ TEST_F(NoContextTest, ClustersOfAFunctionAreCounted) {
   int size = 0;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuOccupancyMaxActiveClusters(&count, nullptr, &config));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuOccupancyMaxPotentialClusterSize(&size, nullptr, &config));
+  const Stream stream;
   const NoContext none;
+  CU_IS(kNoContext, cu().cuOccupancyMaxActiveClusters(&count, function, &config));
+  CU_IS(kNoContext, cu().cuOccupancyMaxPotentialClusterSize(&size, function, &config));
+  config.hStream = stream;
   CU_IS(CUDA_SUCCESS, cu().cuOccupancyMaxActiveClusters(&count, function, &config));
   EXPECT_GT(count, 0);
   CU_IS(CUDA_SUCCESS, cu().cuOccupancyMaxPotentialClusterSize(&size, function, &config));

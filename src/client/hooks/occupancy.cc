@@ -93,7 +93,6 @@ CUresult potential_with_callback(CUfunction function, CUoccupancyB2DSize shared_
 CUresult clusters(CUfunction function, const CUlaunchConfig* config, std::uint8_t which, int* out) {
   if (out == nullptr || config == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const ContextScope scope(home_of(config->hStream));
-  const ContextScope of_function(home_of(function));
   if (const CUresult no = enter(Needs::kContext); no != CUDA_SUCCESS) return no;
   const Asked asked(function);
   if (asked.bad != CUDA_SUCCESS) return asked.bad;

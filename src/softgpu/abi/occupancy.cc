@@ -24,26 +24,19 @@ bool good_shape(const CUlaunchConfig& config) {
                      [](unsigned extent) { return extent != 0 && extent >> 31 == 0; });
 }
 
-// The same for calls that need no current context where the function has one.
+// The same for calls whose configuration names a stream, which brings its context.
 template <class Body>
-CUresult with_home_of(CUfunction handle, const CUlaunchConfig* config, const int* out, Body body) {
+CUresult with_configured(CUfunction handle, const CUlaunchConfig* config, const int* out,
+                         Body body) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (handle == nullptr || config == nullptr || out == nullptr || !good_shape(*config)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    std::shared_ptr<Context> context;
-    auto function = driver.functions().find(from_handle(handle));
-    CUresult bad = CUDA_SUCCESS;
-    if (function != nullptr) {
-      const std::uint64_t home = function->module()->context();
-      bad = check_home(driver, home);
-      context = driver.contexts().find(home);
-    } else {
-      bad = current_context(driver, context);
-      if (bad == CUDA_SUCCESS) bad = find_function(driver, *context, handle, true, function);
-    }
-    if (bad != CUDA_SUCCESS) return bad;
-    return context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : body(driver, *context, *function);
+    StreamOfCall stream;
+    CUresult bad = find_stream(driver, config->hStream, stream);
+    std::shared_ptr<Function> function;
+    if (bad == CUDA_SUCCESS) bad = find_function(driver, *stream.context, handle, true, function);
+    return bad != CUDA_SUCCESS ? bad : body(driver, *stream.context, *function);
   });
 }
 
@@ -175,7 +168,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
 
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                             const CUlaunchConfig* config) {
-  return with_home_of(
+  return with_configured(
       func, config, clusterSize,
       [&](Driver& driver, const Context& context, const Function& function) -> CUresult {
         const DeviceLimits& limits = function.module()->device().limits();
@@ -192,7 +185,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
 
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                       const CUlaunchConfig* config) {
-  return with_home_of(
+  return with_configured(
       func, config, numClusters,
       [&](Driver& driver, const Context& context, const Function& function) -> CUresult {
         if (config->numAttrs != 0 && config->attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
