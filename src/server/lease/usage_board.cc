@@ -475,10 +475,6 @@ bool UsageBoard::may_return(std::size_t slot) const {
   return slot >= count_ || !rows_[slot].ended.load(std::memory_order_acquire);
 }
 
-bool UsageBoard::leaving(std::size_t slot) const {
-  return slot < count_ && rows_[slot].leaving_ns.load(std::memory_order_acquire) != 0;
-}
-
 void UsageBoard::let_go(std::size_t slot) {
   if (slot < count_) rows_[slot].held.store(false, std::memory_order_release);
 }

@@ -227,8 +227,6 @@ class UsageBoard {
   // The session is ended on purpose: it is not to go on in another process.
   void forbid_return(std::size_t slot);
   bool may_return(std::size_t slot) const;
-  // Its client is gone, and the process about to end.
-  bool leaving(std::size_t slot) const;
 
   // The server is to be replaced, or stays; sessions are roused to see it.
   void set_handover(bool wanted);

@@ -55,7 +55,7 @@ class Lobby {
     std::vector<Guest> ready;
     // Who took too long.
     std::vector<std::unique_ptr<transport::Connection>> late;
-    // Who went away.
+    // Who went away, whatever he has said: a process would begin for nobody.
     std::vector<std::unique_ptr<transport::Connection>> gone;
 
     // As that of the lobby.

@@ -105,11 +105,9 @@ class Supervisor {
   void take_requests();
   void stop(Duration grace);
   void let_in();
-  // Whether there is a place for one more, or will be when a process has ended whose client is
-  // gone.
-  enum class Place : std::uint8_t { kFree, kSoon, kNone };
-  Place place_for(const wire::ClientHello& hello) const;
-  // Whether he is: nobody waits for long.
+  // Whether there is a place for one more.
+  bool has_place(const wire::ClientHello& hello) const;
+  // Until a process has ended. Whether he is: nobody waits for long.
   bool hold(Lobby::Guest& guest);
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
   bool admit(transport::Connection& connection, const wire::ClientHello& hello);

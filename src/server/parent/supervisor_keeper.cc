@@ -31,7 +31,7 @@ Error no_keeper(const Error& why) {
 Status Supervisor::start_board() {
   if (Status status = find_keeper(); !status) return status;
   if (options_.session.board != nullptr) return {};
-  // One for each process that place_for() lets be.
+  // One for each process that has_place() lets be.
   auto board =
       UsageBoard::create(2 * options_.sessions_max + options_.monitors_max() + options_.warm);
   if (!board) return std::move(board).error();
