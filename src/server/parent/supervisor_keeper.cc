@@ -112,6 +112,7 @@ void Supervisor::run_keeper_child(Door door, const Fd& home) {
   KeeperOptions keeper{
       .sessions = options_.sessions_max + options_.warm,
       .keeps = std::chrono::seconds(options_.recover_seconds),
+      .on_keep = [board](std::uint64_t place) { board->hold(place); },
       .on_free = [board](std::uint64_t place) { board->let_go(place); },
       .may_return = [board](std::uint64_t place) { return board->may_return(place); }};
   if (home.valid()) {

@@ -313,8 +313,17 @@ class KeeperProcess {
     return send(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
   }
 
+  // The parent gives a place to the next one when it hears of the end of a process, unless it is
+  // kept by then; whoever has not ended by now it has not heard of.
+  bool keep_place(const Line& line, std::uint64_t place) {
+    options_.on_keep(place);
+    if (!has_ended(line.process)) return true;
+    options_.on_free(place);
+    return false;
+  }
+
   bool open(Line& line, std::uint64_t place, Message& reply) {
-    if (line.session || !line.greeted) return false;
+    if (line.session || !line.greeted || !keep_place(line, place)) return false;
     random_bytes(reply.token.data(), reply.token.size());
     Session session;
     session.user = line.user;
@@ -343,6 +352,7 @@ class KeeperProcess {
       reply.outcome = Outcome::kStillThere;
       return;
     }
+    if (!keep_place(line, message.place)) return;
     // That of a process before, which died before it had counted anything, stays the one to free.
     if (session.old_place) {
       options_.on_free(session.place);
