@@ -424,6 +424,10 @@ std::size_t UsageBoard::claim() {
   return slot;
 }
 
+bool UsageBoard::has_room() const {
+  return std::find(claimed_.begin(), claimed_.end(), false) != claimed_.end();
+}
+
 void UsageBoard::release(std::size_t slot) {
   if (slot >= count_) return;
   claimed_[slot] = false;

@@ -214,6 +214,7 @@ class UsageBoard {
   // The parent process alone: gives a child a place, and takes it back when the child has ended.
   // kNoSlot if all are taken.
   std::size_t claim();
+  bool has_room() const;
   void release(std::size_t slot);
 
   // What the session has of GPUs stays on the board beyond its process's end, until the keeper

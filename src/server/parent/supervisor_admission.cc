@@ -54,14 +54,16 @@ void Supervisor::let_in() {
       give_to_session(*guest.connection, hello->token);
       continue;
     }
-    if (!has_place(*hello)) {
+    const bool monitor = hello->role != wire::ConnectionRole::kCommands;
+    const bool place = has_place(*hello);
+    if (!place || !has_room(monitor)) {
+      if (place) make_room();
       if (hold(guest)) continue;
       log_.warn("client refused", {{"peer", guest.connection->peer()},
                                    {"reason", "too many sessions; --max-sessions allows more"}});
       refuse_full(*guest.connection);
       continue;
     }
-    const bool monitor = hello->role != wire::ConnectionRole::kCommands;
     if (admit(*guest.connection, *hello)) give_to_child(guest, monitor);
   }
   // A stranger may have sent descriptors, which go with the connection.

@@ -150,6 +150,20 @@ void Supervisor::free_held() {
   });
 }
 
+bool Supervisor::has_room(bool monitor) const {
+  return options_.session.board->has_room() || (!monitor && warm_children() != 0);
+}
+
+void Supervisor::make_room() {
+  UsageBoard& board = *options_.session.board;
+  const auto may_return = [&board](const Held& held) { return board.may_return(held.slot); };
+  if (!keeper_ || !std::all_of(held_.begin(), held_.end(), may_return) || held_.empty()) return;
+  board.forbid_return(held_.front().slot);
+  log_.warn("a session that may go on is given up", {{"why", "it has the place of a newcomer"}});
+  // So that it looks.
+  static_cast<void>(keeper_->knows({}, 0).ok());
+}
+
 void Supervisor::begin_handover() {
   if (stopping_ || handover_until_) return;
   if (!keeper_line_) {

@@ -187,11 +187,14 @@ class KeeperProcess {
     return no_parent_.limit(timeout, system_clock().now());
   }
 
+  // Those of killed processes whose time is over, and those that have been given up since.
   void drop_expired() {
     const Instant now = system_clock().now();
     for (auto at = sessions_.begin(); at != sessions_.end();) {
       const auto next = std::next(at);
-      if (at->second.orphan && now >= at->second.since + options_.keeps) forget(at);
+      const bool over =
+          now >= at->second.since + options_.keeps || !options_.may_return(at->second.place);
+      if (at->second.orphan && over) forget(at);
       at = next;
     }
   }

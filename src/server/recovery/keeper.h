@@ -44,7 +44,8 @@ struct KeeperOptions {
   std::function<void(std::uint64_t place)> on_keep = [](std::uint64_t) {};
   // It is free again.
   std::function<void(std::uint64_t place)> on_free = [](std::uint64_t) {};
-  // Whether the session that has the place may go on elsewhere: else it was ended on purpose.
+  // Whether the session that has the place may go on elsewhere: else it was ended on purpose, or
+  // given up, which the keeper sees when it is asked something next.
   std::function<bool(std::uint64_t place)> may_return = [](std::uint64_t) { return true; };
   // A listening line (listen_line()): there the server's parent, and later the next one, finds the
   // keeper and gets the door's outside and the board's file. -1: it ends with its parent.

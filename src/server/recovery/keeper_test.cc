@@ -338,6 +338,27 @@ TEST_F(KeeperTest, GivesNothingOfASessionThatWasEndedOnPurpose) {
   EXPECT_FALSE(next.take_over(ended.token, soon()).ok());
 }
 
+TEST_F(KeeperTest, ForgetsWhatIsGivenUpAfterwards) {
+  std::atomic<bool> given_up{false};
+  options_.may_return = [&](std::uint64_t place) { return place != 1 || !given_up; };
+  start();
+  Keeping parent(door(), 0, 5);
+  Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  Process alive(
+      door(),
+      [](Keeping& keeping) {
+        return open_with(keeping, {{1, "one"}});
+      },
+      2);
+  killed.kill();
+  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  given_up = true;
+  EXPECT_FALSE(*parent.knows(killed.token, kUser));
+  await_freed(1);
+  EXPECT_TRUE(*parent.knows(alive.token, kUser));
+  EXPECT_FALSE(freed(2));
+}
+
 TEST_F(KeeperTest, ForgetsAfterItsTime) {
   start(std::chrono::milliseconds(20));
   Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
