@@ -115,7 +115,8 @@ class Supervisor {
   // Until a process has ended. Whether he is: nobody waits for long.
   bool hold(Lobby::Guest& guest);
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
-  bool admit(transport::Connection& connection, const wire::ClientHello& hello);
+  // `waits`: there is no place yet.
+  bool admit(transport::Connection& connection, const wire::ClientHello& hello, bool waits);
   Status ask_keeper(const wire::SessionToken& token, const std::string& peer);
   void give_to_child(Lobby::Guest& guest, bool monitor);
   void give_to_session(transport::Connection& lane, const wire::SessionToken& token);

@@ -57,6 +57,8 @@ void Supervisor::let_in() {
     const bool monitor = hello->role != wire::ConnectionRole::kCommands;
     const bool place = has_place(*hello);
     if (!place || !has_room(monitor)) {
+      // Who would not be let in takes nobody's room to wait in.
+      if (!guest.held_until && !admit(*guest.connection, *hello, true)) continue;
       if (place) make_room();
       if (hold(guest)) continue;
       log_.warn("client refused", {{"peer", guest.connection->peer()},
@@ -64,14 +66,15 @@ void Supervisor::let_in() {
       refuse_full(*guest.connection);
       continue;
     }
-    if (admit(*guest.connection, *hello)) give_to_child(guest, monitor);
+    if (admit(*guest.connection, *hello, false)) give_to_child(guest, monitor);
   }
   // A stranger may have sent descriptors, which go with the connection.
   const Haste haste;
   leaving_ = {};
 }
 
-bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
+bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello,
+                       bool waits) {
   // It is told so by the process that hears it.
   if (hello.role == wire::ConnectionRole::kAdmin) return true;
   const std::string peer = transport::identity_of_peer(connection.fd());
@@ -88,7 +91,9 @@ bool Supervisor::admit(transport::Connection& connection, const wire::ClientHell
   }
   Admission* const admission = options_.session.admission.get();
   if (admission == nullptr) return true;
-  const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
+  using For = Admission::For;
+  For what = For::kMonitor;
+  if (counts) what = waits ? For::kWaiting : For::kSession;
   const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
   if (admitted) return true;
   const std::string& reason = admitted.error().message;
