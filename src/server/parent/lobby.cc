@@ -62,9 +62,14 @@ std::unique_ptr<transport::Connection> Lobby::enter(
 }
 
 std::unique_ptr<transport::Connection> Lobby::give_way() {
-  if (waiting_.empty()) return nullptr;
-  auto out = std::move(waiting_.front().connection);
-  waiting_.pop_front();
+  std::unique_ptr<transport::Connection> out;
+  if (!waiting_.empty()) {
+    out = std::move(waiting_.front().connection);
+    waiting_.pop_front();
+  } else if (!held_.empty()) {
+    out = std::move(held_.front().connection);
+    held_.erase(held_.begin());
+  }
   return out;
 }
 

@@ -36,8 +36,8 @@ class Lobby {
   std::unique_ptr<transport::Connection> enter(std::unique_ptr<transport::Connection> connection,
                                                bool share);
 
-  // For a newcomer that there is no descriptor for: whoever has waited longest, to be refused; null
-  // if nobody waits.
+  // For a newcomer that there is no descriptor for: whoever has waited longest, to be refused, for
+  // a place only if all have said hello; null if nobody waits.
   std::unique_ptr<transport::Connection> give_way();
 
   // What to poll for.

@@ -162,6 +162,19 @@ TEST_F(LobbyTest, WhoHasWaitedLongestGivesWay) {
   EXPECT_EQ(second->wait(transport::kHangup, {0}, nullptr), transport::kNothing);
 }
 
+TEST_F(LobbyTest, WhoWaitsForAPlaceGivesWayAfterThoseWhoSayNothing) {
+  const auto polite = come();
+  say(*polite, hello);
+  Lobby::Guest guest = std::move(lobby.leave().ready.front());
+  guest.held_until = clock.now() + Lobby::kWaitMax;
+  const transport::Connection* const held = guest.connection.get();
+  ASSERT_TRUE(lobby.hold(guest));
+  const auto silent = come();
+  EXPECT_NE(lobby.give_way().get(), held);
+  EXPECT_EQ(lobby.give_way().get(), held);
+  EXPECT_EQ(lobby.size(), 0U);
+}
+
 TEST_F(LobbyTest, ThoseWhoSayNothingDoNotKeepOutTheOthersOfTheirPeer) {
   std::vector<std::unique_ptr<transport::Connection>> silent;
   for (std::size_t i = 0; i < Lobby::kWaitingOfOneMax; ++i) silent.push_back(come());

@@ -317,7 +317,7 @@ std::unique_ptr<transport::Connection> Supervisor::accept_one(transport::Listene
   auto connection = listener.accept(now, nullptr);
   if (connection) return std::move(*connection);
   if (connection.error().code != ErrorCode::kSystem) return nullptr;
-  // Those in the lobby have said nothing yet; whoever comes now is tried again at once.
+  // Those in the lobby have no process yet; whoever comes now is tried again at once.
   if (auto out = lobby_.give_way()) {
     log_.warn("client refused", {{"peer", out->peer()}, {"reason", "no descriptor is free"}});
     refuse_full(*out);
