@@ -303,10 +303,7 @@ void Supervisor::stop(Duration grace) {
   stop_at_ = system_clock().now() + grace;
   stopping_ = true;
   listeners_.clear();
-  {
-    const Haste haste;
-    lobby_.abandon();
-  }
+  turn_all_away();
   log_.info("stopping",
             {{"sessions", count_sessions()},
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});

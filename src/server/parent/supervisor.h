@@ -110,6 +110,8 @@ class Supervisor {
   void take_requests();
   void stop(Duration grace);
   void let_in();
+  // At the end: whoever waits for a place is told so.
+  void turn_all_away();
   // Whether there is a place for one more.
   bool has_place(const wire::ClientHello& hello) const;
   // Until a process has ended. Whether he is: nobody waits for long.

@@ -73,6 +73,17 @@ void Supervisor::let_in() {
   leaving_ = {};
 }
 
+void Supervisor::turn_all_away() {
+  leaving_ = lobby_.leave();
+  for (Lobby::Guest& guest : leaving_.ready) {
+    log_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", kAtTheEnd}});
+    refuse_at_the_end(*guest.connection);
+  }
+  const Haste haste;
+  leaving_ = {};
+  lobby_.abandon();
+}
+
 bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello,
                        bool waits) {
   // It is told so by the process that hears it.

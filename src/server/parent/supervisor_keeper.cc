@@ -206,6 +206,7 @@ bool Supervisor::take_sessions() {
 }
 
 void Supervisor::leave() {
+  turn_all_away();
   std::erase_if(children_,
                 [](const auto& child) { return child.second.kind == ChildKind::kKeeper; });
   end_children(SIGKILL);
