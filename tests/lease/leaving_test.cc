@@ -65,6 +65,21 @@ TEST_F(Leaving, IsInNobodysWayInAFullServer) {
   lets_go.join();
 }
 
+// Its process has not heard of that yet.
+TEST_F(Leaving, IsInNobodysWayBeforeTheServerKnows) {
+  start({"--max-sessions", "1"});
+  auto first = tenant();
+  const pid_t process = newest();
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  first.reset();
+  std::thread goes_on([&] {
+    EXPECT_TRUE(server_.logged("client waits for a place", kSeconds)) << server_.log();
+    EXPECT_EQ(::kill(process, SIGCONT), 0);
+  });
+  EXPECT_EQ(ask(tenant(), "alloc", 1), "0") << server_.log();
+  goes_on.join();
+}
+
 TEST_F(Leaving, IsInTheWayOnlyForSoLong) {
   start({"--max-sessions", "1"});
   leave(1);
