@@ -13,9 +13,15 @@ namespace {
 
 constexpr std::uint64_t kReachWorkMax = 1ull << 28;  // Function visits over all kernels.
 
-// CUDA's device runtime; no other function may have such a name.
+// CUDA's device runtime, in camel case. libcu++ calls what is not there, such as
+// __cuda_ptx_..._is_not_supported_before_SM_90a__, where a GPU cannot do what is asked for.
 bool of_device_runtime(std::string_view name) {
-  return name.starts_with("__cuda") || name.starts_with("cuda");
+  for (const std::string_view prefix : {"__cuda", "cuda"}) {
+    if (name.size() <= prefix.size() || !name.starts_with(prefix)) continue;
+    const char next = name[prefix.size()];
+    if (next >= 'A' && next <= 'Z') return true;
+  }
+  return false;
 }
 
 class Translation {
