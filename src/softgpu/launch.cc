@@ -11,8 +11,6 @@
 namespace flyt::softgpu {
 namespace {
 
-// Registers are given out to warps in groups of this many.
-constexpr unsigned kRegisterUnit = 256;
 constexpr unsigned kSharedUnit = 128;
 
 std::uint64_t product(const std::array<unsigned, 3>& extent) {
@@ -228,8 +226,8 @@ unsigned blocks_per_multiprocessor(const Function& function, unsigned threads,
   const unsigned warps = (threads + limits.warp - 1) / limits.warp;
   unsigned blocks = std::min(limits.blocks_per_multiprocessor,
                              limits.threads_per_multiprocessor / (warps * limits.warp));
-  const unsigned per_warp = (std::max(info.registers, 1u) * limits.warp + kRegisterUnit - 1) /
-                            kRegisterUnit * kRegisterUnit;
+  const unsigned per_warp = (std::max(info.registers, 1u) * limits.warp + ptx::kRegisterUnit - 1) /
+                            ptx::kRegisterUnit * ptx::kRegisterUnit;
   blocks = std::min(blocks, limits.registers / per_warp / warps);
   const std::uint64_t dynamic_most =
       static_cast<std::uint64_t>(std::max(function.settings().max_dynamic_shared, 0));

@@ -75,6 +75,18 @@ TEST(Program, WhatTheDeviceRuntimeLacksIsRefusedByName) {
   EXPECT_NE(log.errors().find("device runtime"), std::string::npos) << log.errors();
 }
 
+TEST(Program, WhatALibraryLeavesUndefinedIsNoCallOfTheDeviceRuntime) {
+  const std::string text =
+      ".version 8.0\n.target sm_90\n.address_size 64\n"
+      ".extern .func __cuda_ptx_elect_sync_is_not_supported_before_SM_90__();\n"
+      ".visible .entry k() { call __cuda_ptx_elect_sync_is_not_supported_before_SM_90__; ret; }\n";
+  ptx::JitLog log;
+  Program program;
+  EXPECT_EQ(load_program(text.c_str(), kHopper, log, program), CUDA_ERROR_INVALID_PTX);
+  EXPECT_NE(log.errors().find("__cuda_ptx_elect_sync_is_not"), std::string::npos) << log.errors();
+  EXPECT_EQ(log.errors().find("device runtime"), std::string::npos) << log.errors();
+}
+
 TEST(Program, ALinkedImageIsLoadedLikeAnyOther) {
   const std::array<std::string, 2> texts = {
       ".version 7.0\n.target sm_75\n.address_size 64\n.extern .func helper();\n"

@@ -1,5 +1,6 @@
 // Occupancy: how many blocks fit, and the block size that fills a device.
 #include <memory>
+#include <string>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
@@ -42,6 +43,41 @@ TEST_F(OccupancyTest, ABlockThatDoesNotFitGivesZero) {
   blocks = -1;
   CU_OK(cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 128, 1 << 20));
   EXPECT_EQ(0, blocks);
+}
+
+// A kernel whose sums all live until its end, so that it would take as many registers as it gets.
+std::string greedy_kernel(const std::string& name, const std::string& directives) {
+  constexpr int kSums = 500;
+  std::string text = ".visible .entry " + name + "(.param .u64 p) " + directives + " {\n" +
+                     ".reg .u32 %r<" + std::to_string(kSums) + ">; .reg .u64 %a;\n" +
+                     "ld.param.u64 %a, [p];\n";
+  for (int i = 0; i < kSums; ++i) {
+    text +=
+        "ld.volatile.global.u32 %r" + std::to_string(i) + ", [%a+" + std::to_string(i * 4) + "];\n";
+  }
+  for (int i = 0; i < kSums; ++i) {
+    text += "st.volatile.global.u32 [%a+" + std::to_string(i * 4) + "], %r" +
+            std::to_string(kSums - 1 - i) + ";\n";
+  }
+  return text + "ret; }\n";
+}
+
+TEST_F(OccupancyTest, AKernelFitsWithAsManyThreadsAndBlocksAsItIsMadeFor) {
+  const std::string head = ".version 7.0\n.target sm_52\n.address_size 64\n";
+  struct Case {
+    int threads;
+    int blocks;
+  };
+  for (const Case& one : {Case{960, 1}, Case{768, 1}, Case{700, 1}, Case{608, 1}, Case{256, 4},
+                          Case{192, 5}, Case{128, 9}}) {
+    const std::string directives = ".maxntid " + std::to_string(one.threads) +
+                                   ", 1, 1 .minnctapersm " + std::to_string(one.blocks);
+    const Module greedy(head + greedy_kernel("greedy", directives));
+    int blocks = 0;
+    CU_OK(cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, greedy.function("greedy"),
+                                                           one.threads, 0));
+    EXPECT_GE(blocks, one.blocks) << one.threads;
+  }
 }
 
 TEST_F(OccupancyTest, ArgumentsAreChecked) {

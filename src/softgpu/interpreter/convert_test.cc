@@ -74,6 +74,20 @@ TEST(Convert, NansKeepWhatTheHardwareKeeps) {
   }
 }
 
+// ptxas makes a shift of the conversion, and additions and products of the others.
+TEST(Convert, HalvesKeepANanOnlyWhereTheyAreShifted) {
+  const std::vector<std::uint16_t> nans = {0x7f81, 0xff81, 0x7fff, 0xffff};
+  EXPECT_EQ(operate<std::uint32_t>("cvt.f32.bf16 %d, %a;", nans),
+            (std::vector<std::uint32_t>{0x7f810000, 0xff810000, 0x7fff0000, 0xffff0000}));
+  for (const char* text : {"abs.bf16 %d, %a;", "neg.bf16 %d, %a;", "abs.f16 %d, %a;",
+                           "neg.f16 %d, %a;", "abs.ftz.f16 %d, %a;", "neg.ftz.f16 %d, %a;"}) {
+    EXPECT_EQ(operate<std::uint16_t>(text, nans), std::vector<std::uint16_t>(4, 0x7fff)) << text;
+  }
+  const std::vector<std::uint32_t> pairs = {0x3c007f81, 0xffffbc00};
+  EXPECT_EQ(operate<std::uint32_t>("neg.f16x2 %d, %a;", pairs),
+            (std::vector<std::uint32_t>{0xbc007fff, 0x7fff3c00}));
+}
+
 TEST(Convert, NarrowsDoublesInEveryDirection) {
   const auto a = double_edges();
   const auto down = operate<float>("cvt.rm.f32.f64 %d, %a;", a);

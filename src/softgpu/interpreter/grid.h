@@ -34,6 +34,7 @@ class Program;  // Executable form of a Module; not bound to addresses yet. Immu
 
 // As GPUs have; nothing is kept in them.
 inline constexpr std::uint32_t kRegistersPerBlock = 65536;
+inline constexpr std::uint32_t kRegisterUnit = 256;  // Warps get multiples of it.
 
 // What the launch and occupancy calls need to know of a kernel.
 struct KernelInfo {

@@ -94,9 +94,15 @@ struct Extreme {
     return finished<S>(options, std::copysign(value, negative ? -1.0 : 1.0));
   }
 };
+// Of a NaN nothing is left: an H100 does both by its arithmetic.
+template <class S>
+bool is_nan(S value) {
+  return to_float(value) != to_float(value);
+}
 struct Negate {
   template <class S>
   static S apply(std::int64_t options, S a) {
+    if (is_nan(a)) return {kNan16};
     if ((options & kFlush) != 0) a = flush_small(a);
     return {static_cast<std::uint16_t>(a.bits ^ 0x8000)};
   }
@@ -104,6 +110,7 @@ struct Negate {
 struct Absolute {
   template <class S>
   static S apply(std::int64_t options, S a) {
+    if (is_nan(a)) return {kNan16};
     if ((options & kFlush) != 0) a = flush_small(a);
     return {static_cast<std::uint16_t>(a.bits & 0x7fff)};
   }

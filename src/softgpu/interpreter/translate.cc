@@ -13,9 +13,15 @@ namespace {
 
 constexpr std::uint64_t kReachWorkMax = 1ull << 28;  // Function visits over all kernels.
 
-// CUDA's device runtime; no other function may have such a name.
+// CUDA's device runtime, in camel case. libcu++ calls what is not there, such as
+// __cuda_ptx_..._is_not_supported_before_SM_90a__, where a GPU cannot do what is asked for.
 bool of_device_runtime(std::string_view name) {
-  return name.starts_with("__cuda") || name.starts_with("cuda");
+  for (const std::string_view prefix : {"__cuda", "cuda"}) {
+    if (name.size() <= prefix.size() || !name.starts_with(prefix)) continue;
+    const char next = name[prefix.size()];
+    if (next >= 'A' && next <= 'Z') return true;
+  }
+  return false;
 }
 
 class Translation {
@@ -253,16 +259,22 @@ class Translation {
 
   // ptxas reuses registers; a third of the virtual ones is near the truth for small kernels. What
   // it makes of a large one can only be guessed, and the guess keeps no block from being launched:
-  // all registers of a block are enough for as many threads as the kernel may have.
+  // all registers of a multiprocessor are enough for as many threads as the kernel may have, and
+  // for as many blocks of them as it asks for. They are given out in units, to whole warps.
   static std::uint32_t estimate_registers(const Function& kernel, std::uint32_t virtual_ones) {
     std::uint64_t threads = kThreadsPerBlockMax;
+    bool limited = false;
     for (const auto& extent : {kernel.maxntid, kernel.reqntid}) {
       if (extent[0] == 0) continue;
       std::uint64_t product = 1;
       for (const std::uint32_t each : extent) product *= std::max(each, 1u);
       threads = std::min(threads, product);
+      limited = true;
     }
-    const auto most = std::min<std::uint64_t>(kRegistersPerBlock / threads, 128);
+    const std::uint64_t warps = (threads + kLanes - 1) / kLanes;
+    const std::uint64_t blocks = limited ? std::max(kernel.minnctapersm, 1u) : 1;
+    const std::uint64_t share = kRegistersPerBlock / (warps * blocks) / kRegisterUnit;
+    const std::uint64_t most = std::clamp<std::uint64_t>(share * kRegisterUnit / kLanes, 16, 128);
     const auto guess = std::clamp<std::uint64_t>(virtual_ones / 3 + 8, 16, most);
     if (kernel.maxnreg == 0) return static_cast<std::uint32_t>(guess);
     return std::min(static_cast<std::uint32_t>(guess), std::max(kernel.maxnreg, 16u));
