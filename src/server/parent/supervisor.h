@@ -96,7 +96,7 @@ class Supervisor {
   pid_t fork_named(const char* name);
   [[noreturn]] void run_keeper_child(Door door, const Fd& home);
   void free_held();
-  // Whether the board has one for a process that begins.
+  // Whether the board has a row for a process that begins.
   bool has_room(bool monitor) const;
   // The session that has been waiting for its client for longest is given up, if none is already:
   // soon there is room.
