@@ -441,12 +441,13 @@ void UsageBoard::release(std::size_t slot) {
   head_->moved.advance();
   row.held.store(false, std::memory_order_relaxed);
   row.ended.store(false, std::memory_order_relaxed);
-  row.leaving_ns.store(0, std::memory_order_relaxed);
   row.handover.store(Handover::kBusy, std::memory_order_relaxed);
   for (UsageRow::Device& device : row.devices) {
     device.bytes.store(0, std::memory_order_relaxed);
     device.contexts.store(0, std::memory_order_relaxed);
   }
+  // Who waited for its memory finds that free.
+  row.leaving_ns.store(0, std::memory_order_release);
   {
     const SharedLock lock(head_->mutex);
     head_->ended += counters_of(row);

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace flyt::server {
@@ -256,6 +258,40 @@ TEST(UsageBoard, KnowsWhoLeavesAndHasMemoryYet) {
   leaves.took(1, 100);
   EXPECT_FALSE(stays.others_leave(system_clock().now()));
   EXPECT_FALSE(UsageSlot().others_leave(system_clock().now()));
+}
+
+TEST(UsageBoard, WhoLeavesIsGoneWhenItsMemoryIs) {
+  const auto board = make_board(2);
+  ASSERT_TRUE(board->set_quota(100, UsageBoard::Shrink::kRefuse));
+  const UsageSlot stays = board->slot(board->claim());
+  std::atomic<int> left{0};
+  std::atomic<int> looks{0};
+  std::atomic<int> found{0};
+  constexpr int kTurns = 20000;
+  std::thread waits([&] {
+    for (int turn = 1; turn <= kTurns; ++turn) {
+      left.wait(turn - 1);
+      looks = turn;
+      while (stays.others_leave(system_clock().now())) {
+      }
+      EXPECT_EQ(stays.quota().used, 0U) << turn;
+      found = turn;
+      found.notify_one();
+    }
+  });
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    const std::size_t slot = board->claim();
+    const UsageSlot leaves = board->slot(slot);
+    EXPECT_TRUE(leaves.reserve(0, 100));
+    leaves.leave();
+    left = turn;
+    left.notify_one();
+    while (looks != turn) {
+    }
+    board->release(slot);
+    found.wait(turn - 1);
+  }
+  waits.join();
 }
 
 TEST(UsageBoard, GivesBackWhatAReleasedPlaceHad) {
