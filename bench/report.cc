@@ -103,6 +103,8 @@ std::string table_of(const Measured& m) {
   text += row(m, "launch + synchronize, us", "launch_sync_us", "rtt_us", "%.1f");
   text += row(m, "4 bytes read + synchronize, us", "item_us", "rtt_us", "%.1f");
   text += row(m, "launch + event polled, us", "poll_us", "rtt_us", "%.1f");
+  text += row(m, "launch, 64 MiB managed, ns", "post_managed_ns", "", "%.0f");
+  text += row(m, "launch + sync, managed, us", "managed_sync_us", "rtt_us", "%.1f");
   text += row(m, "session start, cold, ms", "start_cold_ms", "", "%.1f");
   text += row(m, "session start, warm server, ms", "start_warm_ms", "", "%.1f");
   text += line("raw socket round trip, us", "", round_trips);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/bytes.h"
 #include "bench/figures.h"
 #include "bench/stopwatch.h"
 #include "tests/support/cuda_library.h"
@@ -142,11 +143,36 @@ void measure_waits(const Launcher& launcher, int count) {
   print("poll_us", median_us(20, count, [&] { return launcher.poll(); }));
 }
 
+// Launches while the program has managed memory, which any of them could use.
+void measure_managed(const Session& session, const Launcher& launcher) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  constexpr int kRuns = 10;
+  constexpr int kBurst = 5;
+  CUdeviceptr memory = 0;
+  Session::need(session.cu.cuMemAllocManaged(&memory, kBytes, CU_MEM_ATTACH_GLOBAL),
+                "cuMemAllocManaged");
+  std::memset(pointer_at(memory), 1, kBytes);
+  launcher.launch();
+  launcher.wait();
+  std::vector<double> posts;
+  for (int run = 0; run < kRuns; ++run) {
+    const Stopwatch watch;
+    for (int i = 0; i < kBurst; ++i) launcher.launch();
+    posts.push_back(watch.us() * 1000 / kBurst);
+    launcher.wait();
+  }
+  print("post_managed_ns", median_of(posts));
+  print("managed_sync_us",
+        median_us(kRuns, kBurst, [&] { return launcher.launch() && launcher.wait(); }));
+  Session::need(session.cu.cuMemFree_v2(memory), "cuMemFree");
+}
+
 void measure_launches(const Session& session, bool quick) {
   const Launcher launcher(session);
   measure_bursts(launcher, quick ? 20 : 100);
   measure_sustained(launcher, quick ? 2000 : 20000);
   measure_waits(launcher, quick ? 20 : 100);
+  measure_managed(session, launcher);
 }
 
 void measure_copies(const Session& session, std::size_t size, bool pinned, char* host) {

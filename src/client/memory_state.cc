@@ -5,6 +5,7 @@
 
 #include "client/call.h"
 #include "client/session.h"
+#include "commands/pinned.h"
 #include "commands/stream.h"
 #include "cuda/default_stream.h"
 
@@ -104,6 +105,20 @@ void MemoryState::on_context_destroyed(ContextState& context) {
   peers.on_context_destroyed(context.handle);
   transfers_.on_context_destroyed(context.handle);
   fences_.on_context_destroyed(context.handle);
+}
+
+CUresult MemoryState::add_shared(Memory memory) {
+  const commands::ShareHost command{.address = memory.base,
+                                    .bytes = memory.bytes,
+                                    .offset = pinned_.offset_of(memory.base),
+                                    .flags = map_flags(memory)};
+  memory.mirrored = true;
+  memory.device_base = memory.base;
+  commands::ShareHost::Reply reply;
+  rpc::Reply answer;
+  return session_.ask_and_note(command, reply, answer, [&] {
+    return map_.add(memory) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  });
 }
 
 CUresult MemoryState::add_managed_variable(std::uint64_t address, std::uint64_t bytes,

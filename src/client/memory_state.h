@@ -174,6 +174,9 @@ class MemoryState {
   SharedMemory& shared() { return shared_; }
   // What was said about managed memory.
   cuda::ManagedRanges& managed() { return managed_; }
+  // Of pinned(), where that is shared(): kernels and copies use the very memory, for the server,
+  // asked in the calling thread's current context, maps it, too.
+  CUresult add_shared(Memory memory);
   // Managed variables: memory here at the address that the server's driver chose for one, mirrored,
   // and its end. `owner`: the context that it goes with; 0: it has none.
   CUresult add_managed_variable(std::uint64_t address, std::uint64_t bytes, std::uint64_t owner,

@@ -36,6 +36,7 @@ class GreedyTest : public RecoveryTest {
     wire::ClientHello hello;
     hello.highest_op = static_cast<std::uint16_t>(commands::kOpMax);
     hello.recoverable = true;
+    hello.shared_memory = shared();
     hello.recovers = goes_on;
     auto channel = rpc::Channel::open(std::move(*connection), hello, deadline, pushes_);
     ASSERT_TRUE(channel.ok()) << channel.error().message << server_->log();
@@ -53,20 +54,27 @@ class GreedyTest : public RecoveryTest {
     create.descriptor.Height = bytes / (1024 * 4);
     create.descriptor.Format = CU_AD_FORMAT_UNSIGNED_INT32;
     create.descriptor.NumChannels = 1;
-    commands::CreateArray::Reply reply;
-    rpc::Reply answer;
-    if (!client::exchange(*channel_, kContext, create, reply, answer)) return CUDA_ERROR_UNKNOWN;
-    return static_cast<CUresult>(answer.result());
+    return ask(create);
   }
 
+  bool shared() const { return std::string(GetParam()) == "shm"; }
   CUresult map_managed(std::uint64_t number) {
     // Where nothing is.
-    const commands::MapHost map{.address = 0x5500'0000'0000 + number * kGiB,
-                                .bytes = kArrayMiB * kMiB,
-                                .flags = wire::kMapManaged};
-    commands::MapHost::Reply reply;
+    const std::uint64_t address = 0x5500'0000'0000 + number * kGiB;
+    constexpr std::uint64_t kBytes = kArrayMiB * kMiB;
+    if (shared()) {
+      return ask(commands::ShareHost{.address = address,
+                                     .bytes = kBytes,
+                                     .offset = number * kGiB,
+                                     .flags = wire::kMapManaged});
+    }
+    return ask(commands::MapHost{.address = address, .bytes = kBytes, .flags = wire::kMapManaged});
+  }
+  template <class Command>
+  CUresult ask(const Command& command) {
+    typename Command::Reply reply;
     rpc::Reply answer;
-    if (!client::exchange(*channel_, kContext, map, reply, answer)) return CUDA_ERROR_UNKNOWN;
+    if (!client::exchange(*channel_, kContext, command, reply, answer)) return CUDA_ERROR_UNKNOWN;
     return static_cast<CUresult>(answer.result());
   }
 
@@ -118,6 +126,7 @@ TEST_P(GreedyTest, ArraysBeyondTheFilesThatAProcessMayHaveAreMade) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Shm, GreedyTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Unix, GreedyTest, ::testing::Values("unix"));
 
 }  // namespace

@@ -37,6 +37,7 @@ struct CudaLibrary {
   X(cuMemGetInfo_v2)              \
   X(cuMemAlloc_v2)                \
   X(cuMemFree_v2)                 \
+  X(cuMemAllocManaged)            \
   X(cuMemHostAlloc)               \
   X(cuMemFreeHost)                \
   X(cuMemcpyHtoD_v2)              \

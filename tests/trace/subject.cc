@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/testing/forks.h"
 #include "cuda/functions.h"
 
@@ -95,6 +97,23 @@ int polls() {
   return 0;
 }
 
+// The program and a stream write to managed memory by turns, and each sees what the other wrote.
+int managed() {
+  start();
+  constexpr std::size_t kBytes = 1 << 20;
+  CUdeviceptr memory = 0;
+  need(cuMemAllocManaged(&memory, kBytes, CU_MEM_ATTACH_GLOBAL), "cuMemAllocManaged");
+  auto* const bytes = static_cast<unsigned char*>(flyt::pointer_at(memory));
+  for (unsigned char turn = 1; turn <= 10; ++turn) {
+    std::memset(bytes, turn, kBytes / 2);
+    need(cuMemcpyDtoDAsync_v2(memory + kBytes / 2, memory, kBytes / 2, nullptr), "cuMemcpyDtoD");
+    need(cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+    if (bytes[kBytes / 2] != turn || bytes[kBytes - 1] != turn) return 1;
+  }
+  need(cuMemFree_v2(memory), "cuMemFree");
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -103,6 +122,7 @@ int main(int argc, char** argv) {
   if (mode == "threads") return threads();
   if (mode == "forks") return forks();
   if (mode == "polls") return polls();
+  if (mode == "managed") return managed();
   start();
   work(10);
   if (mode == "killed") ::raise(SIGKILL);

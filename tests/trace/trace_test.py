@@ -36,9 +36,9 @@ class Trace(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def trace(self, *words, status=0):
+    def trace(self, *words, status=0, options=''):
         """Runs the command under flyt trace; the report's processes."""
-        command = [self.flyt, 'trace', '--server', self.server.url, '--json', '--output',
+        command = [self.flyt, 'trace', '--server', self.server.url + options, '--json', '--output',
                    self.path('report.json'), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
         self.assertEqual(done.returncode, status, done.stderr)
@@ -129,6 +129,13 @@ class Trace(unittest.TestCase):
         self.assertLessEqual(asked['waited'], 2)
         self.assertEqual(asked['waits'], asked['waited'])
         self.check_sums(process)
+
+    def test_managed_memory_is_sent_only_where_it_is_not_shared(self):
+        for options, sent in (('', False), ('?shm=off', True)):
+            process, = self.trace('--', self.subject, 'managed', options=options)
+            commands = {command['name'] for command in process['commands']}
+            self.assertEqual('write_host' in commands, sent, options)
+            self.assertEqual('share_host' in commands, not sent, options)
 
     def test_signals_reach_the_program(self):
         command = [self.flyt, 'trace', '--server', self.server.url, '--', self.subject,

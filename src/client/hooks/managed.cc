@@ -1,5 +1,5 @@
-// Managed memory: the program's own, mirrored on the server for kernels. Where it should be is kept
-// here and moves nothing.
+// Managed memory: the program's own, shared with the server or mirrored there for kernels. Where it
+// should be is kept here and moves nothing.
 #include "client/hooks_managed.h"
 
 #include "client/call.h"
@@ -46,6 +46,14 @@ CUresult prefetch_batch(const CUdeviceptr* dptrs, const size_t* sizes, size_t co
   });
 }
 
+CUresult add_mirrored(const Memory& memory) {
+  MemoryState& state = session().memory();
+  if (!state.map().add(memory)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = state.mirror().begin(memory.base);
+  if (result != CUDA_SUCCESS) static_cast<void>(state.map().remove(memory.base, memory.kind));
+  return result;
+}
+
 }  // namespace
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
@@ -63,11 +71,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
   memory.bytes = bytesize;
   memory.context = owner().handle;
   memory.device = context().device;
-  CUresult result = state.map().add(memory) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-  if (result == CUDA_SUCCESS) {
-    result = state.mirror().begin(memory.base);
-    if (result != CUDA_SUCCESS) static_cast<void>(state.map().remove(memory.base, memory.kind));
-  }
+  const CUresult result = state.pinned().shared() ? state.add_shared(memory) : add_mirrored(memory);
   if (result != CUDA_SUCCESS) {
     state.pinned().free(allocated, bytesize);
     return result;

@@ -48,20 +48,6 @@ CUresult add_for_kernels(const Memory& memory, unsigned int flags, unsigned int 
   return result;
 }
 
-// Kernels and copies use the very memory: the server has mapped it, too.
-CUresult share(Memory memory) {
-  MemoryState& state = session().memory();
-  const commands::ShareHost command{.address = memory.base,
-                                    .bytes = memory.bytes,
-                                    .offset = state.pinned().offset_of(memory.base),
-                                    .flags = 0};
-  memory.mirrored = true;
-  memory.device_base = memory.base;
-  return ask_and_note(command, [&](const auto&) {
-    return state.map().add(memory) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  });
-}
-
 // Forgets it, with all that may still write there done.
 CUresult let_go(const Memory& memory) {
   MemoryState& state = session().memory();
@@ -90,7 +76,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   if (allocated == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const Memory fresh = host_memory(MemoryKind::kPinned, allocated, bytesize, Flags);
   const CUresult result = memory.pinned().shared()
-                              ? share(fresh)
+                              ? memory.add_shared(fresh)
                               : add_for_kernels(fresh, Flags, CU_MEMHOSTALLOC_DEVICEMAP);
   if (result != CUDA_SUCCESS) {
     memory.pinned().free(allocated, bytesize);

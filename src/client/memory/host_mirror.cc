@@ -29,12 +29,12 @@ static_assert(commands::WriteHost::kChangesBytesMax == wire::kMemoryChangesBytes
 // Compared under one lock, so that the thread that reads the socket does not wait long.
 constexpr std::uint64_t kTurnBytes = 1 * kMiB;
 
+}  // namespace
+
 std::uint32_t map_flags(const Memory& memory) {
   return (memory.flags & CU_MEMHOSTREGISTER_READ_ONLY) |
          (memory.kind == MemoryKind::kManaged ? wire::kMapManaged : 0);
 }
-
-}  // namespace
 
 HostMirror::HostMirror(Session& session, MemoryMap& map, AddressSpace& spare,
                        const wire::Window& window)

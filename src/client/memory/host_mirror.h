@@ -31,6 +31,9 @@ class AddressSpace;
 class Session;
 struct ContextState;
 
+// As what the server is asked for host memory, by map_host or share_host.
+std::uint32_t map_flags(const Memory& memory);
+
 // Safe from any thread.
 class HostMirror {
  public:

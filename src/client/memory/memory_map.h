@@ -25,7 +25,7 @@ enum class MemoryKind : std::uint8_t {
   kOpened,      // cuIpcOpenMemHandle
   kAlias,       // Where kernels find registered memory whose own address they cannot use.
   kGraph,       // What nodes of graphs allocate.
-  // Managed memory is always mirrored.
+  // Managed memory is always mirrored, that is, kernels reach it.
   kManaged,          // cuMemAllocManaged
   kManagedVariable,  // A variable of a module or library.
 };

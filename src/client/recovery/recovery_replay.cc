@@ -283,13 +283,13 @@ Status Replay::memory() {
         status = device_memory(memory);
         break;
       case MemoryKind::kPinned:
+      case MemoryKind::kManaged:
         if (memory.mirrored && session_.memory().pinned().shared()) {
-          status = share_host(memory.base, memory.bytes, memory.context);
+          status = share_host(memory.base, memory.bytes, memory.context, map_flags(memory));
         }
         break;
       case MemoryKind::kRegistered:
       case MemoryKind::kAlias:
-      case MemoryKind::kManaged:
         // If kernels reach it, mirrors() makes it again.
         break;
       case MemoryKind::kGlobal:
@@ -444,17 +444,18 @@ Status Replay::device_memory(const Memory& memory) {
   return moved(memory, reply.block_address, reply.block_bytes, reply.block_id);
 }
 
-Status Replay::share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context) {
+Status Replay::share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context,
+                          std::uint32_t flags) {
   const ContextState* const in = alive(context);
   if (in == nullptr) return {};
   const std::uint64_t offset = session_.memory().pinned().offset_of(base);
-  return ask(in,
-             commands::ShareHost{.address = base, .bytes = bytes, .offset = offset, .flags = 0});
+  return ask(
+      in, commands::ShareHost{.address = base, .bytes = bytes, .offset = offset, .flags = flags});
 }
 
 Status Replay::shared_areas() {
   for (const SharedSlots::Shared& area : session_.memory().shared_areas()) {
-    if (Status shared = share_host(area.base, area.bytes, area.context); !shared) return shared;
+    if (Status shared = share_host(area.base, area.bytes, area.context, 0); !shared) return shared;
   }
   return {};
 }

@@ -69,7 +69,8 @@ class Replay {
   Status device_memory(const Memory& memory);
   Status shared_areas();
   Status mirrors();
-  Status share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context);
+  Status share_host(std::uint64_t base, std::uint64_t bytes, std::uint64_t context,
+                    std::uint32_t flags);
   Status streams();
   Status events();
   Status code();

@@ -7,24 +7,35 @@
 
 namespace flyt::server::hooks {
 
-CUresult map_host(Request& request, const commands::MapHost& command) {
-  if (request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  MemorySubjects& memory = request.session().memory();
-  const auto map = [&] {
-    return memory.host_mirror.map(command.address, command.bytes, command.flags, request.home());
-  };
+namespace {
+
+// Once more where managed memory may have found the lease full.
+template <class Map>
+CUresult map_with_room(Request& request, std::uint32_t flags, Map&& map) {
   const CUresult result = map();
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || (command.flags & wire::kMapManaged) == 0) return result;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || (flags & wire::kMapManaged) == 0) return result;
   CUdevice device = 0;
   static_cast<void>(request.driver().cuCtxGetDevice(&device));
-  memory.make_room(device);
+  request.session().memory().make_room(device);
   return map();
+}
+
+}  // namespace
+
+CUresult map_host(Request& request, const commands::MapHost& command) {
+  if (request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  return map_with_room(request, command.flags, [&] {
+    return request.session().memory().host_mirror.map(command.address, command.bytes, command.flags,
+                                                      request.home());
+  });
 }
 
 CUresult share_host(Request& request, const commands::ShareHost& command) {
   if (request.context() == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  return request.session().memory().host_mirror.share(
-      command.address, command.bytes, command.offset, command.flags, request.home());
+  return map_with_room(request, command.flags, [&] {
+    return request.session().memory().host_mirror.share(
+        command.address, command.bytes, command.offset, command.flags, request.home());
+  });
 }
 
 CUresult unmap_host(Request& request, const commands::UnmapHost& command) {

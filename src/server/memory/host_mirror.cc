@@ -153,8 +153,9 @@ CUresult HostMirror::share(std::uint64_t address, std::uint64_t bytes, std::uint
   if (const CUresult bad = admit(address, bytes); bad != CUDA_SUCCESS) return bad;
   if (!machine_has(holes_in(file, offset, bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range{bytes, context, false, true, true, {}};
+  if ((flags & wire::kMapManaged) != 0 && !charge(range)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!take_pages(address, range, file, offset)) return CUDA_ERROR_OUT_OF_MEMORY;
-  return let_gpu_use(address, std::move(range), flags);
+  return let_gpu_use(address, std::move(range), flags & ~wire::kMapManaged);
 }
 
 bool HostMirror::take_pages(std::uint64_t address, Range& range, int file, std::uint64_t offset) {
