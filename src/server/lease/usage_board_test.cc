@@ -267,7 +267,7 @@ TEST(UsageBoard, WhoLeavesIsGoneWhenItsMemoryIs) {
   std::atomic<int> left{0};
   std::atomic<int> looks{0};
   std::atomic<int> found{0};
-  constexpr int kTurns = 20000;
+  constexpr int kTurns = 10000;
   std::thread waits([&] {
     for (int turn = 1; turn <= kTurns; ++turn) {
       left.wait(turn - 1);
