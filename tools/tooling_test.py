@@ -158,6 +158,19 @@ class Bundle(unittest.TestCase):
         elf = bundle_libraries.Elf(list(needed), list(rpath), list(runpath), **more)
         return list(bundle_libraries.elf_problems(elf, name, self.FILES))
 
+    def test_an_archive_that_was_begun_in_vain_leaves_the_one_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            archive = os.path.join(folder, 'flyt-1.tar.gz')
+            with open(archive, 'w', encoding='utf-8') as file:
+                file.write('the one before')
+            with self.assertRaises(subprocess.CalledProcessError):
+                bundle.pack(os.path.join(folder, 'flyt-1'), folder)
+            with open(archive, encoding='utf-8') as file:
+                self.assertEqual(file.read(), 'the one before')
+            os.mkdir(os.path.join(folder, 'flyt-1'))
+            self.assertEqual(bundle.pack(os.path.join(folder, 'flyt-1'), folder), archive)
+            self.assertEqual(sorted(os.listdir(folder)), ['flyt-1', 'flyt-1.tar.gz'])
+
     def test_judges_libraries(self):
         for name, fits in (('libc.so.6', True), ('libstdc++.so.6', False), ('libzstd.so.1', False),
                            ('libcuda.so.1', True)):
