@@ -455,6 +455,7 @@ class Mistakes(Cli):
                 reason = told.splitlines()[-1]
                 self.assertIn(place, reason)
                 self.assertIn('Address already in use; another process listens there', reason)
+                self.assertEqual('or a file has that name' in reason, place == unix)
                 self.assertTrue(reason.endswith(f' another address with {key}'), reason)
 
     def test_who_lets_everybody_in_is_warned(self):
