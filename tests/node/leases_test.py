@@ -261,6 +261,9 @@ class Leases(NodeTest):
         pages = self.node.ctl('top', '--interval', '1', '--pages', '2')
         self.assertEqual(pages.count('SMS LEASED'), 2)
         self.assertEqual(pages.count('256 MiB'), 4, pages)
+        told = self.node.ask('top', '--pages', '1')
+        self.assertEqual([lease['name'] for lease in told['leases']], ['a'])
+        self.assertEqual(told['node'], self.node.ask('describe'))
 
     def test_health_and_completion(self):
         self.assertEqual(self.node.ctl('health'), 'healthy\n')
