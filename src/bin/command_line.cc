@@ -251,9 +251,12 @@ std::optional<int> CommandLine::parse(int argc, char** argv, int wrong) {
 }
 
 int CommandLine::finish(int status) const {
+  // Why it failed before now nobody knows any more.
+  const bool now = std::cout.good();
   if (std::cout.flush() || status != EXIT_SUCCESS) return status;
-  std::cerr << name() << ": " << system_error("cannot write to the standard output", errno).message
-            << "\n";
+  const std::string what = "cannot write to the standard output";
+  std::cerr << name() << ": "
+            << (now ? system_error(what, errno).message : what + "; is the disk full?") << "\n";
   return EXIT_FAILURE;
 }
 
