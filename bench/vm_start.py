@@ -52,10 +52,10 @@ def measure(cluster, rounds):
     try:
         new, warm = [], []
         for _ in range(rounds):
-            cluster.ctl('release', 'vm')
-            cluster.wait_for(lambda: not cluster.list('leases'))
             new.append(run_once(machine))
             warm += [run_once(machine) for _ in range(5)]
+            cluster.ctl('release', 'vm')
+            cluster.wait_for(lambda: not cluster.list('leases'))
         tell('new', new)
         return tell('warm', warm)
     finally:

@@ -4,6 +4,7 @@
 import argparse
 import difflib
 import os
+import signal
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -144,4 +145,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # Who reads only the first lines ends it, as other programs.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

@@ -123,11 +123,13 @@ def problems(bundle):
 
 def pack(bundle, out):
     """The path of the archive. gzip: a minimal system unpacks it. All may read what is in it,
-    whatever the builder's files are like: it may become a folder of many users."""
+    whatever the builder's files are like: it may become a folder of many users. Half of an
+    archive is none: who is interrupted leaves the one before."""
     archive = os.path.join(out, os.path.basename(bundle) + '.tar.gz')
     subprocess.run(['tar', '--use-compress-program=gzip -9', '--sort=name',
                     '--owner=0', '--group=0', '--numeric-owner', '--mode=u+rwX,go+rX,go-w',
-                    '-cf', archive, '-C', out, os.path.basename(bundle)], check=True)
+                    '-cf', archive + '.new', '-C', out, os.path.basename(bundle)], check=True)
+    os.replace(archive + '.new', archive)
     return archive
 
 

@@ -32,13 +32,10 @@ def clang_format():
 
 
 def sources(paths):
-    wanted = [os.path.relpath(os.path.abspath(path), lint.ROOT) for path in paths]
     found = [p for p in lint.tree_files(lint.ROOT) if p.endswith(('.h', '.cc', '.c', '.cu'))]
     found = [p for p in found
              if not p.startswith(SKIPPED) and os.path.exists(os.path.join(lint.ROOT, p))]
-    if wanted:
-        found = [p for p in found if any(p == w or p.startswith(w + '/') for w in wanted)]
-    return found
+    return lint.only_below(found, paths)
 
 
 def run_batch(tool, mode, batch):
@@ -53,7 +50,10 @@ def main():
     parser.add_argument('--list', action='store_true', help='print the files and do nothing')
     parser.add_argument('paths', nargs='*')
     arguments = parser.parse_args()
-    files = sources(arguments.paths)
+    try:
+        files = sources(arguments.paths)
+    except FileNotFoundError as error:
+        parser.error(f'no such file or folder: {error.filename}')
     if arguments.list:
         print('\n'.join(files))
         return 0

@@ -108,6 +108,18 @@ def dead_links(root, path):
     return [(path, line, 'links', message) for line, message in links.check(path, text or '', read)]
 
 
+def only_below(files, places):
+    """Those files that are or lie below one of some places; all where none is named."""
+    if not places:
+        return files
+    # Who misspells a place shall not hear that all is well there.
+    for place in places:
+        os.stat(place)
+    folders = [os.path.relpath(os.path.abspath(place), ROOT) for place in places]
+    return [p for p in files
+            if any(f in ('.', p) or p.startswith(f + '/') for f in folders)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -116,9 +128,10 @@ def main():
     arguments = parser.parse_args()
     started = time.monotonic()
     paths = [path for path in tree_files(ROOT) if is_linted(path)]
-    if arguments.paths:
-        wanted = [os.path.relpath(os.path.abspath(path), ROOT) for path in arguments.paths]
-        paths = [p for p in paths if any(p == w or p.startswith(w + '/') for w in wanted)]
+    try:
+        paths = only_below(paths, arguments.paths)
+    except FileNotFoundError as error:
+        parser.error(f'no such file or folder: {error.filename}')
     findings, suppressed = [], 0
     for path in paths:
         found, used = lint_file(ROOT, path)

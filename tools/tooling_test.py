@@ -16,6 +16,7 @@ import bundle  # noqa: E402
 import bundle_libraries  # noqa: E402
 import demo  # noqa: E402
 import flyt_process  # noqa: E402
+import lint  # noqa: E402
 from flyt_lint import links  # noqa: E402
 import test as test_tool  # noqa: E402
 
@@ -55,6 +56,33 @@ class Dev(unittest.TestCase):
             found = subprocess.run(['bash', '-c', line, 'bash', command, '--'], cwd=bundle.ROOT,
                                    capture_output=True, text=True, check=True).stdout.split()
             self.assertEqual(set(shown) - set(found), set(), command)
+
+    def test_what_it_does_not_know_is_refused_and_named(self):
+        for words, said in ((['build', '--preset'], '--preset wants a name'),
+                            (['build', '--quick'], "no option '--quick'"),
+                            (['package', '--all'], "'package' takes no '--all'"),
+                            (['bundle', 'all'], "'bundle' takes no 'all'"),
+                            (['packages', '--help'], "no command 'packages'"),
+                            (['help', 'packages'], "no command 'packages'"),
+                            (['fmt', '--check', 'src/rcp'], 'no such file or folder: src/rcp')):
+            done = self.dev(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(said, done.stderr)
+        done = subprocess.run([sys.executable, 'tools/lint.py', 'src/rcp'], cwd=bundle.ROOT,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('no such file or folder: src/rcp', done.stderr)
+
+    def test_the_whole_tree_is_a_folder_too(self):
+        every = lint.only_below(['dev', 'src/a.cc', 'srcs/b.cc'], ['.'])
+        self.assertEqual(every, ['dev', 'src/a.cc', 'srcs/b.cc'])
+        self.assertEqual(lint.only_below(['src/a.cc', 'srcs/b.cc'], [f'{bundle.ROOT}/src']),
+                         ['src/a.cc'])
+
+    def test_who_reads_only_the_first_line_of_where_is_shown_no_trace(self):
+        done = subprocess.run(['bash', '-c', './dev where cuEventQuery | true'], cwd=bundle.ROOT,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr, '')
 
     def test_a_bundle_tells_what_needs_a_source_tree(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -129,6 +157,19 @@ class Bundle(unittest.TestCase):
     def problems(self, name, *needed, rpath=(), runpath=(), **more):
         elf = bundle_libraries.Elf(list(needed), list(rpath), list(runpath), **more)
         return list(bundle_libraries.elf_problems(elf, name, self.FILES))
+
+    def test_an_archive_that_was_begun_in_vain_leaves_the_one_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            archive = os.path.join(folder, 'flyt-1.tar.gz')
+            with open(archive, 'w', encoding='utf-8') as file:
+                file.write('the one before')
+            with self.assertRaises(subprocess.CalledProcessError):
+                bundle.pack(os.path.join(folder, 'flyt-1'), folder)
+            with open(archive, encoding='utf-8') as file:
+                self.assertEqual(file.read(), 'the one before')
+            os.mkdir(os.path.join(folder, 'flyt-1'))
+            self.assertEqual(bundle.pack(os.path.join(folder, 'flyt-1'), folder), archive)
+            self.assertEqual(sorted(os.listdir(folder)), ['flyt-1', 'flyt-1.tar.gz'])
 
     def test_judges_libraries(self):
         for name, fits in (('libc.so.6', True), ('libstdc++.so.6', False), ('libzstd.so.1', False),

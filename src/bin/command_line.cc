@@ -2,7 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <iostream>
 
+#include "base/result.h"
 #include "base/text.h"
 
 namespace flyt {
@@ -28,6 +32,15 @@ std::vector<std::string> values_of(CLI::Option& option) {
   return values;
 }
 
+// Of a number that is none CLI11 says "Could not convert: --sms = -8".
+std::string no_number(const std::string& said) {
+  constexpr std::string_view kFront = "Could not convert: ";
+  const std::size_t between = said.find(" = ");
+  if (!said.starts_with(kFront) || between == std::string::npos) return said;
+  return said.substr(kFront.size(), between - kFront.size()) + ": '" + said.substr(between + 3) +
+         "' is no number, or none that it takes";
+}
+
 // What nobody knows explains what is missing: an option that is misspelled, a command that there is
 // not. CLI11 tells of what is missing alone.
 std::string reason(const CLI::App* app, const CLI::App* command, const CLI::Error& error) {
@@ -35,7 +48,9 @@ std::string reason(const CLI::App* app, const CLI::App* command, const CLI::Erro
     return error.get_exit_code() == static_cast<int>(code);
   };
   const bool missing = is(CLI::ExitCodes::RequiredError);
-  const std::vector<std::string> unknown = app->remaining(true);
+  if (is(CLI::ExitCodes::ConversionError)) return no_number(error.what());
+  std::vector<std::string> unknown = app->remaining(true);
+  unknown.erase(std::remove(unknown.begin(), unknown.end(), "--"), unknown.end());
   if ((missing || is(CLI::ExitCodes::ExtrasError)) && !unknown.empty() &&
       unknown.front().starts_with("-")) {
     return "there is no option " + unknown.front();
@@ -128,6 +143,14 @@ CommandOption Command::add_option(const std::string& names, Value& value,
   CLI::Option* option = app_->add_option(names, value, about);
   // A list that is empty is no default to tell of.
   if (option->get_default_str() == "[]") option->default_str("");
+  // Of such numbers alone CLI11 takes those below zero, for ones that are very large.
+  if constexpr (std::is_same_v<Value, std::uint64_t>) {
+    option->check(CLI::Validator(
+        [](std::string& text) {
+          return text.starts_with('-') ? "'" + text + "' is no number from 0 on" : std::string();
+        },
+        ""));
+  }
   return CommandOption(option);
 }
 
@@ -222,9 +245,19 @@ std::optional<int> CommandLine::parse(int argc, char** argv, int wrong) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? 0 : wrong;
+    return finish(app_->exit(error) == 0 ? 0 : wrong);
   }
   return {};
+}
+
+int CommandLine::finish(int status) const {
+  // Why it failed before now nobody knows any more.
+  const bool now = std::cout.good();
+  if (std::cout.flush() || status != EXIT_SUCCESS) return status;
+  const std::string what = "cannot write to the standard output";
+  std::cerr << name() << ": "
+            << (now ? system_error(what, errno).message : what + "; is the disk full?") << "\n";
+  return EXIT_FAILURE;
 }
 
 }  // namespace flyt

@@ -92,6 +92,9 @@ class CommandLine : public Command {
   // Fills what the options were given. An exit status if there is nothing left to do: help was
   // printed (0), or what is wrong (`wrong`).
   std::optional<int> parse(int argc, char** argv, int wrong);
+  // With what a program ends: `status`, or 1 if that was 0 and what it printed has got nowhere, on
+  // a full disk for example, which is then told.
+  int finish(int status) const;
 
  private:
   std::unique_ptr<CLI::App> owned_;

@@ -243,10 +243,10 @@ int main(int argc, char** argv) {
 
   if (run.given()) return fail(flyt::cli::run(options), flyt::cli::kExitNotStarted);
   if (trace.given()) return trace_program(traced);
-  if (info.given()) return server_info(url, json);
-  if (gpus.given()) return smi(url, json);
-  if (client.client.given()) return client.run();
-  if (about.given()) return version(json);
+  if (info.given()) return app.finish(server_info(url, json));
+  if (gpus.given()) return app.finish(smi(url, json));
+  if (client.client.given()) return app.finish(client.run());
+  if (about.given()) return app.finish(version(json));
   std::cout << flyt::cli::completion_script(shell);
-  return EXIT_SUCCESS;
+  return app.finish(EXIT_SUCCESS);
 }

@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     const flyt::Status files = flyt::vm::check_files(*config);
     if (!files) return fail({files.error().code, file + ": " + files.error().message});
     std::cout << "the configuration is right\n";
-    return EXIT_SUCCESS;
+    return app.finish(EXIT_SUCCESS);
   }
   const flyt::Fd signals = flyt::control::take_stop_signals();
   const flyt::Status status = flyt::vm::run_client(*config, signals);

@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
     const flyt::Status let_in = flyt::cluster::Gate(*config).check();
     if (!let_in) return fail(let_in.error());
     std::cout << "the configuration is right\n";
-    return EXIT_SUCCESS;
+    return app.finish(EXIT_SUCCESS);
   }
   const flyt::Fd signals = flyt::control::take_stop_signals();
   const flyt::Status status = flyt::cluster::run_cluster(*config, FLYT_VERSION, signals);

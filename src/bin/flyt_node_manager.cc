@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
     const flyt::Status files = flyt::node::check_files(*config);
     if (!files) return fail({files.error().code, options.config + ": " + files.error().message});
     std::cout << "the configuration is right\n";
-    return EXIT_SUCCESS;
+    return app.finish(EXIT_SUCCESS);
   }
   const flyt::Fd signals = flyt::control::take_stop_signals(flyt::control::Hangups::kTold);
   const flyt::Status status =

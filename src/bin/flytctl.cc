@@ -46,10 +46,10 @@ int main(int argc, char** argv) {
       choices[command.name()] = command.choices();
     }
     std::cout << flyt::cli::ctl_completion_script(options.shell, choices);
-    return EXIT_SUCCESS;
+    return app.finish(EXIT_SUCCESS);
   }
   const flyt::Status status = flyt::ctl::run(app.given_commands().front(), options);
-  if (status) return EXIT_SUCCESS;
+  if (status) return app.finish(EXIT_SUCCESS);
   std::cerr << "flytctl: " << status.error().message << "\n";
   return flyt::cli::exit_status_of(status.error().code);
 }

@@ -15,6 +15,7 @@ constexpr const char* kClusterSocket = "unix:///run/flyt-cluster/cluster.sock";
 constexpr const char* kNodeSocket = "unix:///run/flyt/node.sock";
 
 constexpr std::array kNodeOnly = {"create", "token", "undrain", "defrag", "forget-leaders"};
+constexpr std::array kNeither = {"ca", "config", "enrol", "renew"};
 constexpr std::array kEither = {"describe", "leases", "resize", "release", "sessions",
                                 "drain",    "events", "top",    "health"};
 
@@ -90,6 +91,23 @@ void share(Options& options) {
   if (cluster.memory.empty()) cluster.memory = options.node.memory;
   cluster.follow = options.node.follow;
   cluster.after = std::max(cluster.after, options.node.after);
+}
+
+// An address that would be passed over: another than the one that was named would be asked.
+Status check_flags(const Options& options, const std::string& command) {
+  const auto invalid = [](const std::string& message) {
+    return Error{ErrorCode::kInvalid, message};
+  };
+  if (!options.cluster_flag.empty() && !options.node_flag.empty()) {
+    return invalid("--cluster and --node exclude each other");
+  }
+  if (has(kEither, command) || has(kNeither, command)) return {};
+  if (has(kNodeOnly, command)) {
+    if (options.cluster_flag.empty()) return {};
+    return invalid(command + " asks a node: name it with --node, not with --cluster");
+  }
+  if (options.node_flag.empty()) return {};
+  return invalid(command + " asks a cluster: name it with --cluster, not with --node");
 }
 
 Error refused(const std::string& message) { return {ErrorCode::kUnsupported, message}; }
@@ -193,9 +211,7 @@ Result<bool> settle(const Command& command, Options& options) {
   auto settings = read_settings_of(options);
   if (!settings) return std::move(settings).error();
   const std::string name = command.name();
-  if (!options.cluster_flag.empty() && !options.node_flag.empty()) {
-    return Error{ErrorCode::kInvalid, "--cluster and --node exclude each other"};
-  }
+  if (Status flags = check_flags(options, name); !flags) return flags.error();
   complete(settings->cluster, options.cluster_flag, options, "FLYT_CLUSTER");
   complete(settings->node, options.node_flag, options, "FLYT_NODE");
   bool cluster = !has(kNodeOnly, name);

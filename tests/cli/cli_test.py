@@ -223,12 +223,72 @@ class Mistakes(Cli):
                 (['flyt-server', '--listen', 'unix:///a', 'unix:///b'], 1, 'unix:///b'),
                 (['flyt-server', '--listen', 'unix:///a', '--memory', 'lots'], 1,
                  "'lots' is no size; sizes are bytes, or like 512M or 1.5G"),
+                (['flyt', 'run', '--server', 'x', '--'], 127, 'command is required'),
+                (['flyt', 'client', '--'], 2, 'a command is missing; there are: install, '),
+                (['flytctl', 'events', '--after', '-1'], 2, "'-1' is no number from 0 on"),
+                (['flytctl', 'create', 'x', '--sms', '-8', '--memory', '1G'], 2,
+                 "--sms: '-8' is no number"),
+                (['flytctl', '--node', 'unix:///a', 'vms'], 2, 'vms asks a cluster: name it with'),
+                (['flytctl', '--node', 'unix:///a', 'vm', 'rm', 'a'], 2, 'vm asks a cluster'),
+                (['flytctl', '--cluster', 'unix:///a', 'token', 'a'], 2, 'token asks a node'),
                 (['flytctl', 'lease'], 2, 'there is no command lease; there are: '),
                 (['flytctl', 'create', 'x', '--sm', '4'], 2, 'there is no option --sm'),
                 (['flytctl', '--node', 'tcp://a:1', 'leases'], 2, 'unix:///PATH or HOST:PORT'),
                 (['flytctl', '--cluster', '/a', 'vms'], 2, 'unix:///PATH or HOST:PORT')):
             if there(words[0]):
                 self.assertIn(said, self.run_program(*words, status=status).stderr, words)
+
+    def test_what_gets_nowhere_is_no_success(self):
+        check = ['--config', self.path('x.toml'), '--check-config']
+        with open(self.path('x.toml'), 'w', encoding='utf-8') as file:
+            file.write('[events]\nmax = 10\n')
+        for words in (['flyt', 'version'], ['flyt', 'completion', 'bash'], ['flyt', '--help'],
+                      ['flytctl', 'completion', 'bash'], ['flytctl', 'vms', '--help'],
+                      ['flytctl', 'config', 'check', self.path('x.toml')],
+                      ['flyt-server', '--version'], ['flyt-node-manager', *check],
+                      ['flyt-cluster-manager', *check]):
+            if not there(words[0]):
+                continue
+            with open('/dev/full', 'w', encoding='utf-8') as full:
+                done = subprocess.run([program(words[0]), *words[1:]], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+                                      env=self.environment)
+            self.assertEqual((done.returncode, done.stderr.count('\n')), (1, 1), words)
+            self.assertRegex(done.stderr, 'cannot write to the standard output(: No space left on'
+                             ' device|; is the disk full\\?)\n')
+
+    def test_an_authority_that_is_no_certificate_is_named(self):
+        if not there('flyt-cluster-manager'):
+            self.skipTest('the control plane is not built')
+        self.authority()
+        with open(self.path('none.crt'), 'w', encoding='utf-8') as file:
+            file.write('nothing\n')
+        pair = ['--cert', self.path('ca/cluster.crt'), '--key', self.path('ca/cluster.key')]
+        done = self.run_program('flytctl', '--cluster', '127.0.0.1:1', *pair, '--ca',
+                                self.path('none.crt'), 'vms', status=2)
+        self.assertIn(f'{self.path("none.crt")}: the certificate cannot be read', done.stderr)
+
+    def test_two_client_managers_do_not_share_what_they_keep(self):
+        if not there('flyt-client-manager'):
+            self.skipTest('the control plane is not built')
+        words = self.configured(
+            'flyt-client-manager', f'[cluster]\naddresses = ["unix://{self.folder}/none"]\n'
+            f'[programs]\nsocket = "{self.path("one.sock")}"\n'
+            f'[client]\nstate = "{self.path("state")}"\n')
+        with subprocess.Popen([program(words[0]), *words[1:]], stderr=subprocess.PIPE, text=True,
+                              env=self.environment) as first:
+            self.addCleanup(first.wait)
+            self.addCleanup(first.terminate)
+            told = ''
+            while 'nothing comes from the cluster' not in told:
+                told = first.stderr.readline()
+                self.assertNotEqual(told, '')
+            # Without what gRPC puts before it.
+            self.assertRegex(told, r'why="unix://[^ ]*/none: unix:[^ ]*/none: No such file')
+            done = self.run_program(*words, '--socket', self.path('two.sock'), status=1)
+            self.assertIn(f'runs with the folder {self.path("state")}; stop it, or set client',
+                          done.stderr)
+            first.terminate()
 
     def test_an_option_that_can_be_repeated_leaves_what_stands_behind_it(self):
         # The name of the VM, and not another label.
@@ -400,6 +460,7 @@ class Mistakes(Cli):
                 reason = told.splitlines()[-1]
                 self.assertIn(place, reason)
                 self.assertIn('Address already in use; another process listens there', reason)
+                self.assertEqual('or a file has that name' in reason, place == unix)
                 self.assertTrue(reason.endswith(f' another address with {key}'), reason)
 
     def test_who_lets_everybody_in_is_warned(self):

@@ -4,6 +4,7 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 
@@ -261,6 +262,9 @@ class Leases(NodeTest):
         pages = self.node.ctl('top', '--interval', '1', '--pages', '2')
         self.assertEqual(pages.count('SMS LEASED'), 2)
         self.assertEqual(pages.count('256 MiB'), 4, pages)
+        told = self.node.ask('top', '--pages', '1')
+        self.assertEqual([lease['name'] for lease in told['leases']], ['a'])
+        self.assertEqual(told['node'], self.node.ask('describe'))
 
     def test_health_and_completion(self):
         self.assertEqual(self.node.ctl('health'), 'healthy\n')
@@ -331,6 +335,47 @@ class LastGroups(NodeTest):
         whole = self.node.ask('resize', 'b', '--sms', '132')
         self.assertEqual((whole['sms_granted'], len(whole['groups'])), (132, 16))
         tenant.stdin.close()
+
+
+class Ports(NodeTest):
+    """A range of two ports, the first of which somebody else has."""
+    soft = 1
+
+    @classmethod
+    def setUpClass(cls):
+        for _ in range(100):
+            cls.others = socket.create_server(('127.0.0.1', 0))
+            first = cls.others.getsockname()[1]
+            try:
+                socket.create_server(('127.0.0.1', first + 1)).close()
+                break
+            except OSError:
+                cls.others.close()
+        cls.first = first
+        cls.extra = ('[leases]\nwarm = 0\ntcp_host = "127.0.0.1"\n'
+                     f'tcp_ports = "{first}-{first + 1}"\n')
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.others.close()
+
+    def test_a_port_that_somebody_else_has_is_passed_over(self):
+        self.assertIn(f'tcp://127.0.0.1:{self.first + 1}', self.node.create('a')['urls'])
+        told = self.node.ctl('create', 'b', '--sms', '1', '--memory', '64M', status=5)
+        self.assertIn('all ports of leases.tcp_ports are taken', told)
+
+
+class NoAddress(NodeTest):
+    """Servers are to listen at an address that no machine has."""
+    soft = 1
+    extra = '[leases]\nwarm = 0\ntcp_host = "192.0.2.1"\ntcp_ports = "7710-7711"\n'
+
+    def test_a_server_that_does_not_start_is_told_with_its_reason(self):
+        told = self.node.ctl('create', 'a', '--sms', '1', '--memory', '64M', status=1)
+        self.assertIn("the lease's server did not start", told)
+        self.assertIn('tcp://192.0.2.1:7710', told)
 
 
 class ManyLeases(NodeTest):

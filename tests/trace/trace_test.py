@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -154,6 +155,39 @@ class Trace(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
         self.assertEqual(done.returncode, 127)
         self.assertIn('cannot run', done.stderr)
+
+    def report_at(self, place, *words, **more):
+        command = [self.flyt, 'trace', '--server', self.server.url, '--output', place, '--', *words]
+        return subprocess.run(command, text=True, check=False, timeout=200, **more)
+
+    def test_a_report_goes_where_a_pipe_or_a_link_leads_and_leaves_them_there(self):
+        os.mkfifo(self.path('pipe'))
+        with subprocess.Popen(['cat', self.path('pipe')], stdout=subprocess.PIPE,
+                              text=True) as reader:
+            done = self.report_at(self.path('pipe'), 'true')
+            self.assertEqual(done.returncode, 0)
+            self.assertIn('no process called CUDA', reader.communicate(timeout=200)[0])
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path('pipe')).st_mode))
+        os.symlink('report', self.path('link'))
+        with open(self.path('report'), 'w', encoding='utf-8') as file:
+            file.write('an older one')
+        self.assertEqual(self.report_at(self.path('link'), 'true').returncode, 0)
+        self.assertTrue(os.path.islink(self.path('link')))
+        with open(self.path('report'), encoding='utf-8') as file:
+            self.assertEqual(file.read(), 'no process called CUDA\n')
+
+    def test_a_report_at_our_standard_output_follows_what_the_program_wrote(self):
+        with open(self.path('all'), 'w', encoding='utf-8') as file:
+            done = self.report_at(self.path('all'), 'echo', 'hi', stdout=file)
+        self.assertEqual(done.returncode, 0)
+        with open(self.path('all'), encoding='utf-8') as file:
+            self.assertEqual(file.read(), 'hi\nno process called CUDA\n')
+
+    def test_a_place_that_cannot_be_looked_at_is_told(self):
+        done = self.report_at(self.path('x' * 300), 'true', stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 127)
+        self.assertIn('File name too long', done.stderr)
+        self.assertEqual(done.stderr.count('\n'), 1)
 
     def test_programs_started_otherwise_leave_recordings(self):
         environment = dict(os.environ, FLYT_SERVER=self.server.url,

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,26 +125,74 @@ std::vector<trace::Process> recordings_in(const std::string& folder) {
   return processes;
 }
 
+// Where a report goes.
+struct Place {
+  std::string path;     // Of a link: where it leads.
+  bool is_file = true;  // Else a pipe, a terminal or the like, which is written to as it is.
+  std::ostream* stream = nullptr;  // Ours, if it is there that this leads.
+};
+
+Error cannot_write(const std::string& path, int error) {
+  return system_error("cannot write " + path, error);
+}
+
+Result<Place> place_of(const std::string& path) {
+  Place place{.path = path};
+  struct stat there {};
+  if (::stat(path.c_str(), &there) != 0) {
+    return errno == ENOENT ? Result<Place>(place) : cannot_write(path, errno);
+  }
+  if (S_ISDIR(there.st_mode)) return cannot_write(path, EISDIR);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat own {};
+    if (::fstat(fd, &own) == 0 && own.st_dev == there.st_dev && own.st_ino == there.st_ino) {
+      place.stream = fd == STDOUT_FILENO ? &std::cout : &std::cerr;
+      return place;
+    }
+  }
+  place.is_file = S_ISREG(there.st_mode);
+  if (!place.is_file && ::access(path.c_str(), W_OK) != 0) return cannot_write(path, errno);
+  if (place.is_file) {
+    std::error_code error;
+    place.path = fs::canonical(path, error).string();
+    if (error) return cannot_write(path, error.value());
+  }
+  return place;
+}
+
+std::string fresh_name(const Place& place) {
+  return place.path + ".new-" + std::to_string(::getpid());
+}
+
 // A whole new file or the old one, never half of it.
 template <class Write>
 Status write_file(const std::string& path, Write write) {
-  const std::string fresh = path + ".new-" + std::to_string(::getpid());
+  const auto place = place_of(path);
+  if (!place) return place.error();
+  if (place->stream != nullptr) {
+    write(*place->stream);
+    return place->stream->flush() ? Status() : cannot_write(path, errno);
+  }
+  const std::string fresh = place->is_file ? fresh_name(*place) : path;
   std::ofstream file(fresh, std::ios::binary);
   if (file) write(file);
   file.close();
-  if (file && std::rename(fresh.c_str(), path.c_str()) == 0) return {};
+  if (file && !place->is_file) return {};
+  if (file && std::rename(fresh.c_str(), place->path.c_str()) == 0) return {};
   const int failure = errno;
-  ::unlink(fresh.c_str());
-  return system_error("cannot write " + path, failure);
+  if (place->is_file) ::unlink(fresh.c_str());
+  return cannot_write(path, failure);
 }
 
 // Before the program has run in vain.
 Status can_write(const std::string& path) {
   if (path.empty()) return {};
-  if (fs::is_directory(path)) return system_error("cannot write " + path, EISDIR);
-  const std::string fresh = path + ".new-" + std::to_string(::getpid());
+  const auto place = place_of(path);
+  if (!place) return place.error();
+  if (place->stream != nullptr || !place->is_file) return {};
+  const std::string fresh = fresh_name(*place);
   const Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  if (file.get() < 0) return system_error("cannot write " + path, errno);
+  if (file.get() < 0) return cannot_write(path, errno);
   ::unlink(fresh.c_str());
   return {};
 }
@@ -152,7 +201,8 @@ Status report(const TraceOptions& options, const std::vector<trace::Process>& pr
   const std::string text = options.json ? trace_json(processes) : trace_table(processes);
   Status written;
   if (options.output.empty()) {
-    (options.recordings.empty() ? std::cerr : std::cout) << text << std::flush;
+    std::ostream& out = options.recordings.empty() ? std::cerr : std::cout;
+    if (!(out << text << std::flush)) written = cannot_write("the report", errno);
   } else {
     written = write_file(options.output, [&](std::ostream& out) { out << text; });
   }

@@ -1,5 +1,9 @@
 #include "control/client/client_thread.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <thread>
 
@@ -10,6 +14,20 @@
 #include "control/daemon/stop_signals.h"
 
 namespace flyt::vm {
+namespace {
+
+// Two of them would write over what the other one knows of its programs.
+Result<Fd> lock_state(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return system_error("cannot open " + path, errno);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  return Error{ErrorCode::kDenied, "another client manager runs with the folder " + folder +
+                                       "; stop it, or set client.state"};
+}
+
+}  // namespace
+
 Status run_client(const Config& config, const Fd& signals) {
   const Log log("client", log_level_of(config.log_level, LogLevel::kInfo));
   std::error_code error;
@@ -25,6 +43,8 @@ Status run_client(const Config& config, const Fd& signals) {
                 log);
   auto desk = DeskServer::open(config, office, log);
   if (!desk) return std::move(desk).error();
+  const auto alone = lock_state(config.state_folder);
+  if (!alone) return alone.error();
   log.info("serving", {{"socket", config.socket}, {"cluster", config.addresses.front()}});
   std::thread serves([&] { (*desk)->run(); });
   std::thread asks([&] { office.run_asks(**link); });

@@ -110,10 +110,10 @@ class Link final : public ClusterLink {
     const std::string& address = config_.addresses[at];
     if (status.ok()) return {ErrorCode::kLost, address + " ended the connection"};
     if (code != ErrorCode::kLost && code != ErrorCode::kSystem) {
-      return {code, status.error_message()};
+      return {code, control::words_of(status)};
     }
     if (at == at_) at_ = (at_ + 1) % stubs_.size();
-    return {code, address + ": " + status.error_message()};
+    return {code, address + ": " + control::words_of(status)};
   }
 
   template <class Method, class Request>

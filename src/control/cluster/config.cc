@@ -86,7 +86,7 @@ Error invalid(std::string message) { return {ErrorCode::kInvalid, std::move(mess
 Status check_etcd(const Config& config) {
   const auto members = control::parse_etcd_url(config.store);
   if (!members) {
-    return invalid("cluster.store is \"sqlite\" or \"" + members.error().message + "\"");
+    return invalid("cluster.store is \"sqlite\", or " + members.error().message);
   }
   const control::TlsFiles& tls = config.etcd_tls;
   const bool some = !tls.cert.empty() || !tls.key.empty() || !tls.ca.empty();

@@ -64,6 +64,8 @@ TEST(ClusterConfig, NamesFileLineAndWhatWasExpected) {
   EXPECT_THAT(error_of("[access]\nviewers = [1]\n"), HasSubstr("a list of texts"));
   EXPECT_THAT(error_of("[placement]\npolicy = \"best\"\n"), HasSubstr("\"host-first\""));
   EXPECT_THAT(error_of("[nodes\n"), HasSubstr("cluster.toml:"));
+  EXPECT_THAT(error_of("[cluster]\nstore = \"mysql\"\n"),
+              HasSubstr("cluster.store is \"sqlite\", or etcd:HOST:PORT, or more of them: etcd:A"));
 }
 
 TEST(ClusterConfig, TakesADatabaseOfRequirementsAndTellsNoSecret) {

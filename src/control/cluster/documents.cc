@@ -161,6 +161,8 @@ v1::ClusterDescription Documents::describe(const Caller& caller) {
   all.set_version(version_);
   all.set_caller(caller.name);
   all.set_role(message_of(caller.role));
+  all.set_manager(name_);
+  all.set_decides(source.manager && source.manager->decides());
   return all;
 }
 

@@ -39,8 +39,9 @@ struct DocumentViews {
 class Documents {
  public:
   // Of the manager that decides here; else of what is known here, which "health" tells.
-  Documents(Chair& chair, std::string version, const Clock& clock)
-      : chair_(chair), version_(std::move(version)), clock_(clock) {}
+  // `name` is that of the manager here.
+  Documents(Chair& chair, std::string name, std::string version, const Clock& clock)
+      : chair_(chair), name_(std::move(name)), version_(std::move(version)), clock_(clock) {}
 
   // "cluster", "health", "nodes", "leases", "vms", "queue" or "events". kNotFound: none of these.
   // With `match`, of nodes, VMs and the queue only those in which this text stands, in large or
@@ -61,6 +62,7 @@ class Documents {
   v1::ClusterDescription describe(const Caller& caller);
 
   Chair& chair_;
+  const std::string name_;
   const std::string version_;
   const Clock& clock_;
   Mutex mutex_;

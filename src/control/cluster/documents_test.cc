@@ -19,7 +19,9 @@ constexpr Duration kNoTime{0};
 
 struct Watched {
   explicit Watched(FakeCluster& cluster)
-      : chair(cluster.manager()), documents(chair, "1.2", cluster.clock), stream(documents, kEve) {}
+      : chair(cluster.manager()),
+        documents(chair, "m1", "1.2", cluster.clock),
+        stream(documents, kEve) {}
   // Until nothing more comes.
   std::vector<std::string> names() {
     std::vector<std::string> all;
@@ -41,9 +43,10 @@ TEST(Documents, TellWhatFlytctlTells) {
   cluster.add_vm("a");
   cluster.want("a");
   OnlyChair chair(cluster.manager());
-  Documents documents(chair, "1.2", cluster.clock);
+  Documents documents(chair, "m1", "1.2", cluster.clock);
   EXPECT_THAT(*documents.document("cluster", kEve), HasSubstr(R"("caller":"eve","role":"viewer")"));
   EXPECT_THAT(*documents.document("cluster", kEve), HasSubstr(R"("version":"1.2")"));
+  EXPECT_THAT(*documents.document("cluster", kEve), HasSubstr(R"("manager":"m1","decides":true)"));
   EXPECT_THAT(*documents.document("nodes", kEve), HasSubstr(R"({"nodes":[{"name":"n1")"));
   EXPECT_THAT(*documents.document("vms", kEve), HasSubstr(R"("phase":"ready")"));
   EXPECT_THAT(*documents.document("leases", kEve), HasSubstr(R"("state":"ready")"));
@@ -68,7 +71,7 @@ TEST(Documents, AreSearchedAlsoForWhatTheyHaveNoRoomFor) {
   for (const char* field : {"sms", "memory_bytes", "labels"}) all.add_fields(field);
   ASSERT_TRUE(cluster.manager().set_vms(all).ok());
   OnlyChair chair(cluster.manager());
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   EXPECT_EQ(documents.document("vms", kEve)->find("vm11000"), std::string::npos);
   for (const char* match : {"VM11000", "vision"}) {
     const std::string found = *documents.document("vms", kEve, match);
@@ -84,7 +87,7 @@ TEST(Documents, AreSearchedAlsoForWhatTheyHaveNoRoomFor) {
 TEST(Documents, RefuseWhatThereIsNot) {
   FakeCluster cluster;
   OnlyChair chair(cluster.manager());
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   EXPECT_EQ(documents.document("audit", kEve).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(documents.document("", kEve).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(documents.explain("nobody").error().code, ErrorCode::kNotFound);
@@ -97,7 +100,7 @@ TEST(Documents, TheQueueIsInItsOrder) {
     cluster.want(vm);
   }
   OnlyChair chair(cluster.manager());
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   const std::string queue = *documents.document("queue", kEve);
   const auto at = [&](const char* name) { return queue.find(name); };
   EXPECT_LT(at(R"("name":"c")"), at(R"("name":"a")"));
@@ -115,7 +118,7 @@ TEST(Documents, ListsAreCut) {
   }
   ASSERT_TRUE(cluster.manager().set_vms(request));
   OnlyChair chair(cluster.manager());
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   const auto count = [](const std::string& text, std::string_view what) {
     std::size_t found = 0;
     for (auto at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++found;
@@ -135,7 +138,7 @@ TEST(Documents, ListsAreCut) {
 TEST(Documents, AreMadeOnceForAllWhoWatch) {
   FakeCluster cluster;
   OnlyChair chair(cluster.manager());
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   const DocumentViews first = documents.views();
   cluster.add_vm("a");
   EXPECT_EQ(documents.views().json[3], first.json[3]);
@@ -160,7 +163,7 @@ TEST(Documents, OfAManagerThatDoesNotDecideAreWhatItKnowsAndSaySo) {
   FakeChair chair;
   chair.who.leader.emplace().set_name("c2");
   chair.copy = std::shared_ptr<Manager>(std::shared_ptr<void>(), &cluster.manager());
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   EXPECT_THAT(*documents.document("health", kEve),
               HasSubstr("this manager does not decide, c2 does"));
   EXPECT_THAT(*documents.document("vms", kEve), HasSubstr(R"("name":"a")"));
@@ -170,7 +173,7 @@ TEST(Documents, OfAManagerThatKnowsNothingAreEmptyAndSayWhy) {
   FakeCluster cluster;
   FakeChair chair;
   chair.who.why = "nobody has been elected yet";
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   EXPECT_THAT(*documents.document("health", kEve), HasSubstr("nobody has been elected yet"));
   EXPECT_EQ(*documents.document("nodes", kEve), "{\"nodes\":[]}\n");
   EXPECT_EQ(*documents.document("queue", kEve), "{\"vms\":[]}\n");
@@ -242,7 +245,7 @@ TEST(DocumentStream, WhatATenantWritesStaysInItsString) {
   (*spec.mutable_labels())["k"] = "\\\"<img src=x onerror=alert(1)>";
   ASSERT_TRUE(cluster.manager().set_vms(request));
   OnlyChair chair(cluster.manager());
-  Documents documents(chair, "", cluster.clock);
+  Documents documents(chair, "m1", "", cluster.clock);
   const std::string vms = *documents.document("vms", kEve);
   EXPECT_THAT(vms, HasSubstr(R"("host":"\"}]}</script><script>alert(1)</script>")"));
   EXPECT_THAT(vms, HasSubstr(R"("k":"\\\"<img src=x onerror=alert(1)>")"));

@@ -102,6 +102,10 @@ Result<Manager::Vm*> Manager::need_vm(std::string_view name) {
   return no_vm(name);
 }
 
+Status Manager::need_node(const std::string& name) {
+  return find_node(name) != nullptr ? Status() : no_node(name);
+}
+
 Manager::Vm* Manager::vm_of_grant(const std::string& id) {
   const auto name = vm_of_id_.find(id);
   if (name == vm_of_id_.end()) return nullptr;

@@ -296,6 +296,7 @@ class Manager {
   node::v1::Leader as_leader() const REQUIRES(mutex_);
   Vm* find_vm(std::string_view name) REQUIRES(mutex_);
   Result<Vm*> need_vm(std::string_view name) REQUIRES(mutex_);
+  Status need_node(const std::string& name) REQUIRES(mutex_);
   Vm* vm_of_grant(const std::string& id) REQUIRES(mutex_);
   NodeEntry* find_node(std::string_view name) REQUIRES(mutex_);
   const NodeEntry* find_node(std::string_view name) const REQUIRES(mutex_);

@@ -6,7 +6,6 @@
 #include "control/cluster/records.h"
 
 namespace flyt::cluster {
-
 v1::VirtualGpu Manager::view(const Vm& vm) const {
   v1::VirtualGpu gpu;
   gpu.set_vm(vm.spec.name());
@@ -141,7 +140,7 @@ Result<v1::ListNodesResponse> Manager::nodes(const std::string& name) {
     if (name.empty() || name == key) *reply.add_nodes() = view_of_node(node);
   }
   if (name.empty() || reply.nodes_size() != 0) return reply;
-  return Error{ErrorCode::kNotFound, "there is no node " + name + "; flytctl nodes lists them"};
+  return need_node(name).error();
 }
 
 Result<v1::ListVmsResponse> Manager::vms(const std::string& name) {
@@ -195,6 +194,10 @@ Result<v1::ListClusterLeasesResponse> Manager::leases(const std::string& name,
       add(std::move(one));
     }
   }
+  // There may be leases of a node that is not there any more.
+  if (reply.leases_size() == 0 && !node.empty()) {
+    if (Status known = need_node(node); !known) return known.error();
+  }
   return reply;
 }
 
@@ -209,6 +212,9 @@ Result<v1::ListClusterSessionsResponse> Manager::sessions(const std::string& nam
       const auto vm = need_vm(name);
       if (!vm) return vm.error();
       wanted = (*vm)->spec.name();
+    }
+    if (!node.empty()) {
+      if (Status known = need_node(node); !known) return known.error();
     }
     for (const auto& [key, vm] : vms_) {
       if (!vm.grant || (!wanted.empty() && wanted != key)) continue;

@@ -148,8 +148,8 @@ Result<std::unique_ptr<control::Pages>> serve(const char* key, const std::string
 
 class AllPages final : public ClusterPages {
  public:
-  AllPages(Chair& chair, std::string_view version)
-      : documents_(chair, std::string(version), system_clock()) {}
+  AllPages(Chair& chair, const std::string& name, std::string_view version)
+      : documents_(chair, name, std::string(version), system_clock()) {}
 
   Status start(const Config& config, const control::PageMap& map, Gate& gate, const Log& log) {
     control::PageMap plain = map;
@@ -192,7 +192,7 @@ Result<std::unique_ptr<ClusterPages>> ClusterPages::start(const Config& config,
                                                           const control::PageMap& map, Chair& chair,
                                                           Gate& gate, const Log& log,
                                                           std::string_view version) {
-  auto pages = std::make_unique<AllPages>(chair, version);
+  auto pages = std::make_unique<AllPages>(chair, config.name, version);
   if (Status status = pages->start(config, map, gate, log); !status) return status.error();
   return std::unique_ptr<ClusterPages>(std::move(pages));
 }

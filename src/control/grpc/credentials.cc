@@ -20,6 +20,10 @@ Result<TlsFiles> read(const TlsFiles& files) {
   if (const Status pair = pki::check_pair({contents.cert, contents.key}); !pair) {
     return Error{pair.error().code, files.cert + " and " + files.key + ": " + pair.error().message};
   }
+  // gRPC would only find nobody to connect to.
+  if (const auto authority = pki::facts_of(contents.ca); !authority) {
+    return Error{authority.error().code, files.ca + ": " + authority.error().message};
+  }
   return contents;
 }
 

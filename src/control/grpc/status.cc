@@ -69,9 +69,13 @@ ErrorCode error_code_of(grpc::StatusCode code) {
   }
 }
 
+std::string words_of(const grpc::Status& status) {
+  return own_words(plain_text(status.error_message(), kMessageBytesMax));
+}
+
 Error error_of(const grpc::Status& status, const std::string& who, std::string_view program) {
   const ErrorCode code = error_code_of(status.error_code());
-  const std::string said = own_words(plain_text(status.error_message(), kMessageBytesMax));
+  const std::string said = words_of(status);
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return {code, who + " answers, but is no " + std::string(program) + ", or is an older one"};
   }

@@ -18,6 +18,9 @@ grpc::Status status_of(const Error& error);
 // What a client makes of it. Whoever cannot be reached, or does not answer in time, is kLost.
 ErrorCode error_code_of(grpc::StatusCode code);
 
+// Its words, without what gRPC puts before them; they may go to a terminal or into a store.
+std::string words_of(const grpc::Status& status);
+
 // The same with its words, which may go to a terminal or into a store. Of one who cannot be
 // reached: "WHO: ...; does PROGRAM run there, ...?"
 Error error_of(const grpc::Status& status, const std::string& who, std::string_view program);

@@ -38,6 +38,7 @@ TEST(GrpcStatus, WhatGrpcPutsBeforeTheReasonIsLeftOut) {
                           " such file or directory");
   EXPECT_EQ(error_of(away, "node n1", "flyt-node-manager").message.find("node n1: unix:/a: No"),
             0u);
+  EXPECT_EQ(words_of(away), "unix:/a: No such file or directory");
 }
 
 TEST(GrpcStatus, ACertificateOfAnotherAuthorityIsTold) {

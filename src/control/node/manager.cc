@@ -6,9 +6,11 @@
 #include <array>
 #include <set>
 
+#include "base/listening.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "control/node/server_files.h"
+#include "transport/transport.h"
 
 namespace flyt::node {
 namespace {
@@ -97,13 +99,27 @@ Manager::Leases::iterator Manager::find(std::string_view name) {
   });
 }
 
-std::uint16_t Manager::free_port() const {
+std::set<std::uint16_t> Manager::ports() const {
   std::set<std::uint16_t> taken;
   for (const auto& [id, held] : held_) taken.insert(held.lease.port);
+  return taken;
+}
+
+// Of those that no lease has the first one at which nobody else of this machine listens. 0: none.
+std::uint16_t Manager::free_port() {
+  if (config_.tcp_port_first == 0) return 0;
+  std::set<std::uint16_t> taken;
+  {
+    const Lock lock(mutex_);
+    taken = ports();
+  }
+  transport::Url url{.kind = transport::Kind::kTcp, .host = config_.tcp_host};
   for (std::uint32_t port = config_.tcp_port_first; port <= config_.tcp_port_last; ++port) {
-    if (port != 0 && !taken.contains(static_cast<std::uint16_t>(port))) {
-      return static_cast<std::uint16_t>(port);
-    }
+    url.port = static_cast<std::uint16_t>(port);
+    if (taken.contains(url.port)) continue;
+    // What else is wrong with it the lease's server tells.
+    const auto listener = transport::listen(url);
+    if (listener || !is_taken(listener.error())) return url.port;
   }
   return 0;
 }
@@ -133,7 +149,15 @@ void Manager::drop(const std::string& id) {
 
 // Grants, in memory alone: what is on disk always has a server.
 Result<Lease> Manager::begin(const LeaseRequest& request) {
-  const Lock lock(mutex_);
+  while (true) {
+    const std::uint16_t port = free_port();
+    const Lock lock(mutex_);
+    // Another lease may have been quicker.
+    if (port == 0 || !ports().contains(port)) return begin_at(port, request);
+  }
+}
+
+Result<Lease> Manager::begin_at(std::uint16_t port, const LeaseRequest& request) {
   if (stopping_) return Error{ErrorCode::kLost, "the node manager is stopping"};
   if (draining_) {
     return Error{ErrorCode::kUnsupported, "the node drains; flytctl undrain ends that"};
@@ -150,7 +174,7 @@ Result<Lease> Manager::begin(const LeaseRequest& request) {
   lease.created_at = unix_seconds();
   lease.expires_at = request.expires_at;
   lease.labels = request.labels;
-  lease.port = free_port();
+  lease.port = port;
   if (config_.tcp_port_first != 0 && lease.port == 0) {
     ++counters_.refused;
     return Error{ErrorCode::kLimit, "all ports of leases.tcp_ports are taken"};

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -204,12 +205,14 @@ class Manager {
   Status checked(Status status) REQUIRES(mutex_);
   std::vector<Lease> snapshot() const REQUIRES(mutex_);
   Leases::iterator find(std::string_view name) REQUIRES(mutex_);
-  std::uint16_t free_port() const REQUIRES(mutex_);
+  std::set<std::uint16_t> ports() const REQUIRES(mutex_);
+  std::uint16_t free_port() EXCLUDES(mutex_);
 
   // The id of a lease that is the caller's alone until drop() or end_lease().
   Result<std::string> take(std::string_view name);
   void drop(const std::string& id);
   Result<Lease> begin(const LeaseRequest& request);
+  Result<Lease> begin_at(std::uint16_t port, const LeaseRequest& request) REQUIRES(mutex_);
   Status commit_new(const std::string& id);
   Status run_server(const std::string& id);
   struct Applied {

@@ -44,6 +44,7 @@ Status Manager::run_server(const std::string& id) {
                                 system_clock().now() + kStartTime);
   if (!process) {
     Error error = std::move(process).error();
+    error.code = ErrorCode::kSystem;
     error.message = "the lease's server did not start: " + error.message;
     if (const std::string said = tail_of(files.log(), kTailBytes); !said.empty()) {
       error.message += "; it said: " + said;

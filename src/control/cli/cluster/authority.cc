@@ -18,7 +18,7 @@ constexpr std::uint32_t kListDays = 3650;
 Result<pki::KeyPair> authority_in(const std::string& folder) {
   const auto certificate = control::read_file(folder + "/ca.crt");
   if (!certificate) {
-    return Error{ErrorCode::kNotFound,
+    return Error{certificate.error().code,
                  certificate.error().message + "; `flytctl ca init` makes an authority"};
   }
   const auto key = control::read_file(folder + "/ca.key");

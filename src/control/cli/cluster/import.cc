@@ -1,5 +1,6 @@
 #include "control/cli/cluster/import.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -18,14 +19,21 @@ Status take_text(const Json& value, std::string* out) {
   return {};
 }
 
+// Of whichever kind: MongoDB's shells write numbers as doubles, mongoexport those as 8.0 and some
+// as objects, {"$numberLong": "8"}.
 Result<std::uint64_t> whole(const Json& value) {
-  // mongoexport writes large numbers as objects.
-  if (value.is_object() && value.size() == 1 && value.begin().key() == "$numberLong") {
-    return parse_size(value.begin().value().is_string() ? value.begin().value().get<std::string>()
-                                                        : std::string());
+  constexpr double kExact = 1ull << 53;
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>();
+  if (value.is_object() && value.size() == 1 && value.begin().value().is_string() &&
+      value.begin().key().starts_with("$number")) {
+    const Json number = Json::parse(value.begin().value().get<std::string>(), nullptr, false);
+    if (number.is_number()) return whole(number);
   }
-  if (!value.is_number_unsigned()) return wrong("a whole number is expected");
-  return value.get<std::uint64_t>();
+  const double number = value.is_number_float() ? value.get<double>() : -1;
+  if (number >= 0 && number <= kExact && number == std::floor(number)) {
+    return static_cast<std::uint64_t>(number);
+  }
+  return wrong("a whole number is expected");
 }
 
 Status take_sms(const Json& value, void (v1::VmSpec::*set)(std::uint32_t), v1::VmSpec& spec) {

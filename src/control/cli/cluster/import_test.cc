@@ -23,6 +23,19 @@ TEST(Import, TakesFlytsDocuments) {
   EXPECT_EQ(request->vms(1).memory_bytes(), 512ull << 20);
 }
 
+TEST(Import, TakesWholeNumbersOfWhicheverKind) {
+  const auto request =
+      vms_of(R"({"vm_ip":"10.0.0.7","compute_units":32.0,"memory":{"$numberDouble":"4096.0"}})"
+             "\n"
+             R"({"vm_ip":"10.0.0.8","compute_units":{"$numberInt":"8"},"memory":5.12e2})",
+             "vms.json");
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->vms(0).sms(), 32u);
+  EXPECT_EQ(request->vms(0).memory_bytes(), 4096ull << 20);
+  EXPECT_EQ(request->vms(1).sms(), 8u);
+  EXPECT_EQ(request->vms(1).memory_bytes(), 512ull << 20);
+}
+
 TEST(Import, TakesWhatFlytctlSays) {
   const auto request =
       vms_of(R"({"vms":[{"spec":{"name":"a","address":"10.0.0.7","host":"","sms":8,)"
@@ -59,6 +72,10 @@ TEST(Import, SaysWhichObjectIsWrongAndWhy) {
   says(R"([{"name":"a"},{"name":"b","colour":"red"}])", "object 2: colour");
   says(R"([{"name":7}])", "object 1: name");
   says(R"([{"sms":-1}])", "sms");
+  for (const char* bad : {"8.5", "-8.0", "1e300", R"({"$numberDouble":"NaN"})",
+                          R"({"$numberLong":"many"})", R"({"$numberInt":8})", R"("8")"}) {
+    says((std::string(R"([{"sms":)") + bad + "}]").c_str(), "sms: a whole number is expected");
+  }
   says(R"([{"sms":99999999999}])", "sms");
   says(R"([{"memory":18446744073709551615}])", "memory");
   says(R"([{"labels":["a"]}])", "labels");

@@ -57,6 +57,11 @@ Result<v1::CreateLeaseRequest> create_request(const CtlOptions& options) {
   return request;
 }
 
+// {"node": what describe says, "leases": [...]}
+std::string top_json(const std::string& node, const std::string& leases) {
+  return "{\"node\":" + node.substr(0, node.rfind('}') + 1) + "," + leases.substr(1);
+}
+
 }  // namespace
 
 int exit_status_of(ErrorCode code) {
@@ -210,7 +215,7 @@ Status ctl_top(const CtlOptions& options) {
     const auto leases = (*client)->leases();
     if (!leases) return leases.error();
     if (options.json) {
-      std::cout << json_of(*leases);
+      std::cout << top_json(json_of(*node), json_of(*leases));
     } else {
       std::cout << (terminal    ? "\x1b[H\x1b[2J"
                     : page == 0 ? ""
