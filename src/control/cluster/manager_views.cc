@@ -6,6 +6,7 @@
 #include "control/cluster/records.h"
 
 namespace flyt::cluster {
+
 v1::VirtualGpu Manager::view(const Vm& vm) const {
   v1::VirtualGpu gpu;
   gpu.set_vm(vm.spec.name());
