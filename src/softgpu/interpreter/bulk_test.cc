@@ -137,7 +137,8 @@ TEST_F(Bulk, WordsAreStoredAtANeighbour) {
       [%x6], %x4, [%bar];)"));
   EXPECT_EQ(out[0], 41u);
   EXPECT_EQ(out[kThreads + 1], 42u);
-  EXPECT_NE(out[2], 0u);
+  // The address of `in`, half of which may be zeros.
+  EXPECT_NE(out[2] | out[3], 0u);
   EXPECT_EQ(out[4], 42u);
   EXPECT_EQ(out[5], 0u);
 }
