@@ -192,6 +192,13 @@ class Kernel {
   std::map<int, FunctionSettings> settings_ GUARDED_BY(mutex_);
 };
 
+// A file of a library that a link may take.
+struct LinkerOffer {
+  std::shared_ptr<const ptx::Module> part;
+  std::string text;
+  bool taken = false;
+};
+
 // A cuLinkCreate. Belongs to the caller that synchronises; the lock only keeps bad ones harmless.
 struct Linker {
   std::uint64_t context = 0;  // Handle.
@@ -200,6 +207,7 @@ struct Linker {
   ptx::JitLog log GUARDED_BY(mutex);
   std::vector<std::shared_ptr<const ptx::Module>> parts GUARDED_BY(mutex);
   std::vector<std::string> texts GUARDED_BY(mutex);
+  std::vector<LinkerOffer> offers GUARDED_BY(mutex);
   std::vector<std::byte> image GUARDED_BY(mutex);  // What cuLinkComplete hands out.
   bool complete GUARDED_BY(mutex) = false;
 };

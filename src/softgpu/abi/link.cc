@@ -1,6 +1,11 @@
 // The just-in-time linker.
+#include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "cuda/host_object.h"
 #include "softgpu/abi/enter.h"
 
 namespace flyt::softgpu {
@@ -20,43 +25,144 @@ CUresult with_linker(CUlinkState handle, Body body) {
   });
 }
 
-CUresult add(Context& context, Linker& linker, CUjitInputType type, Bytes bytes) {
-  if (type >= CU_JIT_NUM_INPUT_TYPES || bytes.empty()) return CUDA_ERROR_INVALID_VALUE;
-  const Lock lock(linker.mutex);
-  if (linker.complete) return CUDA_ERROR_INVALID_VALUE;
-  if (linker.texts.size() == kInputsMax) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY) {
-    linker.log.error(0, "the software GPU links PTX and fat binaries only");
-    linker.options.write(linker.log);
-    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+CUresult text_of_fatbin(const cuda::Fatbin& fatbin, cuda::ComputeCapability capability,
+                        std::string& text) {
+  const cuda::Candidates fitting = cuda::candidates(fatbin, capability);
+  if (fitting.ptx.empty()) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  const auto unpacked = cuda::unpack(fatbin.files()[fitting.ptx.front()]);
+  if (!unpacked) return CUDA_ERROR_INVALID_IMAGE;
+  text = std::string(text_of(*unpacked));
+  return CUDA_SUCCESS;
+}
+
+CUresult texts_of_object(Bytes object, cuda::ComputeCapability capability,
+                         std::vector<std::string>& texts) {
+  const auto fatbins = cuda::fatbins_of_object(object);
+  if (!fatbins) return CUDA_ERROR_INVALID_IMAGE;
+  if (fatbins->empty()) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  for (const cuda::Fatbin& fatbin : *fatbins) {
+    const CUresult bad = text_of_fatbin(fatbin, capability, texts.emplace_back());
+    if (bad != CUDA_SUCCESS) return bad;
   }
+  return CUDA_SUCCESS;
+}
+
+// A library's file without PTX is left out: what is missing without it is told by name.
+CUresult texts_of_library(Bytes library, cuda::ComputeCapability capability,
+                          std::vector<std::string>& texts) {
+  const auto members = cuda::members_of_archive(library);
+  if (!members) return CUDA_ERROR_INVALID_IMAGE;
+  for (const Bytes member : *members) {
+    std::vector<std::string> those;
+    const CUresult bad = texts_of_object(member, capability, those);
+    if (bad == CUDA_ERROR_NO_BINARY_FOR_GPU) continue;
+    if (bad != CUDA_SUCCESS) return bad;
+    for (std::string& text : those) texts.push_back(std::move(text));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult texts_of(CUjitInputType type, Bytes bytes, cuda::ComputeCapability capability,
+                  std::vector<std::string>& texts) {
+  if (type == CU_JIT_INPUT_OBJECT) return texts_of_object(bytes, capability, texts);
+  if (type == CU_JIT_INPUT_LIBRARY) return texts_of_library(bytes, capability, texts);
   const auto image = cuda::image_of(bytes);
   const cuda::ImageKind wanted =
       type == CU_JIT_INPUT_PTX ? cuda::ImageKind::kPtx : cuda::ImageKind::kFatbin;
   if (!image || image->kind != wanted) return CUDA_ERROR_INVALID_IMAGE;
-  const cuda::ComputeCapability capability = context.device().settings().capability;
-  std::string text;
   if (wanted == cuda::ImageKind::kPtx) {
-    text = std::string(text_of(image->bytes));
-  } else {
-    const auto fatbin = cuda::Fatbin::parse(image->bytes);
-    if (!fatbin) return CUDA_ERROR_INVALID_IMAGE;
-    const cuda::Candidates fitting = cuda::candidates(*fatbin, capability);
-    if (fitting.ptx.empty()) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    const auto unpacked = cuda::unpack(fatbin->files()[fitting.ptx.front()]);
-    if (!unpacked) return CUDA_ERROR_INVALID_IMAGE;
-    text = std::string(text_of(*unpacked));
+    texts.emplace_back(text_of(image->bytes));
+    return CUDA_SUCCESS;
   }
-  const cuda::Image ptx{cuda::ImageKind::kPtx, bytes_of(text), {}};
-  const CUresult result = parse_image(ptx, capability, linker.log, linker.parts);
+  const auto fatbin = cuda::Fatbin::parse(image->bytes);
+  if (!fatbin) return CUDA_ERROR_INVALID_IMAGE;
+  return text_of_fatbin(*fatbin, capability, texts.emplace_back());
+}
+
+CUresult add(Context& context, Linker& linker, CUjitInputType type, Bytes bytes) {
+  if (type >= CU_JIT_NUM_INPUT_TYPES || bytes.empty()) return CUDA_ERROR_INVALID_VALUE;
+  const Lock lock(linker.mutex);
+  if (linker.complete) return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_NVVM) {
+    linker.log.error(0,
+                     "the software GPU links PTX, and what PTX is in: fat binaries, objects "
+                     "and libraries");
+    linker.options.write(linker.log);
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  const cuda::ComputeCapability capability = context.device().settings().capability;
+  std::vector<std::string> texts;
+  if (const CUresult bad = texts_of(type, bytes, capability, texts); bad != CUDA_SUCCESS)
+    return bad;
+  if (texts.size() > kInputsMax - linker.texts.size() - linker.offers.size()) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUresult result = CUDA_SUCCESS;
+  std::vector<std::shared_ptr<const ptx::Module>> parts;
+  for (const std::string& text : texts) {
+    const cuda::Image ptx{cuda::ImageKind::kPtx, bytes_of(text), {}};
+    result = parse_image(ptx, capability, linker.log, parts);
+    if (result != CUDA_SUCCESS) break;
+  }
   linker.options.write(linker.log);
-  if (result == CUDA_SUCCESS) linker.texts.push_back(std::move(text));
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (type == CU_JIT_INPUT_LIBRARY) {
+      linker.offers.push_back({std::move(parts[i]), std::move(texts[i])});
+    } else {
+      linker.parts.push_back(std::move(parts[i]));
+      linker.texts.push_back(std::move(texts[i]));
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+struct Names {
+  std::set<std::string> defined;
+  std::set<std::string> wanted;
+};
+
+void gather_names(const ptx::Module& part, Names& names) {
+  for (const ptx::Function& each : part.functions()) {
+    const bool internal = each.linkage == ptx::Linkage::kInternal;
+    if (!each.defined) names.wanted.insert(each.name);
+    if (each.defined && !internal) names.defined.insert(each.name);
+  }
+  for (const ptx::Variable& each : part.variables()) {
+    if (each.linkage == ptx::Linkage::kInternal) continue;
+    const bool elsewhere = each.linkage == ptx::Linkage::kExtern;
+    (elsewhere ? names.wanted : names.defined).insert(each.name);
+  }
+}
+
+// Of libraries only what something asks for that nothing before has, as linkers do.
+void take_offers(std::vector<LinkerOffer>& offers,
+                 std::vector<std::shared_ptr<const ptx::Module>>& parts,
+                 std::vector<std::string>& texts) {
+  Names all;
+  for (const auto& part : parts) gather_names(*part, all);
+  for (bool more = true; more;) {
+    more = false;
+    for (LinkerOffer& offer : offers) {
+      if (offer.taken) continue;
+      Names its;
+      gather_names(*offer.part, its);
+      offer.taken = std::any_of(its.defined.begin(), its.defined.end(), [&](const auto& name) {
+        return all.wanted.contains(name) && !all.defined.contains(name);
+      });
+      if (!offer.taken) continue;
+      gather_names(*offer.part, all);
+      parts.push_back(offer.part);
+      texts.push_back(offer.text);
+      more = true;
+    }
+  }
 }
 
 CUresult complete(Context& context, Linker& linker, void** out, std::size_t* size) {
   const Lock lock(linker.mutex);
   if (linker.complete) return CUDA_ERROR_INVALID_HANDLE;
+  take_offers(linker.offers, linker.parts, linker.texts);
   Program program;
   auto whole = ptx::link(linker.parts, &linker.log);
   CUresult result = CUDA_ERROR_INVALID_PTX;
