@@ -94,7 +94,7 @@ CUresult add(Context& context, Linker& linker, CUjitInputType type, Bytes bytes)
   std::vector<std::string> texts;
   if (const CUresult bad = texts_of(type, bytes, capability, texts); bad != CUDA_SUCCESS)
     return bad;
-  if (texts.size() > kInputsMax - linker.texts.size() - linker.offers.size()) {
+  if (linker.texts.size() + linker.offers.size() + texts.size() > kInputsMax) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUresult result = CUDA_SUCCESS;
@@ -152,11 +152,12 @@ void take_offers(std::vector<LinkerOffer>& offers,
       });
       if (!offer.taken) continue;
       gather_names(*offer.part, all);
-      parts.push_back(offer.part);
-      texts.push_back(offer.text);
+      parts.push_back(std::move(offer.part));
+      texts.push_back(std::move(offer.text));
       more = true;
     }
   }
+  std::erase_if(offers, [](const LinkerOffer& offer) { return offer.taken; });
 }
 
 CUresult complete(Context& context, Linker& linker, void** out, std::size_t* size) {
