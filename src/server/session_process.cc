@@ -187,6 +187,7 @@ Status restore_memory(Session& session, Recovery& recovery) {
 // Of a session that may go on in another process.
 void hold_places(const ReadyDriver& driver, const Recovery& recovery,
                  const SessionOptions& options) {
+  // The keeper has done so, unless it is of an earlier build.
   if (options.board) options.board->hold(options.slot);
   if (driver.room == nullptr) return;
   driver.room->keep(room_name(recovery.token()), options.recover_seconds);

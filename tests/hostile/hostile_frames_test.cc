@@ -51,14 +51,18 @@ TEST_F(HostileHello, WhoSaysNothingGetsNoProcess) {
   EXPECT_TRUE(slow.read_answer().ok());
 }
 
+void start_small(tests::ServerProcess& server, const char* sessions_max) {
+  tests::ServerOptions options;
+  options.program = tests::server_program();
+  options.arguments = {"--max-sessions", sessions_max};
+  const auto started = server.start(options);
+  ASSERT_TRUE(started.ok()) << started.error().message;
+}
+
 // Each of them would once have had one of the sessions until its time was over.
 TEST_F(HostileHello, ManyWhoSayNothingKeepNobodyOut) {
   tests::ServerProcess small;
-  tests::ServerOptions options;
-  options.program = tests::server_program();
-  options.arguments = {"--max-sessions", "2"};
-  const auto started = small.start(options);
-  ASSERT_TRUE(started.ok()) << started.error().message;
+  ASSERT_NO_FATAL_FAILURE(start_small(small, "2"));
   std::vector<Peer> silent;
   for (int i = 0; i < 50; ++i) {
     auto peer = Peer::connect(small.url());
@@ -76,11 +80,7 @@ TEST_F(HostileHello, ManyWhoSayNothingKeepNobodyOut) {
 
 TEST_F(HostileHello, WhoOnlyAsksHasNoPlaceOfASession) {
   tests::ServerProcess small;
-  tests::ServerOptions options;
-  options.program = tests::server_program();
-  options.arguments = {"--max-sessions", "1"};
-  const auto started = small.start(options);
-  ASSERT_TRUE(started.ok()) << started.error().message;
+  ASSERT_NO_FATAL_FAILURE(start_small(small, "1"));
   const auto monitor = [&] {
     return Peer::greeted(small.url(), false, wire::ConnectionRole::kMonitor);
   };

@@ -116,6 +116,16 @@ TEST_F(Control, DrainsAndEndsTheServer) {
   EXPECT_TRUE(eventually(kSeconds, [&] { return !server_.running(); }));
 }
 
+TEST_F(Control, DrainTellsWhoWaitsForAPlace) {
+  start({"--max-sessions", "1"});
+  const auto first = tenant();
+  const auto late = tenant(true);
+  ASSERT_TRUE(server_.logged("client waits for a place", kSeconds)) << server_.log();
+  ASSERT_TRUE(control()->drain(600).ok());
+  EXPECT_TRUE(server_.logged("takes nobody any more", kSeconds)) << server_.log();
+  EXPECT_EQ(ask(first, "alloc", 1), "0");
+}
+
 TEST_F(Control, EndsWhoDoesNotLeaveInTime) {
   start({"--memory", "64M"});
   const auto client = control();

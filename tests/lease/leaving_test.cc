@@ -3,8 +3,6 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "tests/lease/tenant.h"
@@ -15,7 +13,7 @@ namespace {
 class Leaving : public LeaseTest {
  protected:
   // Has a program that had `mebibytes` end, but not its process at the server, which the server's
-  // parent hears of when let_go() has; false if nobody can be traced here.
+  // parent hears of when let_go() has. Skips the test where nobody can be traced.
   void leave(std::uint64_t mebibytes) {
     auto first = tenant();
     ASSERT_EQ(ask(first, "alloc", mebibytes), "0");
@@ -32,22 +30,6 @@ class Leaving : public LeaseTest {
     return sessions.ok() && !sessions->empty() ? static_cast<pid_t>(sessions->back().server_process)
                                                : 0;
   }
-  // How often threads of a process went to sleep: often, if one looks for something again and
-  // again.
-  static std::uint64_t sleeps(pid_t process) {
-    std::uint64_t sum = 0;
-    std::error_code none;
-    const std::string tasks = "/proc/" + std::to_string(process) + "/task";
-    for (const auto& task : std::filesystem::directory_iterator(tasks, none)) {
-      std::ifstream file(task.path() / "status");
-      std::string word;
-      std::uint64_t count = 0;
-      while (file >> word) {
-        if (word == "voluntary_ctxt_switches:" && file >> count) sum += count;
-      }
-    }
-    return sum;
-  }
 
  private:
   pid_t process_ = 0;
@@ -63,6 +45,21 @@ TEST_F(Leaving, IsInNobodysWayInAFullServer) {
   });
   EXPECT_EQ(ask(tenant(), "alloc", 1), "0") << server_.log();
   lets_go.join();
+}
+
+// Its process has not heard of that yet.
+TEST_F(Leaving, IsInNobodysWayBeforeTheServerKnows) {
+  start({"--max-sessions", "1"});
+  auto first = tenant();
+  const pid_t process = newest();
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  first.reset();
+  std::thread goes_on([&] {
+    EXPECT_TRUE(server_.logged("client waits for a place", kSeconds)) << server_.log();
+    EXPECT_EQ(::kill(process, SIGCONT), 0);
+  });
+  EXPECT_EQ(ask(tenant(), "alloc", 1), "0") << server_.log();
+  goes_on.join();
 }
 
 TEST_F(Leaving, IsInTheWayOnlyForSoLong) {

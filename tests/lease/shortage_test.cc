@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "tests/lease/tenant.h"
@@ -33,16 +32,6 @@ class Shortages : public LeaseTest {
     limit.rlim_cur = std::min(files, limit.rlim_max);
     ASSERT_EQ(::prlimit(server_.pid(), RLIMIT_NOFILE, &limit, nullptr), 0);
   }
-  // How often the server's parent went to sleep: a loop that spins does not.
-  std::uint64_t sleeps() const {
-    std::ifstream file("/proc/" + std::to_string(server_.pid()) + "/status");
-    std::string word;
-    std::uint64_t count = 0;
-    while (file >> word) {
-      if (word == "voluntary_ctxt_switches:") file >> count;
-    }
-    return count;
-  }
   std::unique_ptr<transport::Connection> knock(const std::string& url) const {
     auto connection = transport::connect(*transport::parse_url(url),
                                          system_clock().now() + std::chrono::seconds(60));
@@ -63,8 +52,8 @@ TEST_F(Shortages, OfDescriptorsLetTheServerSleepAndThenServe) {
   ASSERT_NE(waiting, nullptr);
   ASSERT_TRUE(server_.logged(kNobody, kSeconds)) << server_.log();
   const auto controls = knock(control_url());
-  const std::uint64_t before = sleeps();
-  EXPECT_TRUE(eventually(kSeconds, [&] { return sleeps() >= before + 10; }));
+  const std::uint64_t before = sleeps(server_.pid());
+  EXPECT_TRUE(eventually(kSeconds, [&] { return sleeps(server_.pid()) >= before + 10; }));
   EXPECT_EQ(logged(kNobody), 1U) << server_.log();
   limit(RLIM_INFINITY);
   EXPECT_EQ(ask(tenant(), "alloc", 1), "0");
@@ -92,8 +81,8 @@ TEST_F(Shortages, OfDescriptorsLetTheServerSleepWhileItHasTooFewWarmProcesses) {
   ASSERT_EQ(::kill(server_.children()[0], SIGTERM), 0);
   // Its end gave one descriptor back; a warm process needs two for a moment.
   ASSERT_TRUE(server_.logged("no warm process for now", kSeconds)) << server_.log();
-  const std::uint64_t before = sleeps();
-  EXPECT_TRUE(eventually(kSeconds, [&] { return sleeps() >= before + 10; }));
+  const std::uint64_t before = sleeps(server_.pid());
+  EXPECT_TRUE(eventually(kSeconds, [&] { return sleeps(server_.pid()) >= before + 10; }));
   EXPECT_EQ(logged("no warm process for now"), 1U);
   limit(RLIM_INFINITY);
   EXPECT_TRUE(eventually(kSeconds, [&] { return server_.children().size() == 1; }));

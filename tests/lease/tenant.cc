@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 
@@ -286,6 +287,21 @@ std::unique_ptr<kill::Child> LeaseTest::tenant(bool may_fail) {
   if (may_fail) return child;
   EXPECT_TRUE(child->wrote("ready\n", kSeconds)) << server_.log();
   return child;
+}
+
+std::uint64_t LeaseTest::sleeps(pid_t process) {
+  std::uint64_t sum = 0;
+  std::error_code none;
+  const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks, none)) {
+    std::ifstream file(task.path() / "status");
+    std::string word;
+    std::uint64_t count = 0;
+    while (file >> word) {
+      if (word == "voluntary_ctxt_switches:" && file >> count) sum += count;
+    }
+  }
+  return sum;
 }
 
 }  // namespace flyt::tests

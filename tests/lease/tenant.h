@@ -39,6 +39,9 @@ class LeaseTest : public testing::Test {
                          std::uint64_t mebibytes) {
     return ask(tenant, what + " " + std::to_string(mebibytes * kMiB));
   }
+  // How often threads of a process went to sleep: a loop that spins does not, and one that looks
+  // for something again and again does often.
+  static std::uint64_t sleeps(pid_t process);
   std::uint64_t used() { return control()->describe()->memory_used; }
 
   ServerProcess server_;

@@ -79,6 +79,32 @@ TEST_F(Tokens, AreNeededAndMustBeGood) {
   EXPECT_TRUE(admits(token()));
 }
 
+class TokensInAFullServer : public Tokens {
+ protected:
+  void SetUp() override { start_with({"--max-sessions", "1"}); }
+};
+
+TEST_F(TokensInAFullServer, AreJudgedBeforeAnybodyWaits) {
+  const std::string used = token();
+  ::setenv("FLYT_TOKEN", used.c_str(), 1);
+  const auto first = tenant();
+  EXPECT_FALSE(admits(""));
+  EXPECT_TRUE(server_.logged("a token is needed", kSeconds)) << server_.log();
+  EXPECT_FALSE(admits(used));
+  EXPECT_TRUE(server_.logged("the token is used up", kSeconds)) << server_.log();
+  EXPECT_EQ(server_.log().find("client waits for a place"), std::string::npos) << server_.log();
+}
+
+TEST_F(TokensInAFullServer, AreNotUsedByWaiting) {
+  const std::string one = token();
+  ::setenv("FLYT_TOKEN", token().c_str(), 1);
+  auto first = tenant();
+  EXPECT_FALSE(admits(one));
+  EXPECT_TRUE(server_.logged("too many sessions", kSeconds)) << server_.log();
+  first.reset();
+  EXPECT_TRUE(admits(one)) << server_.log();
+}
+
 TEST_F(Tokens, ComeFromTheServersControl) {
   const auto client = control();
   EXPECT_TRUE(client->describe()->tokens);

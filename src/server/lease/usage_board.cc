@@ -424,6 +424,10 @@ std::size_t UsageBoard::claim() {
   return slot;
 }
 
+bool UsageBoard::has_room() const {
+  return std::find(claimed_.begin(), claimed_.end(), false) != claimed_.end();
+}
+
 void UsageBoard::release(std::size_t slot) {
   if (slot >= count_) return;
   claimed_[slot] = false;
@@ -473,10 +477,6 @@ void UsageBoard::forbid_return(std::size_t slot) {
 
 bool UsageBoard::may_return(std::size_t slot) const {
   return slot >= count_ || !rows_[slot].ended.load(std::memory_order_acquire);
-}
-
-bool UsageBoard::leaving(std::size_t slot) const {
-  return slot < count_ && rows_[slot].leaving_ns.load(std::memory_order_acquire) != 0;
 }
 
 void UsageBoard::let_go(std::size_t slot) {

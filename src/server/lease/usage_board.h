@@ -214,6 +214,7 @@ class UsageBoard {
   // The parent process alone: gives a child a place, and takes it back when the child has ended.
   // kNoSlot if all are taken.
   std::size_t claim();
+  bool has_room() const;
   void release(std::size_t slot);
 
   // What the session has of GPUs stays on the board beyond its process's end, until the keeper
@@ -227,8 +228,6 @@ class UsageBoard {
   // The session is ended on purpose: it is not to go on in another process.
   void forbid_return(std::size_t slot);
   bool may_return(std::size_t slot) const;
-  // Its client is gone, and the process about to end.
-  bool leaving(std::size_t slot) const;
 
   // The server is to be replaced, or stays; sessions are roused to see it.
   void set_handover(bool wanted);

@@ -245,16 +245,16 @@ TEST(UsageBoard, KnowsWhoLeavesAndHasMemoryYet) {
   const Instant before = system_clock().now();
   leaves.leave();
   EXPECT_FALSE(stays.others_leave(Instant{before.ns - 1}));
-  EXPECT_TRUE(board->leaving(first));
-  EXPECT_FALSE(board->leaving(second));
   EXPECT_TRUE(stays.others_leave(system_clock().now()));
   EXPECT_FALSE(leaves.others_leave(system_clock().now()));
   leaves.gave(1, 100);
   EXPECT_FALSE(stays.others_leave(system_clock().now()));
+  leaves.took(1, 100);
+  EXPECT_TRUE(stays.others_leave(system_clock().now()));
   board->release(first);
-  EXPECT_EQ(board->claim(), first);
-  EXPECT_FALSE(board->leaving(first));
-  EXPECT_FALSE(board->leaving(UsageBoard::kNoSlot));
+  ASSERT_EQ(board->claim(), first);
+  leaves.took(1, 100);
+  EXPECT_FALSE(stays.others_leave(system_clock().now()));
   EXPECT_FALSE(UsageSlot().others_leave(system_clock().now()));
 }
 

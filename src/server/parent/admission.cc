@@ -96,7 +96,7 @@ Status Admission::admit(std::string_view credential, std::string_view peer, For 
     if (entry.peer != who) return denied("the token is used from elsewhere");
     if (what == For::kMonitor) return {};
     if (entry.used >= token->sessions) return denied("the token is used up");
-    ++entry.used;
+    if (what == For::kSession) ++entry.used;
     return {};
   }
   if (place == nullptr) return denied("too many tokens are in use");

@@ -29,9 +29,11 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
-  enum class For : std::uint8_t { kSession, kMonitor };
+  // kWaiting: a session, for which there is no place yet.
+  enum class For : std::uint8_t { kSession, kMonitor, kWaiting };
   // `peer`: what is known of the client's machine or user itself, whatever it says. A session takes
-  // one of the token's; a monitor none. `now`: unix_seconds(). The error says why not.
+  // one of the token's; a monitor none, and who waits needs one that is left, and takes it later.
+  // `now`: unix_seconds(). The error says why not.
   Status admit(std::string_view credential, std::string_view peer, For what, std::int64_t now);
 
   // 0 < seconds <= kTokenSecondsMax, 0 < sessions <= wire::kTokenSessionsMax.

@@ -29,6 +29,18 @@ std::unique_ptr<Admission> make(const std::string& lease = "vm", unsigned char k
 
 std::string why(const Status& status) { return status.ok() ? "" : status.error().message; }
 
+TEST(Admission, OfWhoWaitsTakesNothingAndNeedsWhatIsLeft) {
+  const auto admission = make();
+  const std::string token = *admission->new_token(60, 1, kNow);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(why(admission->admit(token, "a", For::kWaiting, kNow)), "");
+  }
+  EXPECT_EQ(why(admission->admit(token, "b", For::kWaiting, kNow)),
+            "the token is used from elsewhere");
+  EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow)), "");
+  EXPECT_EQ(why(admission->admit(token, "a", For::kWaiting, kNow)), "the token is used up");
+}
+
 TEST(Admission, AdmitsAsManySessionsAsTheTokenSays) {
   const auto admission = make();
   const std::string token = *admission->new_token(60, 2, kNow);

@@ -119,6 +119,10 @@ void refuse_full(transport::Connection& connection) {
   refuse(connection, wire::RefusalCode::kFull, "the server has no room for another session");
 }
 
+void refuse_at_the_end(transport::Connection& connection) {
+  refuse(connection, wire::RefusalCode::kFull, kAtTheEnd);
+}
+
 void refuse_denied(transport::Connection& connection, std::string_view why) {
   refuse(connection, wire::RefusalCode::kDenied, why);
 }

@@ -45,12 +45,14 @@ std::string read_all(int fd);
 bool may_have_lanes(const transport::Connection& connection);
 
 // Tells a client why it gets no session.
+inline constexpr std::string_view kAtTheEnd = "the server takes nobody any more: it ends";
 inline constexpr std::string_view kNoHello = "no complete hello came in time";
 void refuse_late(transport::Connection& connection);
 void refuse_bad_hello(transport::Connection& connection, const Error& why);
 void refuse_unknown_session(transport::Connection& connection);
 void refuse_to_go_on(transport::Connection& connection, std::string_view why);
 void refuse_full(transport::Connection& connection);
+void refuse_at_the_end(transport::Connection& connection);
 void refuse_denied(transport::Connection& connection, std::string_view why);
 void refuse_gpu_full(transport::Connection& connection, std::string_view why);
 void refuse_without_driver(transport::Connection& connection, std::string_view why);

@@ -15,12 +15,17 @@ constexpr Duration kLookAgain = std::chrono::milliseconds(20);
 
 enum class Heard : std::uint8_t { kNothing, kPart, kAll, kGone };
 
+bool has_gone(transport::Connection& connection) {
+  return connection.wait(transport::kHangup, {0}, nullptr) != transport::kNothing;
+}
+
 // Looks without taking: whoever serves the client reads the hello.
-Heard look_at(const transport::Connection& connection) {
+Heard look_at(transport::Connection& connection) {
   std::array<std::byte, wire::kHelloBytesMax> bytes;
   const auto there = transport::peek(connection.fd(), bytes);
   if (!there) return Heard::kGone;
   if (*there == 0) return Heard::kNothing;
+  if (has_gone(connection)) return Heard::kGone;
   if (*there < wire::kHelloPrefixBytes) return Heard::kPart;
   const auto prefix = wire::decode_hello_prefix(Bytes(bytes).first(wire::kHelloPrefixBytes));
   if (!prefix) return Heard::kAll;
@@ -57,9 +62,14 @@ std::unique_ptr<transport::Connection> Lobby::enter(
 }
 
 std::unique_ptr<transport::Connection> Lobby::give_way() {
-  if (waiting_.empty()) return nullptr;
-  auto out = std::move(waiting_.front().connection);
-  waiting_.pop_front();
+  std::unique_ptr<transport::Connection> out;
+  if (!waiting_.empty()) {
+    out = std::move(waiting_.front().connection);
+    waiting_.pop_front();
+  } else if (!held_.empty()) {
+    out = std::move(held_.front().connection);
+    held_.erase(held_.begin());
+  }
   return out;
 }
 
@@ -89,7 +99,13 @@ int Lobby::timeout_ms() const {
 
 Lobby::Leaving Lobby::leave() {
   Leaving leaving;
-  leaving.ready = std::exchange(held_, {});
+  for (Guest& guest : std::exchange(held_, {})) {
+    if (has_gone(*guest.connection)) {
+      leaving.gone.push_back(std::move(guest.connection));
+    } else {
+      leaving.ready.push_back(std::move(guest));
+    }
+  }
   const Instant now = clock_.now();
   for (auto one = waiting_.begin(); one != waiting_.end();) {
     const Heard heard = look_at(*one->connection);

@@ -36,8 +36,8 @@ class Lobby {
   std::unique_ptr<transport::Connection> enter(std::unique_ptr<transport::Connection> connection,
                                                bool share);
 
-  // For a newcomer that there is no descriptor for: whoever has waited longest, to be refused; null
-  // if nobody waits.
+  // For a newcomer that there is no descriptor for: whoever has waited longest, to be refused, for
+  // a place only if all have said hello; null if nobody waits.
   std::unique_ptr<transport::Connection> give_way();
 
   // What to poll for.
@@ -55,7 +55,7 @@ class Lobby {
     std::vector<Guest> ready;
     // Who took too long.
     std::vector<std::unique_ptr<transport::Connection>> late;
-    // Who went away.
+    // Who went away, whatever he has said: a process would begin for nobody.
     std::vector<std::unique_ptr<transport::Connection>> gone;
 
     // As that of the lobby.

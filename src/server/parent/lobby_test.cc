@@ -117,6 +117,30 @@ TEST_F(LobbyTest, WhoHasGoneIsForgotten) {
   EXPECT_EQ(lobby.size(), 0U);
 }
 
+TEST_F(LobbyTest, WhoHasGoneAfterAHelloIsForgottenWholeOrNot) {
+  for (const std::size_t said : {std::size_t{1}, hello.size() - 1, hello.size()}) {
+    auto client = come();
+    say(*client, Bytes(hello).first(said));
+    client.reset();
+    const auto leaving = lobby.leave();
+    EXPECT_TRUE(leaving.ready.empty()) << said;
+    EXPECT_EQ(leaving.gone.size(), 1U) << said;
+  }
+}
+
+TEST_F(LobbyTest, WhoGoesWhileWaitingForAPlaceIsForgotten) {
+  auto client = come();
+  say(*client, hello);
+  Lobby::Guest guest = std::move(lobby.leave().ready.front());
+  guest.held_until = clock.now() + Lobby::kWaitMax;
+  ASSERT_TRUE(lobby.hold(guest));
+  client.reset();
+  const auto leaving = lobby.leave();
+  EXPECT_TRUE(leaving.ready.empty());
+  EXPECT_EQ(leaving.gone.size(), 1U);
+  EXPECT_EQ(lobby.size(), 0U);
+}
+
 TEST_F(LobbyTest, OnePeerHasRoomForSoManyOnly) {
   std::vector<std::unique_ptr<transport::Connection>> clients;
   for (std::size_t i = 0; i < Lobby::kWaitingOfOneMax; ++i) {
@@ -136,6 +160,19 @@ TEST_F(LobbyTest, WhoHasWaitedLongestGivesWay) {
   EXPECT_EQ(lobby.size(), 1U);
   EXPECT_NE(first->wait(transport::kHangup, {0}, nullptr) & transport::kHangup, 0);
   EXPECT_EQ(second->wait(transport::kHangup, {0}, nullptr), transport::kNothing);
+}
+
+TEST_F(LobbyTest, WhoWaitsForAPlaceGivesWayAfterThoseWhoSayNothing) {
+  const auto polite = come();
+  say(*polite, hello);
+  Lobby::Guest guest = std::move(lobby.leave().ready.front());
+  guest.held_until = clock.now() + Lobby::kWaitMax;
+  const transport::Connection* const held = guest.connection.get();
+  ASSERT_TRUE(lobby.hold(guest));
+  const auto silent = come();
+  EXPECT_NE(lobby.give_way().get(), held);
+  EXPECT_EQ(lobby.give_way().get(), held);
+  EXPECT_EQ(lobby.size(), 0U);
 }
 
 TEST_F(LobbyTest, ThoseWhoSayNothingDoNotKeepOutTheOthersOfTheirPeer) {

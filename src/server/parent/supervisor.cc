@@ -262,8 +262,8 @@ Status Supervisor::wait_for_events() {
   if (control_ != nullptr && wanted[listeners].revents != 0) accept_control();
   if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
   if (keeper_line_ && wanted[keeper].revents != 0) keeper_ended();
-  if (lobby_.size() != 0) let_in();
   free_held();
+  if (lobby_.size() != 0) let_in();
   keep_warm();
   if (handover_until_) try_handover();
   return {};
@@ -303,10 +303,7 @@ void Supervisor::stop(Duration grace) {
   stop_at_ = system_clock().now() + grace;
   stopping_ = true;
   listeners_.clear();
-  {
-    const Haste haste;
-    lobby_.abandon();
-  }
+  turn_all_away();
   log_.info("stopping",
             {{"sessions", count_sessions()},
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
@@ -317,7 +314,7 @@ std::unique_ptr<transport::Connection> Supervisor::accept_one(transport::Listene
   auto connection = listener.accept(now, nullptr);
   if (connection) return std::move(*connection);
   if (connection.error().code != ErrorCode::kSystem) return nullptr;
-  // Those in the lobby have said nothing yet; whoever comes now is tried again at once.
+  // Those in the lobby have no process yet; whoever comes now is tried again at once.
   if (auto out = lobby_.give_way()) {
     log_.warn("client refused", {{"peer", out->peer()}, {"reason", "no descriptor is free"}});
     refuse_full(*out);
@@ -443,7 +440,7 @@ void Supervisor::become_child(std::size_t slot) {
 
 void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   const std::size_t slot = options_.session.board->claim();
-  // What sessions have left that may go on has places, too. Without one nothing would be counted.
+  // A process that was warm has ended meanwhile. Without a place nothing would be counted.
   if (slot == UsageBoard::kNoSlot) {
     log_.warn("client refused", {{"peer", guest.connection->peer()},
                                  {"reason", "sessions that may go on have all places"}});
@@ -459,7 +456,7 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   if (pid < 0) {
     log_.error("fork failed", {{"why", system_error("fork", errno).message}});
     options_.session.board->release(slot);
-    return;
+    return refuse_full(*guest.connection);
   }
   if (pid != 0) {
     if (lanes.writing.valid()) make_impatient(lanes.writing);

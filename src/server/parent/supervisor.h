@@ -96,6 +96,11 @@ class Supervisor {
   pid_t fork_named(const char* name);
   [[noreturn]] void run_keeper_child(Door door, const Fd& home);
   void free_held();
+  // Whether the board has a row for a process that begins.
+  bool has_room(bool monitor) const;
+  // The session that has been waiting for its client for longest is given up, if none is already:
+  // soon there is room.
+  void make_room();
   Status wait_for_events();
   void accept_from(transport::Listener& listener);
   // The next who connects there; null if it is nobody, or there is no descriptor for him.
@@ -105,14 +110,15 @@ class Supervisor {
   void take_requests();
   void stop(Duration grace);
   void let_in();
-  // Whether there is a place for one more, or will be when a process has ended whose client is
-  // gone.
-  enum class Place : std::uint8_t { kFree, kSoon, kNone };
-  Place place_for(const wire::ClientHello& hello) const;
-  // Whether he is: nobody waits for long.
+  // At the end: whoever waits for a place is told so.
+  void turn_all_away();
+  // Whether there is a place for one more.
+  bool has_place(const wire::ClientHello& hello) const;
+  // Until a process has ended. Whether he is: nobody waits for long.
   bool hold(Lobby::Guest& guest);
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
-  bool admit(transport::Connection& connection, const wire::ClientHello& hello);
+  // `waits`: there is no place yet.
+  bool admit(transport::Connection& connection, const wire::ClientHello& hello, bool waits);
   Status ask_keeper(const wire::SessionToken& token, const std::string& peer);
   void give_to_child(Lobby::Guest& guest, bool monitor);
   void give_to_session(transport::Connection& lane, const wire::SessionToken& token);

@@ -14,26 +14,23 @@ namespace flyt::server {
 // Who says that he returns takes the room of the process that he had, which may not have ended yet:
 // under MPS that takes the driver a while. Whether it is true the keeper knows; until he is asked,
 // as many again.
-Supervisor::Place Supervisor::place_for(const wire::ClientHello& hello) const {
+bool Supervisor::has_place(const wire::ClientHello& hello) const {
   const bool monitor = hello.role != wire::ConnectionRole::kCommands;
   const bool returns = !monitor && hello.recovers != wire::SessionToken{};
   const std::size_t most = monitor ? options_.monitors_max() : options_.sessions_max;
-  std::size_t processes = 0;
-  std::size_t clients = 0;
-  for (const auto& [pid, child] : children_) {
-    if (child.kind != ChildKind::kSession || child.monitor != monitor) continue;
-    ++processes;
-    if (!options_.session.board->leaving(child.slot)) ++clients;
-  }
-  if (processes < (returns ? 2 * most : most)) return Place::kFree;
-  return clients < most ? Place::kSoon : Place::kNone;
+  const auto processes = std::count_if(children_.begin(), children_.end(), [&](const auto& child) {
+    return child.second.kind == ChildKind::kSession && child.second.monitor == monitor;
+  });
+  return static_cast<std::size_t>(processes) < (returns ? 2 * most : most);
 }
 
+// Programs that run one after the other have a place each time: whether the client of a process is
+// gone that process may not know yet, least of all while its driver starts.
 bool Supervisor::hold(Lobby::Guest& guest) {
   const Instant now = system_clock().now();
   if (!guest.held_until) {
     guest.held_until = now + kLeavingMax;
-    log_.info("client waits for a place that is being left", {{"peer", guest.connection->peer()}});
+    log_.info("client waits for a place", {{"peer", guest.connection->peer()}});
   }
   return now < *guest.held_until && lobby_.hold(guest);
 }
@@ -57,23 +54,38 @@ void Supervisor::let_in() {
       give_to_session(*guest.connection, hello->token);
       continue;
     }
-    const Place place = place_for(*hello);
-    if (place == Place::kSoon && hold(guest)) continue;
-    if (place != Place::kFree) {
+    const bool monitor = hello->role != wire::ConnectionRole::kCommands;
+    const bool place = has_place(*hello);
+    if (!place || !has_room(monitor)) {
+      // Who would not be let in takes nobody's room to wait in.
+      if (!guest.held_until && !admit(*guest.connection, *hello, true)) continue;
+      if (place) make_room();
+      if (hold(guest)) continue;
       log_.warn("client refused", {{"peer", guest.connection->peer()},
                                    {"reason", "too many sessions; --max-sessions allows more"}});
       refuse_full(*guest.connection);
       continue;
     }
-    const bool monitor = hello->role != wire::ConnectionRole::kCommands;
-    if (admit(*guest.connection, *hello)) give_to_child(guest, monitor);
+    if (admit(*guest.connection, *hello, false)) give_to_child(guest, monitor);
   }
   // A stranger may have sent descriptors, which go with the connection.
   const Haste haste;
   leaving_ = {};
 }
 
-bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello) {
+void Supervisor::turn_all_away() {
+  leaving_ = lobby_.leave();
+  for (Lobby::Guest& guest : leaving_.ready) {
+    log_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", kAtTheEnd}});
+    refuse_at_the_end(*guest.connection);
+  }
+  const Haste haste;
+  leaving_ = {};
+  lobby_.abandon();
+}
+
+bool Supervisor::admit(transport::Connection& connection, const wire::ClientHello& hello,
+                       bool waits) {
   // It is told so by the process that hears it.
   if (hello.role == wire::ConnectionRole::kAdmin) return true;
   const std::string peer = transport::identity_of_peer(connection.fd());
@@ -90,7 +102,9 @@ bool Supervisor::admit(transport::Connection& connection, const wire::ClientHell
   }
   Admission* const admission = options_.session.admission.get();
   if (admission == nullptr) return true;
-  const auto what = counts ? Admission::For::kSession : Admission::For::kMonitor;
+  using For = Admission::For;
+  For what = For::kMonitor;
+  if (counts) what = waits ? For::kWaiting : For::kSession;
   const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
   if (admitted) return true;
   const std::string& reason = admitted.error().message;

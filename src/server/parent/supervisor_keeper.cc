@@ -31,7 +31,7 @@ Error no_keeper(const Error& why) {
 Status Supervisor::start_board() {
   if (Status status = find_keeper(); !status) return status;
   if (options_.session.board != nullptr) return {};
-  // One for each process that place_for() lets be.
+  // One for each process that has_place() lets be.
   auto board =
       UsageBoard::create(2 * options_.sessions_max + options_.monitors_max() + options_.warm);
   if (!board) return std::move(board).error();
@@ -112,6 +112,7 @@ void Supervisor::run_keeper_child(Door door, const Fd& home) {
   KeeperOptions keeper{
       .sessions = options_.sessions_max + options_.warm,
       .keeps = std::chrono::seconds(options_.recover_seconds),
+      .on_keep = [board](std::uint64_t place) { board->hold(place); },
       .on_free = [board](std::uint64_t place) { board->let_go(place); },
       .may_return = [board](std::uint64_t place) { return board->may_return(place); }};
   if (home.valid()) {
@@ -147,6 +148,20 @@ void Supervisor::free_held() {
     options_.session.board->release(held.slot);
     return true;
   });
+}
+
+bool Supervisor::has_room(bool monitor) const {
+  return options_.session.board->has_room() || (!monitor && warm_children() != 0);
+}
+
+void Supervisor::make_room() {
+  UsageBoard& board = *options_.session.board;
+  const auto may_return = [&board](const Held& held) { return board.may_return(held.slot); };
+  if (!keeper_ || !std::all_of(held_.begin(), held_.end(), may_return) || held_.empty()) return;
+  board.forbid_return(held_.front().slot);
+  log_.warn("a session that may go on is given up", {{"why", "it has the place of a newcomer"}});
+  // So that it looks.
+  static_cast<void>(keeper_->knows({}, 0).ok());
 }
 
 void Supervisor::begin_handover() {
@@ -191,6 +206,7 @@ bool Supervisor::take_sessions() {
 }
 
 void Supervisor::leave() {
+  turn_all_away();
   std::erase_if(children_,
                 [](const auto& child) { return child.second.kind == ChildKind::kKeeper; });
   end_children(SIGKILL);

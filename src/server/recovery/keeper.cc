@@ -187,11 +187,14 @@ class KeeperProcess {
     return no_parent_.limit(timeout, system_clock().now());
   }
 
+  // Those of killed processes whose time is over, and those that have been given up since.
   void drop_expired() {
     const Instant now = system_clock().now();
     for (auto at = sessions_.begin(); at != sessions_.end();) {
       const auto next = std::next(at);
-      if (at->second.orphan && now >= at->second.since + options_.keeps) forget(at);
+      const bool over =
+          now >= at->second.since + options_.keeps || !options_.may_return(at->second.place);
+      if (at->second.orphan && over) forget(at);
       at = next;
     }
   }
@@ -313,8 +316,17 @@ class KeeperProcess {
     return send(line.socket.get(), reply, reply_file, MSG_DONTWAIT);
   }
 
+  // The parent gives a place to the next one when it hears of the end of a process, unless it is
+  // kept by then; whoever has not ended by now it has not heard of.
+  bool keep_place(const Line& line, std::uint64_t place) {
+    options_.on_keep(place);
+    if (!has_ended(line.process)) return true;
+    options_.on_free(place);
+    return false;
+  }
+
   bool open(Line& line, std::uint64_t place, Message& reply) {
-    if (line.session || !line.greeted) return false;
+    if (line.session || !line.greeted || !keep_place(line, place)) return false;
     random_bytes(reply.token.data(), reply.token.size());
     Session session;
     session.user = line.user;
@@ -343,6 +355,7 @@ class KeeperProcess {
       reply.outcome = Outcome::kStillThere;
       return;
     }
+    if (!keep_place(line, message.place)) return;
     // That of a process before, which died before it had counted anything, stays the one to free.
     if (session.old_place) {
       options_.on_free(session.place);

@@ -39,9 +39,13 @@ struct Kept {
 struct KeeperOptions {
   std::size_t sessions = 256;  // That may be there at once, each of which has a share of the files.
   Duration keeps{};            // How long what a killed process left is kept.
-  // A session's place on the board is free again; called with what open() was told.
+  // A session has its place on the board from now on, whatever becomes of its process; called with
+  // what open() or take_over() was told, while that is there.
+  std::function<void(std::uint64_t place)> on_keep = [](std::uint64_t) {};
+  // It is free again.
   std::function<void(std::uint64_t place)> on_free = [](std::uint64_t) {};
-  // Whether the session that has the place may go on elsewhere: else it was ended on purpose.
+  // Whether the session that has the place may go on elsewhere: else it was ended on purpose, or
+  // given up, which the keeper sees when it is asked something next.
   std::function<bool(std::uint64_t place)> may_return = [](std::uint64_t) { return true; };
   // A listening line (listen_line()): there the server's parent, and later the next one, finds the
   // keeper and gets the door's outside and the board's file. -1: it ends with its parent.

@@ -105,6 +105,7 @@ class KeeperTest : public ::testing::Test {
     ASSERT_TRUE(door.ok());
     outside_ = std::move(door->outside);
     options_.keeps = keeps;
+    options_.on_keep = [this](std::uint64_t place) { kept_ |= std::uint64_t{1} << place; };
     options_.on_free = [this](std::uint64_t place) { freed_ |= std::uint64_t{1} << place; };
     keeper_ = std::thread([this, inside = std::move(door->inside)]() mutable {
       run_keeper(std::move(inside), options_);
@@ -115,12 +116,14 @@ class KeeperTest : public ::testing::Test {
     if (keeper_.joinable()) keeper_.join();
   }
   int door() const { return outside_.get(); }
+  bool kept(std::uint64_t place) const { return (kept_ >> place & 1) != 0; }
   bool freed(std::uint64_t place) const { return (freed_ >> place & 1) != 0; }
   void await_freed(std::uint64_t place) const {
     while (!freed(place)) std::this_thread::yield();
   }
 
   KeeperOptions options_;
+  std::atomic<std::uint64_t> kept_{0};
   std::atomic<std::uint64_t> freed_{0};
 
   Fd outside_;
@@ -149,6 +152,23 @@ TEST_F(KeeperTest, GivesTheFilesOfAKilledProcessToWhoKnowsItsToken) {
   next.counted();
   await_freed(1);
   EXPECT_FALSE(freed(2));
+}
+
+// A process may be killed in the next moment.
+TEST_F(KeeperTest, KeepsThePlaceOfASessionBeforeItsProcessIsAnswered) {
+  start();
+  Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {}); });
+  EXPECT_TRUE(kept(1));
+  killed.kill();
+  Process next(
+      door(),
+      [&](Keeping& keeping) {
+        return keeping.take_over(killed.token, soon()).ok() ? killed.token : Token{};
+      },
+      2);
+  EXPECT_EQ(next.token, killed.token);
+  EXPECT_TRUE(kept(2));
+  EXPECT_EQ(freed_, 0U);
 }
 
 TEST_F(KeeperTest, GivesWhatIsThereAtTheEnd) {
@@ -318,6 +338,27 @@ TEST_F(KeeperTest, GivesNothingOfASessionThatWasEndedOnPurpose) {
   EXPECT_FALSE(next.take_over(ended.token, soon()).ok());
 }
 
+TEST_F(KeeperTest, ForgetsWhatIsGivenUpAfterwards) {
+  std::atomic<bool> given_up{false};
+  options_.may_return = [&](std::uint64_t place) { return place != 1 || !given_up; };
+  start();
+  Keeping parent(door(), 0, 5);
+  Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
+  Process alive(
+      door(),
+      [](Keeping& keeping) {
+        return open_with(keeping, {{1, "one"}});
+      },
+      2);
+  killed.kill();
+  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  given_up = true;
+  EXPECT_FALSE(*parent.knows(killed.token, kUser));
+  await_freed(1);
+  EXPECT_TRUE(*parent.knows(alive.token, kUser));
+  EXPECT_FALSE(freed(2));
+}
+
 TEST_F(KeeperTest, ForgetsAfterItsTime) {
   start(std::chrono::milliseconds(20));
   Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
@@ -455,6 +496,33 @@ class HostileKeeperTest : public KeeperTest {
     return keeping.open().ok();
   }
 };
+
+// Its parent may have given its place to another one.
+TEST_F(HostileKeeperTest, KeepsNoPlaceOfAProcessThatHasEnded) {
+  const auto way = make_line();
+  ASSERT_TRUE(way.ok());
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    const auto ends = make_line();
+    const bool sent = ends.ok() &&
+                      send_message(way->second.get(), message(kHello), ends->first.get(), 0) &&
+                      send_message(way->second.get(), message(kHello), ends->second.get(), 0);
+    ::_exit(sent ? 0 : 1);
+  }
+  std::vector<std::byte> bytes(kMessageBytes);
+  Fd near;
+  Fd far;
+  ASSERT_TRUE(receive_message(way->first.get(), bytes, near, 0));
+  ASSERT_TRUE(receive_message(way->first.get(), bytes, far, 0));
+  ASSERT_EQ(maker, ::waitpid(maker, nullptr, 0));
+  start();
+  ASSERT_TRUE(send_message(door(), message(kHello), far.get(), 0));
+  far.close();
+  ASSERT_TRUE(say(near, message(kHello)) && answered(near));
+  ASSERT_TRUE(say(near, message(kOpen)));
+  EXPECT_TRUE(ended(near));
+  EXPECT_TRUE(freed(0));
+}
 
 TEST_F(HostileKeeperTest, EndsTheLineOfWhoBreaksARule) {
   start();

@@ -230,7 +230,7 @@ struct Truncate {
 struct Widen {
   template <class S>
   static float apply(S value) {
-    // An H100 shifts a .bf16, so of a NaN all is left.
+    // ptxas makes a shift of it, so of a NaN all is left.
     if constexpr (std::is_same_v<S, Bfloat>) return to_float(value);
     return canonical(to_float(value));
   }

@@ -74,7 +74,8 @@ TEST(Convert, NansKeepWhatTheHardwareKeeps) {
   }
 }
 
-// ptxas makes a shift of the conversion, and additions and products of the others.
+// ptxas makes a shift of the conversion, and additions and products of the others; read from its
+// opcodes, not measured.
 TEST(Convert, HalvesKeepANanOnlyWhereTheyAreShifted) {
   const std::vector<std::uint16_t> nans = {0x7f81, 0xff81, 0x7fff, 0xffff};
   EXPECT_EQ(operate<std::uint32_t>("cvt.f32.bf16 %d, %a;", nans),

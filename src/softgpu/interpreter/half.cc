@@ -94,7 +94,7 @@ struct Extreme {
     return finished<S>(options, std::copysign(value, negative ? -1.0 : 1.0));
   }
 };
-// Of a NaN nothing is left: an H100 does both by its arithmetic.
+// Of a NaN nothing is left: ptxas makes additions and products of both.
 template <class S>
 bool is_nan(S value) {
   return to_float(value) != to_float(value);
