@@ -1,5 +1,5 @@
 // Host object: what nvcc and the host's compiler made of a source, and archives of such files; the
-// fat binaries in them.
+// code for GPUs in them.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,10 @@ namespace flyt::cuda {
 inline constexpr std::size_t kObjectFatbinsMax = 4096;
 inline constexpr std::size_t kArchiveMembersMax = 65536;
 
-// The fat binaries of a 64-bit ELF object file for a host, in their order; none if there is no code
-// for GPUs in it. Views into `object`, which is refused if it is cut off or a GPU's.
+// The fat binaries of relocatable code (`nvcc -dc`) in a host's 64-bit, little-endian ELF file, in
+// their order. None if it has no such code; whole code is not linked again, as nvlink has it. Views
+// into `object`. ErrorCode::kUnsupported for files of other kinds, a GPU's among them; other codes
+// if it is cut off, damaged or beyond the limits.
 Result<std::vector<Fatbin>> fatbins_of_object(Bytes object);
 
 // The files in an archive, in their order, without its tables. Views into `archive`.
