@@ -9,11 +9,13 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/bytes.h"
 #include "cuda/functions.h"
+#include "softgpu/link_texts.h"
 
 namespace flyt::softgpu {
 namespace {
@@ -307,6 +309,42 @@ TEST_F(AbiTest, MemoryIsBoundedAndAccountedFor) {
   OK(cuMemFree_v2(address));
   OK(cuMemGetInfo_v2(&now, &total));
   EXPECT_EQ(now, before);
+}
+
+CUresult add_to(CUlinkState link, std::string& text) {
+  return cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, text.data(), text.size() + 1, "", 0, nullptr,
+                          nullptr);
+}
+
+TEST_F(AbiTest, ALinkTakesOnlySoManyTextsHoweverTheyCome) {
+  CUlinkState link = nullptr;
+  OK(cuLinkCreate_v2(0, nullptr, nullptr, &link));
+  std::string text = ".version 7.0\n.target sm_75\n.address_size 64\n";
+  for (std::size_t i = 0; i < kLinkTextsMax; ++i) OK(add_to(link, text));
+  EXPECT_EQ(add_to(link, text), CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuLinkDestroy(link));
+}
+
+TEST_F(AbiTest, ALinkTakesOnlySoManyRegistersHoweverTheyCome) {
+  CUlinkState link = nullptr;
+  OK(cuLinkCreate_v2(0, nullptr, nullptr, &link));
+  const std::string count = std::to_string(ptx::kRegistersMax);
+  std::string text = ".version 7.0\n.target sm_75\n.address_size 64\n.func f() { .reg .b32 r<" +
+                     count + ">; ret; }\n";
+  for (std::size_t i = 0; i < ptx::kAllRegistersMax / ptx::kRegistersMax; ++i)
+    OK(add_to(link, text));
+  EXPECT_EQ(add_to(link, text), CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuLinkDestroy(link));
+}
+
+TEST_F(AbiTest, ALinkTakesOnlySoMuchPtxHoweverItComes) {
+  std::string text = ".version 7.0\n.target sm_75\n.address_size 64\n/*";
+  text += std::string(kLinkTextBytesMax / 2, '.') + "*/";
+  CUlinkState link = nullptr;
+  OK(cuLinkCreate_v2(0, nullptr, nullptr, &link));
+  OK(add_to(link, text));
+  EXPECT_EQ(add_to(link, text), CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuLinkDestroy(link));
 }
 
 TEST_F(AbiTest, MemoryFreedInStreamOrderServesTheNextAllocation) {

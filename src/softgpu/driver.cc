@@ -70,6 +70,7 @@ Driver::Driver(const Settings& settings)
       libraries_(HandleKind::kLibrary),
       kernels_(HandleKind::kKernel),
       linkers_(HandleKind::kLink),
+      link_text_bytes_(std::make_shared<std::atomic<std::uint64_t>>(0)),
       pools_(HandleKind::kPool),
       allocations_(HandleKind::kAllocation),
       arrays_(HandleKind::kArray),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/annotations.h"
+#include "base/counted_bytes.h"
 #include "cuda/async_callbacks.h"
 #include "cuda/compile_cache.h"
 #include "cuda/context_storage.h"
@@ -78,6 +79,8 @@ class Driver {
   HandleTable<Library>& libraries() { return libraries_; }
   HandleTable<Kernel>& kernels() { return kernels_; }
   HandleTable<Linker>& linkers() { return linkers_; }
+  // Of the texts of all linkers.
+  const CountedBytes::Total& link_text_bytes() const { return link_text_bytes_; }
   HandleTable<Pool>& pools() { return pools_; }
   HandleTable<Allocation>& allocations() { return allocations_; }
   GraphStore& graphs() { return graphs_; }
@@ -159,6 +162,7 @@ class Driver {
   HandleTable<Library> libraries_;
   HandleTable<Kernel> kernels_;
   HandleTable<Linker> linkers_;
+  const CountedBytes::Total link_text_bytes_;
   HandleTable<Pool> pools_;
   HandleTable<Allocation> allocations_;
   GraphStore graphs_;

@@ -9,6 +9,7 @@
 
 #include "base/annotations.h"
 #include "cuda/types.h"
+#include "softgpu/link_texts.h"
 #include "softgpu/memory/managed_memory.h"
 #include "softgpu/memory/regions.h"
 #include "softgpu/program.h"
@@ -192,14 +193,20 @@ class Kernel {
   std::map<int, FunctionSettings> settings_ GUARDED_BY(mutex_);
 };
 
+// A text of a link, and what it says.
+struct LinkPart {
+  std::shared_ptr<const ptx::Module> module;
+  LinkText text;
+};
+
 // A cuLinkCreate. Belongs to the caller that synchronises; the lock only keeps bad ones harmless.
 struct Linker {
   std::uint64_t context = 0;  // Handle.
   Mutex mutex;
   JitOptions options GUARDED_BY(mutex);
   ptx::JitLog log GUARDED_BY(mutex);
-  std::vector<std::shared_ptr<const ptx::Module>> parts GUARDED_BY(mutex);
-  std::vector<std::string> texts GUARDED_BY(mutex);
+  std::vector<LinkPart> parts GUARDED_BY(mutex);
+  std::vector<LinkPart> offers GUARDED_BY(mutex);  // Of libraries: taken if they are asked for.
   std::vector<std::byte> image GUARDED_BY(mutex);  // What cuLinkComplete hands out.
   bool complete GUARDED_BY(mutex) = false;
 };

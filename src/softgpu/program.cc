@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "softgpu/link_texts.h"
 
 namespace flyt::softgpu {
 namespace {
@@ -45,8 +46,12 @@ CUresult parse_linked(Bytes bytes, cuda::ComputeCapability capability, ptx::JitL
                       std::vector<std::shared_ptr<const ptx::Module>>& out) {
   Reader reader(bytes.subspan(kLinkedMagic.size()));
   const auto count = reader.take<std::uint32_t>();
+  std::uint64_t room = kLinkTextBytesMax;
+  if (count > kLinkTextsMax) return CUDA_ERROR_INVALID_IMAGE;
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
     const auto size = reader.take<std::uint64_t>();
+    if (size > room) return CUDA_ERROR_INVALID_IMAGE;
+    room -= size;
     const Bytes text = reader.take_bytes(static_cast<std::size_t>(size));
     if (!reader.ok()) return CUDA_ERROR_INVALID_IMAGE;
     if (const CUresult bad = parse_text(text_of(text), capability, log, out); bad != CUDA_SUCCESS) {
@@ -178,15 +183,15 @@ CUresult load_program(const void* image, cuda::ComputeCapability capability, ptx
   return make_program(modules, log, out);
 }
 
-std::vector<std::byte> linked_image(std::span<const std::string> texts,
+std::vector<std::byte> linked_image(std::span<const std::string_view> texts,
                                     cuda::ComputeCapability capability) {
   std::size_t size = kLinkedMagic.size() + sizeof(std::uint32_t);
-  for (const std::string& text : texts) size += sizeof(std::uint64_t) + text.size();
+  for (const std::string_view text : texts) size += sizeof(std::uint64_t) + text.size();
   std::vector<std::byte> payload(size);
   Writer writer(payload);
   writer.write_bytes(bytes_of(kLinkedMagic));
   writer.write(static_cast<std::uint32_t>(texts.size()));
-  for (const std::string& text : texts) {
+  for (const std::string_view text : texts) {
     writer.write(static_cast<std::uint64_t>(text.size()));
     writer.write_bytes(bytes_of(text));
   }

@@ -62,8 +62,8 @@ CUresult load_program(const void* image, cuda::ComputeCapability capability, ptx
                       Program& out);
 
 // What cuLinkComplete hands out: a fat binary that only the software GPU can load, with the PTX
-// texts that were linked.
-std::vector<std::byte> linked_image(std::span<const std::string> texts,
+// texts that were linked; as many as LinkRoom lets in.
+std::vector<std::byte> linked_image(std::span<const std::string_view> texts,
                                     cuda::ComputeCapability capability);
 
 // A file's bytes with a NUL behind them; CUDA_ERROR_FILE_NOT_FOUND.

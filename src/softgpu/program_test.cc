@@ -4,6 +4,10 @@
 
 #include <array>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "softgpu/link_texts.h"
 
 namespace flyt::softgpu {
 namespace {
@@ -88,7 +92,7 @@ TEST(Program, WhatALibraryLeavesUndefinedIsNoCallOfTheDeviceRuntime) {
 }
 
 TEST(Program, ALinkedImageIsLoadedLikeAnyOther) {
-  const std::array<std::string, 2> texts = {
+  const std::array<std::string_view, 2> texts = {
       ".version 7.0\n.target sm_75\n.address_size 64\n.extern .func helper();\n"
       ".visible .entry k() { call helper; ret; }\n",
       ".version 7.0\n.target sm_75\n.address_size 64\n.visible .func helper() { ret; }\n"};
@@ -97,6 +101,17 @@ TEST(Program, ALinkedImageIsLoadedLikeAnyOther) {
   Program program;
   ASSERT_EQ(load_program(image.data(), kHopper, log, program), CUDA_SUCCESS) << log.errors();
   EXPECT_TRUE(program.kernel("k"));
+}
+
+TEST(Program, ALinkedImageHasNoMoreTextsThanALinkMakes) {
+  const std::string_view empty = ".version 7.0\n.target sm_75\n.address_size 64\n";
+  std::vector<std::string_view> texts(kLinkTextsMax, empty);
+  ptx::JitLog log;
+  Program program;
+  EXPECT_EQ(load_program(linked_image(texts, kHopper).data(), kHopper, log, program), CUDA_SUCCESS);
+  texts.push_back(empty);
+  EXPECT_EQ(load_program(linked_image(texts, kHopper).data(), kHopper, log, program),
+            CUDA_ERROR_INVALID_IMAGE);
 }
 
 TEST(JitOptions, RefuseWhatIsNoOption) {

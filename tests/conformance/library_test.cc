@@ -8,7 +8,10 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "base/bytes.h"
+#include "cuda/fatbin.h"
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
 
@@ -224,6 +227,22 @@ TEST_F(LibraryTest, ABrokenTextFailsAtItsFirstUse) {
   CU_OK(cu().cuLibraryLoadData(&made, kUnknownInstructionPtx, nullptr, nullptr, 0, nullptr, nullptr,
                                0));
   CU_IS(CUDA_ERROR_INVALID_PTX, cu().cuLibraryGetKernel(&found, made, "broken"));
+}
+
+// Also if all that there is of it is for other devices, in whatever form.
+TEST_F(LibraryTest, OneWithoutCodeForTheDeviceFailsAtItsFirstUse) {
+  constexpr std::uint32_t kOtherDevice = 30;
+  for (const cuda::FatbinFileKind kind :
+       {cuda::FatbinFileKind::kElf, cuda::FatbinFileKind::kOther}) {
+    cuda::FatbinWriter writer;
+    writer.add(kind, kOtherDevice, 0, flyt::bytes_of("for others"));
+    const std::vector<std::byte> code = writer.finish();
+    CUlibrary made = nullptr;
+    CUkernel found = nullptr;
+    CU_OK(cu().cuLibraryLoadData(&made, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CU_IS(CUDA_ERROR_NO_BINARY_FOR_GPU, cu().cuLibraryGetKernel(&found, made, "k"));
+    CU_OK(cu().cuLibraryUnload(made));
+  }
 }
 
 TEST_F(LibraryTest, NeedsNoCurrentContextToLoad) {

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "cuda/fatbin.h"
+#include "cuda/host_object_sample.h"
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
 
@@ -124,6 +125,61 @@ TEST_F(LinkTest, PartsAreLinkedWhereTheWholeIsMachineCode) {
              bytes_of(code));
   const void* parts[] = {caller.data(), callee.data(), nullptr};
   expect_parts_run(parts, writer.finish());
+}
+
+CUresult add(CUlinkState state, CUjitInputType type, const std::vector<std::byte>& bytes) {
+  return cu().cuLinkAddData_v2(state, type, const_cast<std::byte*>(bytes.data()), bytes.size(),
+                               "part", 0, nullptr, nullptr);
+}
+
+void expect_caller_runs(CUlinkState state) {
+  void* image = nullptr;
+  std::size_t size = 0;
+  CU_OK(cu().cuLinkComplete(state, &image, &size));
+  CUmodule module = nullptr;
+  CU_OK(cu().cuModuleLoadData(&module, image));
+  CUfunction function = nullptr;
+  CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
+  const DeviceMemory out(4);
+  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 20u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
+  CU_OK(cu().cuModuleUnload(module));
+}
+
+std::vector<std::byte> object_of(const char* text) {
+  return cuda::host_object("__nv_relfatbin", fat_binary(text));
+}
+
+TEST_F(LinkTest, ObjectsOfAHostAreLinkedByTheCodeInThem) {
+  CUlinkState state = nullptr;
+  CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  CU_OK(add(state, CU_JIT_INPUT_OBJECT, object_of(kLinkCallerPtx)));
+  CU_OK(add(state, CU_JIT_INPUT_OBJECT, object_of(kLinkCalleePtx)));
+  expect_caller_runs(state);
+  CU_OK(cu().cuLinkDestroy(state));
+}
+
+// What nobody asks for may be there twice.
+TEST_F(LinkTest, OfALibraryIsTakenWhatIsMissing) {
+  const auto callee = object_of(kLinkCalleePtx);
+  const auto caller = object_of(kLinkCallerPtx);
+  CUlinkState state = nullptr;
+  CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  CU_OK(add(state, CU_JIT_INPUT_LIBRARY,
+            cuda::archive({{"/", bytes_of("")}, {"caller.o/", caller}, {"callee.o/", callee}})));
+  CU_OK(add(state, kLinkCallerPtx, "caller.ptx"));
+  expect_caller_runs(state);
+  CU_OK(cu().cuLinkDestroy(state));
+}
+
+TEST_F(LinkTest, AnObjectThatIsCutOffIsRefused) {
+  auto object = object_of(kLinkCalleePtx);
+  object.resize(object.size() / 2);
+  CUlinkState state = nullptr;
+  CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  EXPECT_NE(CUDA_SUCCESS, add(state, CU_JIT_INPUT_OBJECT, object));
+  CU_OK(cu().cuLinkDestroy(state));
 }
 
 TEST_F(LinkTest, AMissingSymbolFailsTheLink) {

@@ -1,9 +1,12 @@
-// Any bytes as PTX: they are refused or executed within limits, never more.
+// Any bytes as PTX, several texts with zeros between them as what is linked: they are refused or
+// executed within limits, never more.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -64,11 +67,20 @@ void run_all(const std::shared_ptr<const Program>& program) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto text = flyt::text_of(flyt::bytes_at(data, size));
+  constexpr std::size_t kTextsMax = 8;
+  std::string_view rest = flyt::text_of(flyt::bytes_at(data, size));
   JitLog log;
-  auto module = parse(text, &log);
-  if (!module) return 0;
-  auto program = translate(*module, &log);
+  std::vector<std::shared_ptr<const Module>> modules;
+  do {
+    const std::size_t end = std::min(rest.find('\0'), rest.size());
+    auto module = parse(rest.substr(0, end), &log);
+    if (!module) return 0;
+    modules.push_back(std::move(*module));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  } while (!rest.empty() && modules.size() < kTextsMax);
+  auto whole = link(modules, &log);
+  if (!whole) return 0;
+  auto program = translate(*whole, &log);
   if (program) run_all(*program);
   return 0;
 }

@@ -88,7 +88,8 @@ class LinkScope {
 };
 
 // Relocatable device code that was not linked for this driver: links the parts that it consists
-// of. One without anything for the device is missed only if its symbols are.
+// of. One without anything for the device is missed only if its symbols are; if all are without it
+// is CUDA_ERROR_NO_BINARY_FOR_GPU.
 CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload& out) {
   const LinkContext context(device);
   if (context.result() != CUDA_SUCCESS) return context.result();
@@ -108,10 +109,7 @@ CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload&
     if (added != CUDA_SUCCESS) return scope.failed(added);
     any = true;
   }
-  if (!any) {
-    tell_refused_code("no part of the fat binary has anything for this device");
-    return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  }
+  if (!any) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   void* cubin = nullptr;
   std::size_t size = 0;
   const CUresult linked = hooks::cuLinkComplete(scope.link(), &cubin, &size);
@@ -167,6 +165,16 @@ CUresult send_code(const Upload& upload, bool packed_wished) {
   return send_pieces(upload, packed);
 }
 
+// A fat binary of it alone, or of nothing.
+std::vector<std::byte> smallest_file(const cuda::Fatbin& fatbin) {
+  const auto& files = fatbin.files();
+  const auto smallest = std::min_element(
+      files.begin(), files.end(), [](auto& a, auto& b) { return a.whole.size() < b.whole.size(); });
+  cuda::FatbinWriter writer;
+  if (smallest != files.end()) writer.add(*smallest);
+  return std::move(writer).finish();
+}
+
 }  // namespace
 
 bool interprets_code() { return session().channel().welcome().driver == "soft"; }
@@ -218,14 +226,20 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
   // What nvcc linked is machine code, and fits a GPU of just this kind.
   const bool machine_code_only = cuda::candidates(*fatbin, capability).ptx.empty();
   if (!found->linked.empty() && machine_code_only && interprets_code()) {
-    return upload_linked(found->linked, device, out);
+    const CUresult linked = upload_linked(found->linked, device, out);
+    if (linked != CUDA_ERROR_NO_BINARY_FOR_GPU) return linked;
   }
   if (cuda::all_fits(*fatbin, capability)) return upload(found->bytes, out);
   out.kept = cuda::reduced_fatbin(*fatbin, capability);
   if (!out.kept.empty()) return upload(out.kept, out);
-  if (!found->linked.empty()) return upload_linked(found->linked, device, out);
-  tell_refused_code("the fat binary has nothing for this device");
-  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (!found->linked.empty() && !interprets_code()) {
+    const CUresult linked = upload_linked(found->linked, device, out);
+    if (linked != CUDA_ERROR_NO_BINARY_FOR_GPU) return linked;
+  }
+  // When to say that there is nothing is the driver's: of a library at its first use.
+  if (!interprets_code()) tell_refused_code("the fat binary has nothing for this device");
+  out.kept = smallest_file(*fatbin);
+  return upload(out.kept, out);
 }
 
 void keep_code(std::uint64_t handle, const Upload& upload, const JitOptions& jit) {

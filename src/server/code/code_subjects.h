@@ -9,10 +9,10 @@
 
 #include "base/annotations.h"
 #include "base/bytes.h"
+#include "base/counted_bytes.h"
 #include "cuda/code_facts.h"
 #include "cuda/types.h"
 #include "driver/table.h"
-#include "server/code/counted_bytes.h"
 #include "server/code/foresight.h"
 #include "server/code/jit_arguments.h"
 #include "server/handles.h"

@@ -20,7 +20,8 @@ namespace flyt::ptx {
 // Limits of hostile input; each is far above what compilers emit.
 inline constexpr std::size_t kSourceBytesMax = 256u << 20;
 inline constexpr std::size_t kInstructionsMax = 16u << 20;
-inline constexpr std::size_t kRegistersMax = 1u << 20;  // In one function.
+inline constexpr std::size_t kRegistersMax = 1u << 20;      // In one function.
+inline constexpr std::size_t kAllRegistersMax = 16u << 20;  // In all that are linked.
 inline constexpr std::size_t kFunctionsMax = 1u << 18;
 inline constexpr std::size_t kVariablesMax = 1u << 18;
 inline constexpr std::size_t kParametersMax = 4096;
@@ -105,6 +106,8 @@ class Module {
   const std::vector<std::uint32_t>& kernels() const { return kernels_; }
   std::optional<std::uint32_t> find_function(std::string_view name) const;
   std::optional<std::uint32_t> find_variable(std::string_view name) const;
+  // Of all functions.
+  std::uint64_t register_count() const { return register_count_; }
 
   std::uint32_t version_major() const { return version_major_; }
   std::uint32_t version_minor() const { return version_minor_; }
@@ -119,6 +122,7 @@ class Module {
   std::vector<std::uint32_t> kernels_;
   std::vector<std::uint32_t> functions_by_name_;  // Sorted.
   std::vector<std::uint32_t> variables_by_name_;
+  std::uint64_t register_count_ = 0;
   std::uint32_t version_major_ = 0;
   std::uint32_t version_minor_ = 0;
   std::uint32_t target_ = 0;

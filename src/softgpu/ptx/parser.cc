@@ -166,6 +166,8 @@ bool Parser::alias() {
     return fail("too many instructions");
   }
   instruction_count_ += builder_.functions()[found->second].code.instructions.size();
+  register_count_ += builder_.functions()[found->second].code.registers.size();
+  if (register_count_ > kAllRegistersMax) return fail("too many registers");
   Function copy = builder_.functions()[found->second];
   copy.name = std::string(name);
   builder_.functions()[declared->second] = std::move(copy);
@@ -209,7 +211,9 @@ std::shared_ptr<const Module> ModuleBuilder::finish() {
   by_name(module.variables_, module.variables_by_name_);
   module.kernels_.clear();
   for (std::uint32_t i = 0; i < module.functions_.size(); ++i) {
-    if (module.functions_[i].kernel && module.functions_[i].defined) module.kernels_.push_back(i);
+    const Function& function = module.functions_[i];
+    if (function.kernel && function.defined) module.kernels_.push_back(i);
+    module.register_count_ += function.code.registers.size();
   }
   return std::move(module_);
 }

@@ -202,6 +202,7 @@ class Parser {
   bool failed_ = false;
   std::string error_;
   std::uint64_t instruction_count_ = 0;
+  std::uint64_t register_count_ = 0;
   bool in_call_ = false;  // Of the instruction that is read: parentheses are lists.
   std::uint64_t initial_bytes_ = 0;
 

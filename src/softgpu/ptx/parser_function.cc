@@ -310,7 +310,10 @@ bool Parser::one_register(TypeFacts type, std::uint16_t width) {
   std::optional<std::uint32_t> range;
   if (!range_of_names(range)) return false;
   const std::size_t count = std::size_t{range.value_or(1)} * width;
-  if (code().registers.size() + count > kRegistersMax) return fail("too many registers");
+  register_count_ += count;
+  if (code().registers.size() + count > kRegistersMax || register_count_ > kAllRegistersMax) {
+    return fail("too many registers");
+  }
   const auto first = static_cast<std::uint32_t>(code().registers.size());
   code().registers.resize(first + count, shape);
   if (!range.has_value()) return declare(name, {Entity::Kind::kRegister, first, 0, width});

@@ -182,6 +182,19 @@ TEST(Parser, RefusesWhatIsTooLargeOrTooDeep) {
   EXPECT_NE(refusal(kHeader + ".entry k(.param .b8 a[40000]) {ret;}"), "");
 }
 
+// A few words each, and much memory.
+TEST(Parser, RefusesTooManyRegistersOfAllFunctions) {
+  std::string text = kHeader;
+  const auto declare = [&](std::size_t count) {
+    text += ".func f" + std::to_string(text.size()) + "() { .reg .b8 r<" + std::to_string(count) +
+            ">; ret; }\n";
+  };
+  for (std::size_t i = 0; i < kAllRegistersMax / kRegistersMax; ++i) declare(kRegistersMax);
+  EXPECT_TRUE(parse(text, nullptr).ok());
+  declare(1);
+  EXPECT_FALSE(parse(text, nullptr).ok());
+}
+
 // The results are ptxas's.
 TEST(Parser, CalculatesConstantsAsTheAssemblerDoes) {
   struct Case {

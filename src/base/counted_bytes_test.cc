@@ -1,8 +1,8 @@
-#include "server/code/counted_bytes.h"
+#include "base/counted_bytes.h"
 
 #include <gtest/gtest.h>
 
-namespace flyt::server {
+namespace flyt {
 namespace {
 
 TEST(CountedBytes, AreGivenBackAtTheirEnd) {
@@ -25,4 +25,4 @@ TEST(CountedBytes, AreGivenBackAtTheirEnd) {
 }
 
 }  // namespace
-}  // namespace flyt::server
+}  // namespace flyt

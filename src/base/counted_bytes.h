@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-namespace flyt::server {
+namespace flyt {
 
 // Given back at its end, on any thread. Belongs to one owner.
 class CountedBytes {
@@ -43,4 +43,4 @@ class CountedBytes {
   std::uint64_t bytes_ = 0;
 };
 
-}  // namespace flyt::server
+}  // namespace flyt
