@@ -405,7 +405,7 @@ void Supervisor::let_go(transport::Connection& connection) {
 
 // A monitor has no use for what makes a process warm.
 void Supervisor::give_to_child(Lobby::Guest& guest, bool monitor) {
-  if (!monitor && give_to_warm_child(*guest.connection, guest.share)) {
+  if (!monitor && give_to_warm_child(guest)) {
     // The child has the socket; this process's copy must go without ending the connection.
     let_go(*guest.connection);
   } else {
@@ -462,6 +462,7 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
     if (lanes.writing.valid()) make_impatient(lanes.writing);
     Child child{ChildKind::kSession, std::move(lanes.writing), slot, token};
     child.monitor = monitor;
+    child.goes_on = guest.goes_on;
     children_.emplace(pid, std::move(child));
     let_go(*guest.connection);
     return;
