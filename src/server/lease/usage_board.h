@@ -99,8 +99,8 @@ class UsageSlot {
   // What this session has of a device.
   std::uint64_t bytes(CUdevice device) const;
 
-  // The client is gone for good. What the session has of GPUs is freed by the end of its process,
-  // which may take a driver a while.
+  // The client is gone for good, as it may be said again. What the session has of GPUs is freed by
+  // the end of its process, which may take a driver a while.
   void leave() const;
   // Whether there is anything yet of a session that had begun to leave by then, no longer ago than
   // kLeavingMax: who asks again and again with the same time is told so for as long at most.
