@@ -91,6 +91,8 @@ class Supervisor {
   // Leaves what the sessions have to the next server, if they are ready, or gives up.
   void try_handover();
   bool take_sessions();
+  // While the server is to be replaced: whether those who would begin a session wait.
+  bool nobody_begins() const;
   // Ends without anybody's session.
   void leave();
   // Forks a process that is no session's, under a name of its own from the start; 0 in it.

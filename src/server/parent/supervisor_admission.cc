@@ -74,6 +74,10 @@ void Supervisor::let_in() {
     }
     const bool monitor = hello->role != wire::ConnectionRole::kCommands;
     guest.goes_on = monitor ? 0 : room_name(hello->recovers);
+    if (!monitor && guest.goes_on == 0 && nobody_begins()) {
+      if (!guest.held_until && admit(guest, *hello, true) == Verdict::kOut) continue;
+      if (hold(guest, kLeavingMax, "client waits while the server is replaced")) continue;
+    }
     const bool place = has_place(*hello);
     if (!place || !has_room(monitor)) {
       // Who would not be let in takes nobody's room to wait in.
