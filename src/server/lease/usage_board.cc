@@ -457,6 +457,10 @@ void UsageBoard::release(std::size_t slot) {
   row.name.fill('\0');
 }
 
+bool UsageBoard::begun(std::size_t slot) const {
+  return slot < count_ && rows_[slot].server_process.load(std::memory_order_acquire) != 0;
+}
+
 void UsageBoard::hold(std::size_t slot) {
   if (slot < count_) rows_[slot].held.store(true, std::memory_order_release);
 }

@@ -217,6 +217,9 @@ class UsageBoard {
   bool has_room() const;
   void release(std::size_t slot);
 
+  // Whether the session there has begun: its client is known.
+  bool begun(std::size_t slot) const;
+
   // What the session has of GPUs stays on the board beyond its process's end, until the keeper
   // (server/recovery/keeper.h) says that it is nobody's: from the session's process, the parent
   // and the keeper in turn.

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
+#include "wire/token.h"
 
 namespace flyt::server {
 
@@ -52,6 +53,7 @@ class Lobby {
     std::optional<Instant> held_until{};  // Not set: never held.
     // The session that it says it goes on with, by a name that is no secret; 0: none.
     std::uint64_t goes_on = 0;
+    std::optional<wire::TokenNonce> charged{};  // Of whose token a session is its own.
   };
   struct Leaving {
     // Whose hello has come, or what will never be one: reading it does not wait.

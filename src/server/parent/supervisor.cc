@@ -444,6 +444,7 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   if (slot == UsageBoard::kNoSlot) {
     log_.warn("client refused", {{"peer", guest.connection->peer()},
                                  {"reason", "sessions that may go on have all places"}});
+    give_back(guest.charged);
     return refuse_full(*guest.connection);
   }
   Ends lanes;
@@ -456,6 +457,7 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   if (pid < 0) {
     log_.error("fork failed", {{"why", system_error("fork", errno).message}});
     options_.session.board->release(slot);
+    give_back(guest.charged);
     return refuse_full(*guest.connection);
   }
   if (pid != 0) {
@@ -463,6 +465,7 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
     Child child{ChildKind::kSession, std::move(lanes.writing), slot, token};
     child.monitor = monitor;
     child.goes_on = guest.goes_on;
+    child.charged = guest.charged;
     children_.emplace(pid, std::move(child));
     let_go(*guest.connection);
     return;
@@ -531,6 +534,7 @@ void Supervisor::reap() {
     }
     if (found->second.kind == ChildKind::kWarm) warm_ended(status);
     if (found->second.kind == ChildKind::kKeeper) keeper_ended();
+    if (!options_.session.board->begun(found->second.slot)) give_back(found->second.charged);
     const bool held = keeper_door_.valid() && options_.session.board->held(found->second.slot);
     if (room_ != nullptr) room_->note_end(static_cast<std::uint32_t>(pid), held);
     if (held) {

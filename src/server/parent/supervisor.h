@@ -71,7 +71,8 @@ class Supervisor {
     wire::SessionToken token{};  // All zero: it has no lanes.
     unsigned lanes = 0;          // Passed on to it.
     bool monitor = false;        // A session without a driver.
-    std::uint64_t goes_on = 0;   // As of Lobby::Guest.
+    std::uint64_t goes_on = 0;   // As of Lobby::Guest, and what follows.
+    std::optional<wire::TokenNonce> charged{};
     std::uint32_t incident = 0;  // On the fault board when it was forked.
   };
 
@@ -129,6 +130,8 @@ class Supervisor {
   Verdict admit(Lobby::Guest& guest, const wire::ClientHello& hello, bool waits);
   Result<Verdict> judge_return(const Lobby::Guest& guest, const wire::SessionToken& token,
                                const std::string& peer);
+  // Of somebody whose session does not begin.
+  void give_back(const std::optional<wire::TokenNonce>& charged);
   void give_to_child(Lobby::Guest& guest, bool monitor);
   void give_to_session(transport::Connection& lane, const wire::SessionToken& token);
   // `share`: the session may go on in shared memory.

@@ -130,12 +130,18 @@ Supervisor::Verdict Supervisor::admit(Lobby::Guest& guest, const wire::ClientHel
   using For = Admission::For;
   For what = For::kMonitor;
   if (hello.role != wire::ConnectionRole::kMonitor) what = waits ? For::kWaiting : For::kSession;
-  const Status admitted = admission->admit(hello.credential, peer, what, unix_seconds());
+  const Status admitted =
+      admission->admit(hello.credential, peer, what, unix_seconds(), &guest.charged);
   if (admitted) return Verdict::kIn;
   const std::string& reason = admitted.error().message;
   log_.warn("client refused", {{"peer", connection.peer()}, {"reason", reason}});
   refuse_denied(connection, reason);
   return Verdict::kOut;
+}
+
+void Supervisor::give_back(const std::optional<wire::TokenNonce>& charged) {
+  Admission* const admission = options_.session.admission.get();
+  if (charged && admission != nullptr) admission->give_back(*charged);
 }
 
 // An error: nobody of that peer can go on with such a session. A process for who cannot go on yet

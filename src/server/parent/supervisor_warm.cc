@@ -47,6 +47,7 @@ bool Supervisor::give_to_warm_child(const Lobby::Guest& guest) {
       const Status sent = transport::send_fd(child.channel.get(), connection.fd(), encode(note));
       child.token = note.token;
       child.goes_on = guest.goes_on;
+      child.charged = guest.charged;
       if (!sent || !may_have_lanes(connection)) child.channel.close();
       child.kind = ChildKind::kSession;
       if (!sent) continue;
