@@ -34,7 +34,10 @@ Result<Roll> Roll::open(const std::string& path, std::size_t bytes) {
   if (!S_ISREG(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 022) != 0) {
     return Error{ErrorCode::kDenied, path + " is no file of this user's alone"};
   }
-  if (static_cast<std::size_t>(found.st_size) < bytes &&
+  // A page that the disk has no room for when it is first touched ends the process.
+  const int made = ::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes));
+  if (made != 0 && errno != EOPNOTSUPP) return system_error("cannot write " + path, errno);
+  if (made != 0 && static_cast<std::size_t>(found.st_size) < bytes &&
       ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     return system_error("cannot write " + path, errno);
   }

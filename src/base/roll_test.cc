@@ -1,5 +1,6 @@
 #include "base/roll.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -29,6 +30,22 @@ class RollTest : public ::testing::Test {
   std::string folder_;
   std::string path_;
 };
+
+// Else a disk that is full, now or later, would end whoever touches the next page.
+TEST_F(RollTest, AllOfTheFileIsOnTheDisk) {
+  constexpr std::size_t kBytes = 10 * 4096;
+  {
+    const Fd sparse(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (::fallocate(sparse.get(), 0, 0, 1) != 0) GTEST_SKIP() << "the file system reserves nothing";
+    ASSERT_EQ(0, ::ftruncate(sparse.get(), kBytes));
+  }
+  const auto roll = Roll::open(path_, kBytes);
+  ASSERT_TRUE(roll.ok()) << roll.error().message;
+  struct stat found {};
+  ASSERT_EQ(0, ::stat(path_.c_str(), &found));
+  EXPECT_EQ(static_cast<std::size_t>(found.st_size), kBytes);
+  EXPECT_GE(static_cast<std::size_t>(found.st_blocks) * 512, kBytes);
+}
 
 TEST_F(RollTest, APlaceIsLeftAndTakenAgain) {
   const Roll one = open();

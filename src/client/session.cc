@@ -29,6 +29,8 @@ std::string program_name() { return ::program_invocation_short_name; }
 // that processes share, a fault of one ends all.
 constexpr int kTriesMax = 4;
 constexpr Duration kPauseFirst = std::chrono::milliseconds(5);
+// How often it is looked whether another server has come.
+constexpr Duration kNextPause = std::chrono::milliseconds(20);
 
 wire::ClientHello hello(bool recoverable, std::string credential) {
   wire::ClientHello hello;
@@ -161,6 +163,11 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options) {
   terms.deadline = deadline;
   for (int tries = 1;; ++tries) {
     auto connection = transport::connect(*url, deadline);
+    // One was there a moment ago: it may have been replaced.
+    while (!connection && tries > 1 && options.channel.clock->now() < deadline) {
+      options.channel.clock->sleep_for(kNextPause);
+      connection = transport::connect(*url, deadline);
+    }
     if (!connection) return std::move(connection).error();
     if (tries == 1) terms.windows = reserve_windows();
     std::unique_ptr<Session> session(new Session(own));

@@ -337,7 +337,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
     if (output && session.code().may_print()) output.value()->flush();
   });
   const ErrorOutput errors([&endpoint](Bytes text) { endpoint.push_output(2, text); });
-  const Watchdog watchdog(endpoint, system_clock(), [&] {
+  const auto gone = [] { own_usage().leave(); };
+  const Watchdog watchdog(endpoint, system_clock(), gone, [&] {
     end_line.write({}, 0, "client gone while the driver was busy");
     end_for_good(driver, recovery);
     ::_exit(EXIT_SUCCESS);

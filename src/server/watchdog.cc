@@ -9,8 +9,9 @@ constexpr Duration kGraceTurn = std::chrono::milliseconds(10);
 
 }  // namespace
 
-Watchdog::Watchdog(const rpc::Endpoint& endpoint, const Clock& clock, std::function<void()> expired)
-    : endpoint_(endpoint), clock_(clock), expired_(std::move(expired)) {
+Watchdog::Watchdog(const rpc::Endpoint& endpoint, const Clock& clock, std::function<void()> gone,
+                   std::function<void()> expired)
+    : endpoint_(endpoint), clock_(clock), gone_(std::move(gone)), expired_(std::move(expired)) {
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -22,6 +23,8 @@ Watchdog::~Watchdog() {
 void Watchdog::loop() {
   while (!stopping_.load() && !endpoint_.wait_for_hangup(clock_.now() + kTurn)) {
   }
+  if (stopping_.load()) return;
+  gone_();
   const Instant last = clock_.now() + kGrace;
   while (!stopping_.load()) {
     if (clock_.now() >= last) return expired_();

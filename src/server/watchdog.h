@@ -10,14 +10,15 @@
 
 namespace flyt::server {
 
-// From the peer's hang-up the session has kGrace to end by itself; then `expired` is called, on
-// the watchdog's thread, which should end the process: the operating system and the driver's kernel
-// part then free everything, whatever hangs.
+// At the peer's hang-up `gone` is called, on the watchdog's thread. From then on the session has
+// kGrace to end by itself; then `expired` is called there, which should end the process: the
+// operating system and the driver's kernel part then free everything, whatever hangs.
 class Watchdog {
  public:
   static constexpr Duration kGrace = std::chrono::milliseconds(300);
 
-  Watchdog(const rpc::Endpoint& endpoint, const Clock& clock, std::function<void()> expired);
+  Watchdog(const rpc::Endpoint& endpoint, const Clock& clock, std::function<void()> gone,
+           std::function<void()> expired);
   // The session ended by itself.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -28,6 +29,7 @@ class Watchdog {
 
   const rpc::Endpoint& endpoint_;
   const Clock& clock_;
+  std::function<void()> gone_;
   std::function<void()> expired_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

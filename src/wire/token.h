@@ -24,12 +24,13 @@ inline constexpr std::size_t kTokenLeaseBytesMax = 64;
 inline constexpr std::uint32_t kTokenSessionsMax = 65535;
 
 using TokenKey = std::array<std::byte, kTokenKeyBytes>;
+using TokenNonce = std::array<std::byte, kTokenNonceBytes>;
 
 struct Token {
   std::string lease;
-  std::int64_t expiry = 0;                          // Seconds since 1970; not valid from then on.
-  std::uint32_t sessions = 1;                       // How many it admits, 1 to kTokenSessionsMax.
-  std::array<std::byte, kTokenNonceBytes> nonce{};  // What tells it from others.
+  std::int64_t expiry = 0;     // Seconds since 1970; not valid from then on.
+  std::uint32_t sessions = 1;  // How many it admits, 1 to kTokenSessionsMax.
+  TokenNonce nonce{};          // What tells it from others.
   friend bool operator==(const Token&, const Token&) = default;
 };
 

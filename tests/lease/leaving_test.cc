@@ -88,6 +88,25 @@ TEST_F(Leaving, HasNoMoreMemoryThanTheNextOneFinds) {
   EXPECT_EQ(ask(next, "alloc", 48), "0");
 }
 
+// As in a call that a driver does not return from: the process ends itself a while later.
+TEST_F(Leaving, HasNoMoreMemoryWhileItsProcessIsInTheDriver) {
+  start({"--memory", "64M"});
+  auto first = tenant();
+  ASSERT_EQ(ask(first, "alloc", 48), "0");
+  const pid_t process = newest();
+  // Its main thread alone.
+  if (::ptrace(PTRACE_SEIZE, process, nullptr, nullptr) != 0) GTEST_SKIP() << "traces nobody";
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, process, nullptr, nullptr), 0);
+  ASSERT_EQ(::waitpid(process, nullptr, __WALL), process);
+  std::thread ends([&] {
+    EXPECT_TRUE(server_.logged("while the driver was busy", kSeconds)) << server_.log();
+    EXPECT_EQ(process, ::waitpid(process, nullptr, __WALL));
+  });
+  first.reset();
+  EXPECT_EQ(ask(tenant(), "alloc", 48), "0") << server_.log();
+  ends.join();
+}
+
 TEST_F(Leaving, IsNotWaitedForWithoutEnd) {
   start({"--memory", "64M"});
   leave(48);

@@ -105,6 +105,28 @@ TEST_F(TokensInAFullServer, AreNotUsedByWaiting) {
   EXPECT_TRUE(admits(one)) << server_.log();
 }
 
+class TokensOnAFullGpu : public Tokens {
+ protected:
+  void SetUp() override { start_with({"--gpu-room", room_, "--gpu-sessions", "1"}); }
+  ~TokensOnAFullGpu() override { ::unlink(room_.c_str()); }
+
+ private:
+  const std::string room_ = ::testing::TempDir() + "flyt-token-room-" + std::to_string(::getpid());
+};
+
+TEST_F(TokensOnAFullGpu, AreNotUsedByWhoIsRefused) {
+  const std::string one = token();
+  ::setenv("FLYT_TOKEN", token().c_str(), 1);
+  auto first = tenant();
+  EXPECT_FALSE(admits(one));
+  EXPECT_TRUE(server_.logged("the GPU is full", kSeconds)) << server_.log();
+  // The process that has said so has ended.
+  EXPECT_TRUE(eventually(kSeconds, [&] { return server_.children().size() == 1; }));
+  first.reset();
+  EXPECT_TRUE(admits(one)) << server_.log();
+  EXPECT_FALSE(admits(one));
+}
+
 TEST_F(Tokens, ComeFromTheServersControl) {
   const auto client = control();
   EXPECT_TRUE(client->describe()->tokens);

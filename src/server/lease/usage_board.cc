@@ -285,7 +285,8 @@ bool UsageSlot::all_heeded(std::uint32_t shortage) const {
 }
 
 void UsageSlot::leave() const {
-  if (row_ != nullptr) row_->leaving_ns.store(system_clock().now().ns, std::memory_order_release);
+  std::int64_t never = 0;
+  if (row_ != nullptr) row_->leaving_ns.compare_exchange_strong(never, system_clock().now().ns);
 }
 
 bool UsageSlot::others_leave(Instant by) const {
@@ -455,6 +456,10 @@ void UsageBoard::release(std::size_t slot) {
   }
   row.machine.fill('\0');
   row.name.fill('\0');
+}
+
+bool UsageBoard::begun(std::size_t slot) const {
+  return slot < count_ && rows_[slot].server_process.load(std::memory_order_acquire) != 0;
 }
 
 void UsageBoard::hold(std::size_t slot) {

@@ -99,8 +99,8 @@ class UsageSlot {
   // What this session has of a device.
   std::uint64_t bytes(CUdevice device) const;
 
-  // The client is gone for good. What the session has of GPUs is freed by the end of its process,
-  // which may take a driver a while.
+  // The client is gone for good, as it may be said again. What the session has of GPUs is freed by
+  // the end of its process, which may take a driver a while.
   void leave() const;
   // Whether there is anything yet of a session that had begun to leave by then, no longer ago than
   // kLeavingMax: who asks again and again with the same time is told so for as long at most.
@@ -216,6 +216,9 @@ class UsageBoard {
   std::size_t claim();
   bool has_room() const;
   void release(std::size_t slot);
+
+  // Whether the session there has begun: its client is known.
+  bool begun(std::size_t slot) const;
 
   // What the session has of GPUs stays on the board beyond its process's end, until the keeper
   // (server/recovery/keeper.h) says that it is nobody's: from the session's process, the parent

@@ -20,7 +20,7 @@ namespace flyt::server {
 // In memory that all processes share. An entry whose expiry is 0 is free; it is stored last.
 struct TokenBook {
   struct Entry {
-    std::array<std::byte, wire::kTokenNonceBytes> nonce;
+    wire::TokenNonce nonce;
     Digest peer;
     std::uint32_t used;
     std::int64_t expiry;
@@ -76,7 +76,7 @@ Result<std::unique_ptr<Admission>> Admission::create(std::string lease, const wi
 }
 
 Status Admission::admit(std::string_view credential, std::string_view peer, For what,
-                        std::int64_t now) {
+                        std::int64_t now, std::optional<wire::TokenNonce>* charged) {
   if (credential.empty()) return denied("a token is needed");
   const auto token = wire::verify(credential, key_);
   if (!token) return denied(token.error().message);
@@ -84,6 +84,11 @@ Status Admission::admit(std::string_view credential, std::string_view peer, For 
   if (token->expiry <= now) return denied("the token has expired");
   if (token->expiry - now > kTokenSecondsMax) return denied("the token is valid for too long");
   const Digest who = sha256(bytes_of(peer));
+  const bool counts = what == For::kSession;
+  const auto done = [&] {
+    if (counts && charged != nullptr) *charged = token->nonce;
+    return Status();
+  };
   const SharedLock lock(book_->mutex);
   TokenBook::Entry* place = nullptr;
   for (TokenBook::Entry& entry : book_->entries) {
@@ -96,15 +101,22 @@ Status Admission::admit(std::string_view credential, std::string_view peer, For 
     if (entry.peer != who) return denied("the token is used from elsewhere");
     if (what == For::kMonitor) return {};
     if (entry.used >= token->sessions) return denied("the token is used up");
-    if (what == For::kSession) ++entry.used;
-    return {};
+    if (counts) ++entry.used;
+    return done();
   }
   if (place == nullptr) return denied("too many tokens are in use");
   place->nonce = token->nonce;
   place->peer = who;
-  place->used = what == For::kSession ? 1 : 0;
+  place->used = counts ? 1 : 0;
   place->expiry = token->expiry;
-  return {};
+  return done();
+}
+
+void Admission::give_back(const wire::TokenNonce& charged) {
+  const SharedLock lock(book_->mutex);
+  for (TokenBook::Entry& entry : book_->entries) {
+    if (entry.expiry != 0 && entry.nonce == charged && entry.used != 0) --entry.used;
+  }
 }
 
 Result<std::string> Admission::new_token(std::uint32_t seconds, std::uint32_t sessions,

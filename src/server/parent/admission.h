@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,8 +34,12 @@ class Admission {
   enum class For : std::uint8_t { kSession, kMonitor, kWaiting };
   // `peer`: what is known of the client's machine or user itself, whatever it says. A session takes
   // one of the token's; a monitor none, and who waits needs one that is left, and takes it later.
-  // `now`: unix_seconds(). The error says why not.
-  Status admit(std::string_view credential, std::string_view peer, For what, std::int64_t now);
+  // `now`: unix_seconds(). The error says why not. `charged`, if not null: the token of a session
+  // that is admitted.
+  Status admit(std::string_view credential, std::string_view peer, For what, std::int64_t now,
+               std::optional<wire::TokenNonce>* charged = nullptr);
+  // The session has not begun after all, and counts no more.
+  void give_back(const wire::TokenNonce& charged);
 
   // 0 < seconds <= kTokenSecondsMax, 0 < sessions <= wire::kTokenSessionsMax.
   Result<std::string> new_token(std::uint32_t seconds, std::uint32_t sessions,

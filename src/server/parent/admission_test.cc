@@ -51,6 +51,25 @@ TEST(Admission, AdmitsAsManySessionsAsTheTokenSays) {
   EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow + 60)), "the token has expired");
 }
 
+TEST(Admission, DoesNotCountWhatIsGivenBack) {
+  const auto admission = make();
+  const std::string token = *admission->new_token(60, 1, kNow);
+  const std::string other = *admission->new_token(60, 1, kNow);
+  std::optional<wire::TokenNonce> charged;
+  EXPECT_EQ(why(admission->admit(token, "a", For::kMonitor, kNow, &charged)), "");
+  EXPECT_EQ(why(admission->admit(token, "a", For::kWaiting, kNow, &charged)), "");
+  EXPECT_FALSE(charged);
+  EXPECT_EQ(why(admission->admit(other, "a", For::kSession, kNow)), "");
+  EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow, &charged)), "");
+  ASSERT_TRUE(charged);
+  admission->give_back(*charged);
+  // No more than was taken.
+  admission->give_back(*charged);
+  EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow)), "");
+  EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow)), "the token is used up");
+  EXPECT_EQ(why(admission->admit(other, "a", For::kSession, kNow)), "the token is used up");
+}
+
 TEST(Admission, DoesNotCountMonitors) {
   const auto admission = make();
   const std::string token = *admission->new_token(60, 1, kNow);

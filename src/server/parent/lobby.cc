@@ -12,6 +12,8 @@ namespace {
 
 // How often a hello that has come in part is looked at again.
 constexpr Duration kLookAgain = std::chrono::milliseconds(20);
+// The same whether the process is gone of who goes on in another one.
+constexpr Duration kLookForReturn = std::chrono::milliseconds(5);
 
 enum class Heard : std::uint8_t { kNothing, kPart, kAll, kGone };
 
@@ -80,16 +82,28 @@ void Lobby::add_to(std::vector<pollfd>& wanted) const {
 }
 
 bool Lobby::hold(Guest& guest) {
-  if (held_.size() >= kHeldMax) return false;
+  const auto new_ones = std::count_if(held_.begin(), held_.end(),
+                                      [](const Guest& held) { return held.goes_on == 0; });
+  const bool room =
+      guest.goes_on == 0 ? static_cast<std::size_t>(new_ones) < kHeldMax : !holds(guest.goes_on);
+  if (!room) return false;
   held_.push_back(std::move(guest));
   return true;
+}
+
+bool Lobby::holds(std::uint64_t session) const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [session](const Guest& guest) { return guest.goes_on == session; });
 }
 
 int Lobby::timeout_ms() const {
   if (size() == 0) return -1;
   Duration left = kWaitMax;
   if (!waiting_.empty()) left = waiting_.front().since + kWaitMax - clock_.now();
-  for (const Guest& guest : held_) left = std::min(left, *guest.held_until - clock_.now());
+  for (const Guest& guest : held_) {
+    left = std::min(left, *guest.held_until - clock_.now());
+    if (guest.goes_on != 0) left = std::min(left, kLookForReturn);
+  }
   const bool begun =
       std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& one) { return one.begun; });
   if (begun) left = std::min(left, kLookAgain);

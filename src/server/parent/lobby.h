@@ -1,5 +1,6 @@
-// Lobby: connections that have not said a whole hello yet, or that have and wait for a place. They
-// cost the server a socket each, and no process and no session; how many and how long is limited.
+// Lobby: connections that have not said a whole hello yet, or that have and wait for a place, or
+// for the end of the process that they had. They cost the server a socket each, and no process and
+// no session; how many and how long is limited.
 #pragma once
 
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "transport/transport.h"
 #include "wire/hello.h"
+#include "wire/token.h"
 
 namespace flyt::server {
 
@@ -22,7 +24,7 @@ class Lobby {
   static constexpr std::size_t kWaitingMax = 512;
   // Of one host, or of one process on this host.
   static constexpr std::size_t kWaitingOfOneMax = 64;
-  // Of those who wait for a place.
+  // Of those who wait for a place; and of those who go on with a session one for each.
   static constexpr std::size_t kHeldMax = 64;
   // As long as a slow network may take to bring a few kilobytes.
   static constexpr Duration kWaitMax = std::chrono::seconds(10);
@@ -49,6 +51,9 @@ class Lobby {
     std::unique_ptr<transport::Connection> connection;
     bool share = false;
     std::optional<Instant> held_until{};  // Not set: never held.
+    // The session that it says it goes on with, by a name that is no secret; 0: none.
+    std::uint64_t goes_on = 0;
+    std::optional<wire::TokenNonce> charged{};  // Of whose token a session is its own.
   };
   struct Leaving {
     // Whose hello has come, or what will never be one: reading it does not wait.
@@ -64,8 +69,11 @@ class Lobby {
   Leaving leave();
 
   // For whom there is no place for now: he is `ready` again, before others, whenever leave() is
-  // called, which is then wanted by his time. False, and he stays the caller's, if too many are.
+  // called, which is then wanted by his time, and every few milliseconds for who goes on with a
+  // session. False, and he stays the caller's, if too many are, or one for his session.
   bool hold(Guest& guest);
+  // Whether somebody is held who says that he goes on with it.
+  bool holds(std::uint64_t session) const;
 
   // In a child after a fork: the sockets are the parent's.
   void abandon();

@@ -109,6 +109,29 @@ TEST_F(LobbyTest, SoManyWaitForAPlaceOnly) {
   }
 }
 
+TEST_F(LobbyTest, OneOfEachSessionThatGoesOnWaitsHoweverManyOthersDo) {
+  std::vector<std::unique_ptr<transport::Connection>> clients;
+  std::vector<Lobby::Guest> guests;
+  for (std::size_t i = 0; i < Lobby::kHeldMax + 3; ++i) {
+    clients.push_back(come());
+    say(*clients.back(), hello);
+    guests.push_back(std::move(lobby.leave().ready.front()));
+    guests.back().held_until = clock.now() + Lobby::kWaitMax;
+  }
+  for (std::size_t i = 0; i < Lobby::kHeldMax; ++i) EXPECT_TRUE(lobby.hold(guests[i]));
+  EXPECT_GT(lobby.timeout_ms(), 1000);
+  Lobby::Guest* const late = &guests[Lobby::kHeldMax];
+  EXPECT_FALSE(lobby.hold(late[0]));
+  for (int i = 0; i < 3; ++i) late[i].goes_on = i < 2 ? 7 : 8;
+  EXPECT_TRUE(lobby.hold(late[0]));
+  EXPECT_TRUE(lobby.holds(7));
+  EXPECT_FALSE(lobby.hold(late[1]));
+  EXPECT_FALSE(lobby.holds(8));
+  EXPECT_TRUE(lobby.hold(late[2]));
+  // Whether the process has gone that it had.
+  EXPECT_LT(lobby.timeout_ms(), 20);
+}
+
 TEST_F(LobbyTest, WhoHasGoneIsForgotten) {
   come().reset();
   const auto leaving = lobby.leave();

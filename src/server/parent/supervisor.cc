@@ -405,7 +405,7 @@ void Supervisor::let_go(transport::Connection& connection) {
 
 // A monitor has no use for what makes a process warm.
 void Supervisor::give_to_child(Lobby::Guest& guest, bool monitor) {
-  if (!monitor && give_to_warm_child(*guest.connection, guest.share)) {
+  if (!monitor && give_to_warm_child(guest)) {
     // The child has the socket; this process's copy must go without ending the connection.
     let_go(*guest.connection);
   } else {
@@ -444,6 +444,7 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   if (slot == UsageBoard::kNoSlot) {
     log_.warn("client refused", {{"peer", guest.connection->peer()},
                                  {"reason", "sessions that may go on have all places"}});
+    give_back(guest.charged);
     return refuse_full(*guest.connection);
   }
   Ends lanes;
@@ -456,12 +457,15 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   if (pid < 0) {
     log_.error("fork failed", {{"why", system_error("fork", errno).message}});
     options_.session.board->release(slot);
+    give_back(guest.charged);
     return refuse_full(*guest.connection);
   }
   if (pid != 0) {
     if (lanes.writing.valid()) make_impatient(lanes.writing);
     Child child{ChildKind::kSession, std::move(lanes.writing), slot, token};
     child.monitor = monitor;
+    child.goes_on = guest.goes_on;
+    child.charged = guest.charged;
     children_.emplace(pid, std::move(child));
     let_go(*guest.connection);
     return;
@@ -530,6 +534,7 @@ void Supervisor::reap() {
     }
     if (found->second.kind == ChildKind::kWarm) warm_ended(status);
     if (found->second.kind == ChildKind::kKeeper) keeper_ended();
+    if (!options_.session.board->begun(found->second.slot)) give_back(found->second.charged);
     const bool held = keeper_door_.valid() && options_.session.board->held(found->second.slot);
     if (room_ != nullptr) room_->note_end(static_cast<std::uint32_t>(pid), held);
     if (held) {

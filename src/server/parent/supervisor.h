@@ -71,6 +71,8 @@ class Supervisor {
     wire::SessionToken token{};  // All zero: it has no lanes.
     unsigned lanes = 0;          // Passed on to it.
     bool monitor = false;        // A session without a driver.
+    std::uint64_t goes_on = 0;   // As of Lobby::Guest, and what follows.
+    std::optional<wire::TokenNonce> charged{};
     std::uint32_t incident = 0;  // On the fault board when it was forked.
   };
 
@@ -90,6 +92,8 @@ class Supervisor {
   // Leaves what the sessions have to the next server, if they are ready, or gives up.
   void try_handover();
   bool take_sessions();
+  // While the server is to be replaced: whether those who would begin a session wait.
+  bool nobody_begins() const;
   // Ends without anybody's session.
   void leave();
   // Forks a process that is no session's, under a name of its own from the start; 0 in it.
@@ -115,15 +119,23 @@ class Supervisor {
   // Whether there is a place for one more.
   bool has_place(const wire::ClientHello& hello) const;
   // Until a process has ended. Whether he is: nobody waits for long.
-  bool hold(Lobby::Guest& guest);
+  bool hold(Lobby::Guest& guest, Duration at_most, std::string_view what);
+  // Who goes on with a session whose process is still there, until that has ended: one for each
+  // session.
+  void hold_return(Lobby::Guest& guest);
+  // kReturns: he may go on with his session, but not yet. kOut: he has been told why.
+  enum class Verdict : std::uint8_t { kIn, kReturns, kOut };
   // Judges what the client shows, where something is to be shown; it and the log are told why not.
   // `waits`: there is no place yet.
-  bool admit(transport::Connection& connection, const wire::ClientHello& hello, bool waits);
-  Status ask_keeper(const wire::SessionToken& token, const std::string& peer);
+  Verdict admit(Lobby::Guest& guest, const wire::ClientHello& hello, bool waits);
+  Result<Verdict> judge_return(const Lobby::Guest& guest, const wire::SessionToken& token,
+                               const std::string& peer);
+  // Of somebody whose session does not begin.
+  void give_back(const std::optional<wire::TokenNonce>& charged);
   void give_to_child(Lobby::Guest& guest, bool monitor);
   void give_to_session(transport::Connection& lane, const wire::SessionToken& token);
   // `share`: the session may go on in shared memory.
-  bool give_to_warm_child(const transport::Connection& connection, bool share);
+  bool give_to_warm_child(const Lobby::Guest& guest);
   void fork_session(Lobby::Guest& guest, bool monitor);
   // This process has no part in it any more; a process that serves the client may have.
   static void let_go(transport::Connection& connection);

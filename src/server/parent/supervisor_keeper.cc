@@ -21,6 +21,8 @@ constexpr Duration kFindPause = std::chrono::milliseconds(20);
 // Sessions that are told of their end, and end by themselves.
 constexpr Duration kTellTime = std::chrono::milliseconds(300);
 constexpr Duration kTellLook = std::chrono::milliseconds(2);
+// Between two times in which nobody begins a session.
+constexpr Duration kBeginTime = std::chrono::seconds(1);
 
 Error no_keeper(const Error& why) {
   return {why.code, "the keeper of sessions that go on cannot be started: " + why.message};
@@ -205,8 +207,17 @@ bool Supervisor::take_sessions() {
   return true;
 }
 
+// Nobody can go on yet with a session that begins, and where programs come and go there is always
+// one that does. Nobody waits for longer than for a place.
+bool Supervisor::nobody_begins() const {
+  if (!handover_until_) return false;
+  const Duration half = Duration(std::chrono::seconds(options_.handover_seconds)) / 2;
+  const Duration since = half - (*handover_until_ - system_clock().now());
+  return since >= Duration{0} && since % (kLeavingMax + kBeginTime) < kLeavingMax;
+}
+
+// Whoever waits finds the next server by himself.
 void Supervisor::leave() {
-  turn_all_away();
   std::erase_if(children_,
                 [](const auto& child) { return child.second.kind == ChildKind::kKeeper; });
   end_children(SIGKILL);

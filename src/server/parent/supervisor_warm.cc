@@ -34,8 +34,9 @@ bool readable(int fd) {
 }  // namespace
 
 // One that is ready, or else one that has been starting for a while.
-bool Supervisor::give_to_warm_child(const transport::Connection& connection, bool share) {
-  ClientNote note{.may_share = share};
+bool Supervisor::give_to_warm_child(const Lobby::Guest& guest) {
+  const transport::Connection& connection = *guest.connection;
+  ClientNote note{.may_share = guest.share};
   if (may_have_lanes(connection)) note.token = make_token();
   for (const bool ready : {true, false}) {
     for (auto& [pid, child] : children_) {
@@ -45,6 +46,8 @@ bool Supervisor::give_to_warm_child(const transport::Connection& connection, boo
       if (ready && !readable(child.channel.get())) continue;
       const Status sent = transport::send_fd(child.channel.get(), connection.fd(), encode(note));
       child.token = note.token;
+      child.goes_on = guest.goes_on;
+      child.charged = guest.charged;
       if (!sent || !may_have_lanes(connection)) child.channel.close();
       child.kind = ChildKind::kSession;
       if (!sent) continue;

@@ -35,7 +35,8 @@ enum class Ask : std::uint32_t {
   kAnswer = 9,
   kGone = 10,   // -> kAnswer: whether the process before is.
   kQuit = 11,   // Of the server's parent alone.
-  kKnows = 12,  // -> kAnswer: whether there is such a session. user, token.
+  kKnows = 12,  // -> kAnswer: whether there is such a session; id is 1 while it is served. user,
+                // token.
 };
 constexpr std::uint32_t kAskMax = 12;
 
@@ -290,9 +291,7 @@ class KeeperProcess {
         break;
       case Ask::kKnows:
         if (!line.greeted) return false;
-        if (may_go_on(message.token, message.user) != sessions_.end()) {
-          reply.outcome = Outcome::kGood;
-        }
+        tell(may_go_on(message.token, message.user), reply);
         break;
       case Ask::kGone:
         if (!line.session) return false;
@@ -346,12 +345,22 @@ class KeeperProcess {
     return may ? found : sessions_.end();
   }
 
+  // Who is not gone may still write to the memory.
+  static bool is_served(const Session& session) {
+    return !session.orphan || !(has_ended(session.process) || is_ending(session.process));
+  }
+
+  void tell(std::map<Token, Session>::iterator session, Message& reply) const {
+    if (session == sessions_.end()) return;
+    reply.outcome = Outcome::kGood;
+    reply.id = is_served(session->second) ? 1 : 0;
+  }
+
   void take_over(Line& line, const Message& message, Message& reply) {
     const auto found = may_go_on(message.token, line.user);
     if (found == sessions_.end()) return;
     Session& session = found->second;
-    // Who is not gone may still write to the memory.
-    if (!session.orphan || !(has_ended(session.process) || is_ending(session.process))) {
+    if (is_served(session)) {
       reply.outcome = Outcome::kStillThere;
       return;
     }
@@ -504,7 +513,7 @@ Status Keeping::reach() {
   return connect();
 }
 
-Result<bool> Keeping::knows(const Token& token, std::uint32_t user) {
+Result<Keeping::Known> Keeping::knows(const Token& token, std::uint32_t user) {
   const Lock lock(mutex_);
   if (Status status = connect(); !status) return std::move(status).error();
   Message reply;
@@ -514,7 +523,8 @@ Result<bool> Keeping::knows(const Token& token, std::uint32_t user) {
     line_.close();
     return Error{ErrorCode::kLost, "the keeper does not answer"};
   }
-  return reply.outcome == Outcome::kGood;
+  if (reply.outcome != Outcome::kGood) return Known::kNothing;
+  return reply.id != 0 ? Known::kServed : Known::kLeft;
 }
 
 Result<std::vector<Kept>> Keeping::take_over(const Token& token, Instant deadline) {

@@ -100,9 +100,13 @@ class Keeping {
   // Has a line to the keeper from now on, as long as that answers; others get one when they need
   // it.
   Status reach() EXCLUDES(mutex_);
-  // Whether there is such a session for somebody of `user` to go on with; its process may still be
-  // there.
-  Result<bool> knows(const Token& token, std::uint32_t user) EXCLUDES(mutex_);
+  // What there is of such a session for somebody of `user` to go on with.
+  enum class Known : std::uint8_t {
+    kNothing,
+    kServed,  // Its process is still there: take_over() would wait for its end.
+    kLeft,    // A keeper of an earlier build says so of those that are served, too.
+  };
+  Result<Known> knows(const Token& token, std::uint32_t user) EXCLUDES(mutex_);
   // Takes over a session whose process was killed; its files stay kept. Waits until the deadline
   // for the process to end. kInvalid if there is no such session.
   Result<std::vector<Kept>> take_over(const Token& token, Instant deadline) EXCLUDES(mutex_);

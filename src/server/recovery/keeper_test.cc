@@ -26,6 +26,8 @@
 namespace flyt::server {
 namespace {
 
+using Known = Keeping::Known;
+
 constexpr std::uint32_t kUser = 7;
 constexpr Duration kLong = std::chrono::seconds(60);
 
@@ -235,20 +237,22 @@ TEST_F(KeeperTest, GivesNothingToOthersOrForAForgedToken) {
 TEST_F(KeeperTest, TellsWhetherSomebodyMayGoOnWithASession) {
   start();
   Keeping parent(door(), 0, 5);
-  EXPECT_FALSE(*parent.knows(Token{}, kUser));
+  EXPECT_EQ(*parent.knows(Token{}, kUser), Known::kNothing);
   Process killed(door(), [](Keeping& keeping) { return open_with(keeping, {{1, "one"}}); });
-  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  EXPECT_EQ(*parent.knows(killed.token, kUser), Known::kServed);
   killed.kill();
-  EXPECT_TRUE(*parent.knows(killed.token, kUser));
-  EXPECT_FALSE(*parent.knows(killed.token, kUser + 1));
+  while (*parent.knows(killed.token, kUser) == Known::kServed) std::this_thread::yield();
+  EXPECT_EQ(*parent.knows(killed.token, kUser), Known::kLeft);
+  EXPECT_EQ(*parent.knows(killed.token, kUser + 1), Known::kNothing);
   Token forged = killed.token;
   forged[3] ^= std::byte{1};
-  EXPECT_FALSE(*parent.knows(forged, kUser));
-  // It is still there for who goes on with it.
+  EXPECT_EQ(*parent.knows(forged, kUser), Known::kNothing);
+  // It is still there for who goes on with it, and that is one.
   Keeping next(door(), kUser, 2);
   EXPECT_TRUE(next.take_over(killed.token, soon()).ok());
+  EXPECT_EQ(*parent.knows(killed.token, kUser), Known::kServed);
   next.end();
-  while (*parent.knows(killed.token, kUser)) std::this_thread::yield();
+  while (*parent.knows(killed.token, kUser) != Known::kNothing) std::this_thread::yield();
 }
 
 TEST_F(KeeperTest, GivesASessionOnceAndAgainWhenItsNewProcessIsKilledToo) {
@@ -351,11 +355,11 @@ TEST_F(KeeperTest, ForgetsWhatIsGivenUpAfterwards) {
       },
       2);
   killed.kill();
-  EXPECT_TRUE(*parent.knows(killed.token, kUser));
+  EXPECT_NE(*parent.knows(killed.token, kUser), Known::kNothing);
   given_up = true;
-  EXPECT_FALSE(*parent.knows(killed.token, kUser));
+  EXPECT_EQ(*parent.knows(killed.token, kUser), Known::kNothing);
   await_freed(1);
-  EXPECT_TRUE(*parent.knows(alive.token, kUser));
+  EXPECT_EQ(*parent.knows(alive.token, kUser), Known::kServed);
   EXPECT_FALSE(freed(2));
 }
 
