@@ -428,6 +428,7 @@ Status Manager::keep_resized(Vm& vm, const node::v1::Lease& lease, const v1::VmS
   Status status = ledger_.commit(std::move(batch));
   if (status) {
     vm.grant = std::move(grant);
+    vm.resized = true;
     set_spec(spec);
   }
   vm.scaler.settle(clock_.now());

@@ -147,10 +147,11 @@ class Manager {
   struct Vm {
     v1::VmSpec spec;
     std::optional<state::Grant> grant;
-    bool absent = false;  // The grant's node is lost, or does not have the lease any more.
-    Instant made;         // When the node said so.
-    Instant used;         // Last seen in use, or asked for.
-    Instant tried;        // When its node was last asked about it.
+    bool absent = false;   // The grant's node is lost, or does not have the lease any more.
+    Instant made;          // When the node said so.
+    Instant used;          // Last seen in use, or asked for.
+    Instant tried;         // When its node was last asked about it.
+    bool resized = false;  // Since its node's last report, which may have been on its way.
     std::optional<state::Wish> wish;
     std::string wish_id;  // The grant's that it will become.
     Instant wish_until;

@@ -205,7 +205,11 @@ void Manager::take_own(NodeEntry& node, const std::string& id, const node::v1::L
     take_made(*vm, lease, batch);
     static_cast<void>(ledger_.commit(std::move(batch)).ok());
   }
-  *vm->grant->mutable_lease() = lease;
+  // A report that was on its way meanwhile tells what was before; the next one does not.
+  const bool before = vm->resized && (lease.sms_asked() != vm->grant->sms() ||
+                                      lease.memory_bytes() != vm->grant->memory_bytes());
+  vm->resized = false;
+  if (!before) *vm->grant->mutable_lease() = lease;
   if (lease.sessions() != 0) vm->used = clock_.now();
   measure(*vm, lease);
   hold(*vm);
