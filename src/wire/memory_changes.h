@@ -32,9 +32,13 @@ class MemoryChanges {
   void clear() { bytes_.clear(); }
 
  private:
+  class Differences;
+
   // One block that is known to differ; `now` does not change.
   void add_block(std::uint64_t address, Bytes now, std::byte* shadow);
-  void add_span(std::uint64_t address, Bytes now, const std::byte* before);
+  // Its bytes from `begin` to `end`.
+  void add_span(std::uint64_t address, Bytes now, const Differences& differences, std::size_t begin,
+                std::size_t end);
 
   std::vector<std::byte> bytes_;
 };

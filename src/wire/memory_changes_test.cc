@@ -79,6 +79,25 @@ TEST(MemoryChanges, LeaveBytesAloneThatOnlyTheOtherSideHasWritten) {
   EXPECT_TRUE(other == Memory(8192, std::byte{7}));
 }
 
+TEST(MemoryChanges, AreOneWhereFewEqualBytesAreBetweenThem) {
+  for (const std::size_t begin : {0u, 1u, 62u, 63u, 64u, 100u, 1000u}) {
+    for (const std::size_t equal : {1u, 63u, 127u, 128u, 129u, 200u}) {
+      Memory live(4096);
+      Memory shadow(4096);
+      live[begin] = live[begin + 1 + equal] = std::byte{1};
+      MemoryChanges changes;
+      changes.collect(kAddress, live.data(), shadow.data(), live.size());
+      MemoryChangesReader reader(changes.bytes());
+      MemoryChange change;
+      ASSERT_TRUE(reader.next(change));
+      EXPECT_EQ(change.address, kAddress + begin);
+      EXPECT_EQ(change.bytes, equal < 128 ? equal + 2 : 1u) << begin << " " << equal;
+      EXPECT_EQ(reader.next(change), equal >= 128);
+      EXPECT_TRUE(reader.ok());
+    }
+  }
+}
+
 TEST(MemoryChanges, AreRefusedWhenTheyAreTruncated) {
   Memory live(64, std::byte{1});
   Memory shadow(64);

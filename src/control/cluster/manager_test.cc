@@ -404,25 +404,6 @@ TEST(ClusterManager, ALeaseOfOursThatNobodyRemembersIsItsVmsOrEnds) {
   EXPECT_EQ(cluster.audit_quiet(), "");
 }
 
-TEST(ClusterManager, AReportThatWasOnItsWayUndoesNoResize) {
-  FakeCluster cluster(quick());
-  FakeNode& node = cluster.add_node("n1");
-  cluster.add_vm("a");
-  cluster.want("a");
-  const v1::NodeReport late = node.report();
-  v1::ResizeVmRequest request;
-  request.set_vm("a");
-  request.set_sms(24);
-  ASSERT_TRUE(cluster.manager().resize(request).ok());
-  ASSERT_TRUE(cluster.manager().report(late).ok());
-  EXPECT_EQ(cluster.gpu("a").sms_granted(), 24u);
-  ASSERT_TRUE(cluster.manager().report(node.report()).ok());
-  EXPECT_EQ(cluster.gpu("a").sms_granted(), 24u);
-  // Who resizes it on its node is believed.
-  ASSERT_TRUE(cluster.manager().report(late).ok());
-  EXPECT_EQ(cluster.gpu("a").sms_granted(), 8u);
-}
-
 TEST(ClusterManager, ResizesWhatIsThereAndWhatIsToCome) {
   FakeCluster cluster(quick());
   cluster.add_node("n1");

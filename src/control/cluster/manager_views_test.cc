@@ -1,4 +1,4 @@
-// What a cluster manager tells of names that mean nothing.
+// What a cluster manager tells: of names that mean nothing, and of what has just been changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +24,25 @@ TEST(Manager, OfANodeThatThereIsNotTellsThat) {
     EXPECT_EQ(error.code, ErrorCode::kNotFound);
     EXPECT_THAT(error.message, HasSubstr("there is no node n2"));
   }
+}
+
+TEST(Manager, AReportThatWasOnItsWayUndoesNoResize) {
+  FakeCluster cluster;
+  FakeNode& node = cluster.add_node("n1");
+  cluster.add_vm("a");
+  cluster.want("a");
+  const v1::NodeReport late = node.report();
+  v1::ResizeVmRequest request;
+  request.set_vm("a");
+  request.set_sms(24);
+  ASSERT_TRUE(cluster.manager().resize(request).ok());
+  ASSERT_TRUE(cluster.manager().report(late).ok());
+  EXPECT_EQ(cluster.gpu("a").sms_granted(), 24u);
+  ASSERT_TRUE(cluster.manager().report(node.report()).ok());
+  EXPECT_EQ(cluster.gpu("a").sms_granted(), 24u);
+  // Who resizes it on its node is believed.
+  ASSERT_TRUE(cluster.manager().report(late).ok());
+  EXPECT_EQ(cluster.gpu("a").sms_granted(), 8u);
 }
 
 }  // namespace
