@@ -178,6 +178,8 @@ std::vector<pid_t> ServerProcess::children() const {
   return found;
 }
 
+bool ServerProcess::rests() const { return state_of(pid_).state == 'S'; }
+
 std::vector<pid_t> ServerProcess::zombies() const {
   std::vector<pid_t> found;
   for (const pid_t pid : children()) {
