@@ -18,6 +18,17 @@ CUresult add(CUlinkState state, const char* text, const char* name) {
                                std::strlen(text) + 1, name, 0, nullptr, nullptr);
 }
 
+// Runs the kernel, whose callee was linked to it, and unloads the module.
+void expect_caller_runs_in(CUmodule module) {
+  CUfunction function = nullptr;
+  CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
+  const DeviceMemory out(4);
+  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 20u));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
+  CU_OK(cu().cuModuleUnload(module));
+}
+
 TEST_F(LinkTest, TwoTextsBecomeOneImageThatRuns) {
   CUlinkState state = nullptr;
   CU_OK(cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
@@ -31,13 +42,7 @@ TEST_F(LinkTest, TwoTextsBecomeOneImageThatRuns) {
   CUmodule module = nullptr;
   CU_OK(cu().cuModuleLoadData(&module, image));
   CU_OK(cu().cuLinkDestroy(state));
-  CUfunction function = nullptr;
-  CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
-  const DeviceMemory out(4);
-  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 20u));
-  CU_OK(cu().cuCtxSynchronize());
-  EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
-  CU_OK(cu().cuModuleUnload(module));
+  expect_caller_runs_in(module);
 }
 
 std::vector<std::byte> fat_binary(const char* text) {
@@ -61,13 +66,7 @@ void expect_parts_run(const void* const* parts,
   } wrapper{cuda::kFatbinWrapperMagic, 2, whole.data(), parts};
   CUmodule module = nullptr;
   CU_OK(cu().cuModuleLoadData(&module, &wrapper));
-  CUfunction function = nullptr;
-  CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
-  const DeviceMemory out(4);
-  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 20u));
-  CU_OK(cu().cuCtxSynchronize());
-  EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
-  CU_OK(cu().cuModuleUnload(module));
+  expect_caller_runs_in(module);
 }
 
 TEST_F(LinkTest, PartsOfAFatBinaryAreLinkedWhenItIsLoaded) {
@@ -138,13 +137,7 @@ void expect_caller_runs(CUlinkState state) {
   CU_OK(cu().cuLinkComplete(state, &image, &size));
   CUmodule module = nullptr;
   CU_OK(cu().cuModuleLoadData(&module, image));
-  CUfunction function = nullptr;
-  CU_OK(cu().cuModuleGetFunction(&function, module, "caller"));
-  const DeviceMemory out(4);
-  CU_OK(launch(function, 1, 1, nullptr, static_cast<CUdeviceptr>(out), 20u));
-  CU_OK(cu().cuCtxSynchronize());
-  EXPECT_EQ(41u, out.read<std::uint32_t>()[0]);
-  CU_OK(cu().cuModuleUnload(module));
+  expect_caller_runs_in(module);
 }
 
 std::vector<std::byte> object_of(const char* text) {

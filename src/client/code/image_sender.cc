@@ -236,7 +236,7 @@ CUresult upload_image(const void* image, CUdevice device, Upload& out) {
     const CUresult linked = upload_linked(found->linked, device, out);
     if (linked != CUDA_ERROR_NO_BINARY_FOR_GPU) return linked;
   }
-  // When to say that there is nothing is the driver's: of a library at its first use.
+  // When to say that there is nothing is the driver's: of a library it may be at its first use.
   if (!interprets_code()) tell_refused_code("the fat binary has nothing for this device");
   out.kept = smallest_file(*fatbin);
   return upload(out.kept, out);

@@ -31,7 +31,7 @@ class AddressSpace;
 class Session;
 struct ContextState;
 
-// As what the server is asked for host memory, by map_host or share_host.
+// The flags with which map_host or share_host asks the server for that memory.
 std::uint32_t map_flags(const Memory& memory);
 
 // Safe from any thread.
