@@ -46,12 +46,16 @@ constexpr Duration kSettlingLast = std::chrono::milliseconds(16);
 // Looks for the use meter, as turns of an idle session.
 constexpr int kLooksPerTurn = kIdleTurn / UseMeter::kPeriod;
 
+bool begins_or_ends_contexts(std::uint16_t op) {
+  return op == commands::DestroyContext::kOp || op == commands::RetainPrimary::kOp ||
+         op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp ||
+         op == commands::DestroyGreenContext::kOp;
+}
+
 // These hold endings() instead of use().
 bool ends_objects(std::uint16_t op) {
   return op == commands::UnloadModule::kOp || op == commands::UnloadLibrary::kOp ||
-         op == commands::DestroyContext::kOp || op == commands::RetainPrimary::kOp ||
-         op == commands::ReleasePrimary::kOp || op == commands::ResetPrimary::kOp ||
-         op == commands::DestroyGreenContext::kOp;
+         begins_or_ends_contexts(op);
 }
 
 // That a host function has run is what streams wait for, and what it wrote in host memory comes
@@ -474,7 +478,8 @@ bool Session::gives_way(Request& request, std::uint64_t begun) {
 
 void Session::run_slow_command(Request&& request, void (*run)(Request)) {
   const bool ends = ends_objects(request.op());
-  const bool shuts = ends || compiles(request.op());
+  // Unloading waits for the GPU, but lets others into NVIDIA's driver meanwhile.
+  const bool shuts = begins_or_ends_contexts(request.op()) || compiles(request.op());
   Workers& workers = compiles(request.op()) ? compiler_ : workers_;
   auto shared = std::make_shared<Request>(std::move(request));
   if (shuts) shutters_.fetch_add(1, std::memory_order_release);

@@ -1,6 +1,8 @@
 // Host functions and stream callbacks: order, arguments, and what they may call.
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -54,12 +56,13 @@ TEST_F(CallbackTest, AHostFunctionSeesTheBytesCopiedBeforeIt) {
 struct Held {
   std::atomic<bool> running{false};
   std::atomic<bool> release{false};
+  bool released = false;
 };
 
 void hold(void* user) {
   auto* held = static_cast<Held*>(user);
   held->running = true;
-  eventually([&] { return held->release.load(); });
+  held->released = eventually([&] { return held->release.load(); });
 }
 
 TEST_F(CallbackTest, WorkBehindAHostFunctionWaitsForIt) {
@@ -76,6 +79,41 @@ TEST_F(CallbackTest, WorkBehindAHostFunctionWaitsForIt) {
   held.release = true;
   CU_OK(cu().cuStreamSynchronize(stream));
   EXPECT_EQ(1u, memory.read<std::uint32_t>()[0]);
+}
+
+// Unloading waits for the function, but nobody else does.
+TEST_F(CallbackTest, AHostFunctionMayWaitForThoseWhoAllocateWhileCodeIsUnloaded) {
+  const Stream stream;
+  Held held;
+  CUmodule module = nullptr;
+  CU_OK(cu().cuModuleLoadData(&module, kBasicPtx));
+  CU_OK(cu().cuLaunchHostFunc(stream, hold, &held));
+  ASSERT_TRUE(eventually([&] { return held.running.load(); }));
+  CUcontext context = nullptr;
+  CU_OK(cu().cuCtxGetCurrent(&context));
+  std::atomic<bool> begun{false};
+  std::array<CUdeviceptr, 300> addresses{};
+  CUresult unloaded = CUDA_ERROR_UNKNOWN;
+  std::thread other([&] {
+    const Unrecorded quiet;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    begun = true;
+    unloaded = cu().cuModuleUnload(module);
+  });
+  {
+    const Unrecorded quiet;
+    EXPECT_TRUE(eventually([&] { return begun.load(); }));
+    // Freeing would wait for the function, too.
+    for (CUdeviceptr& address : addresses) EXPECT_EQ(CUDA_SUCCESS, cu().cuMemAlloc_v2(&address, 4));
+  }
+  held.release = true;
+  other.join();
+  {
+    const Unrecorded quiet;
+    for (const CUdeviceptr address : addresses) EXPECT_EQ(CUDA_SUCCESS, cu().cuMemFree_v2(address));
+  }
+  CU_IS(CUDA_SUCCESS, unloaded);
+  EXPECT_TRUE(held.released);
 }
 
 struct Answers {

@@ -1,6 +1,7 @@
 // Contexts: the current one, the stack, primary contexts, limits.
 #include <atomic>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -378,6 +379,20 @@ TEST_F(PrimaryAlone, ArgumentsAreChecked) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDevicePrimaryCtxGetState(device, nullptr, &active));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuDevicePrimaryCtxGetState(device, &flags, nullptr));
   CU_IS(CUDA_ERROR_INVALID_DEVICE, cu().cuDevicePrimaryCtxGetState(99, &flags, &active));
+}
+
+// Whoever makes contexts and whoever destroys them need not be the same thread, in a server either.
+TEST_F(ContextStateTest, ContextsComeAndGoWithoutEnd) {
+  // Where making one is no matter of milliseconds.
+  char name[64] = "";
+  CU_OK(cu().cuDeviceGetName(name, sizeof name, device));
+  const int count = std::string_view(name).find("Software") != std::string_view::npos ? 1200 : 10;
+  const Unrecorded quiet;
+  for (int i = 0; i < count; ++i) {
+    CUcontext made = nullptr;
+    ASSERT_EQ(CUDA_SUCCESS, cu().cuCtxCreate_v2(&made, 0, device)) << i;
+    ASSERT_EQ(CUDA_SUCCESS, cu().cuCtxDestroy_v2(made)) << i;
+  }
 }
 
 TEST_F(ContextStateTest, AContextIsCurrentPerThread) {

@@ -154,6 +154,11 @@ void create_context(Request request, const commands::CreateContext& command) {
                : driver.cuCtxCreate_v3(&native, &affinity, 1, flags, command.device);
   });
   if (result != CUDA_SUCCESS) return request.reply(result, Reply{});
+  // It lies on top of this worker's stack, where nobody would take it from: another worker destroys
+  // it. Only one context is ever there.
+  CUcontext pushed = nullptr;
+  static_cast<void>(driver.cuCtxPopCurrent_v2(&pushed));
+  static_cast<void>(driver.cuCtxSetCurrent(native));
   adopt<Reply>(std::move(request), command.context, native, command.device, false);
 }
 
