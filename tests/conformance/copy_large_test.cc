@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 
@@ -147,6 +148,40 @@ TEST_F(CopyLargeTest, BehindAStandingStreamDoesNotHoldOthersUp) {
   CU_OK(cu().cuStreamSynchronize(other));
   CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
   gate.open();
+  CU_OK(cu().cuStreamSynchronize(standing));
+  EXPECT_TRUE(sent == memory.read<std::uint8_t>());
+}
+
+// More than a server takes in. The thread that copies may wait; nobody else does.
+TEST_F(CopyLargeTest, OfPageableMemoryBehindAStandingStreamHoldsUpNoOtherThread) {
+  constexpr std::size_t kSize = 160u << 20;
+  const Stream standing;
+  const Stream other(CU_STREAM_NON_BLOCKING, -1);
+  const DeviceMemory memory(kSize);
+  const DeviceMemory word(4);
+  const auto sent = pattern(kSize, 7);
+  Gate gate;
+  gate.close(standing);
+  CUcontext context = nullptr;
+  CU_OK(cu().cuCtxGetCurrent(&context));
+  std::atomic<bool> begun{false};
+  std::thread copying([&] {
+    const Unrecorded quiet;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    begun = true;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuMemcpyHtoDAsync_v2(memory, sent.data(), kSize, standing));
+  });
+  {
+    const Unrecorded quiet;
+    EXPECT_TRUE(eventually([&] { return begun.load(); }));
+    for (int i = 0; i < 2000; ++i) {
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuMemsetD8Async(word, static_cast<unsigned char>(i), 4, other));
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(other));
+    }
+  }
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
+  gate.open();
+  copying.join();
   CU_OK(cu().cuStreamSynchronize(standing));
   EXPECT_TRUE(sent == memory.read<std::uint8_t>());
 }

@@ -188,6 +188,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   const bool gone = of != nullptr && of->live.load() == 0;
   if (!session().memory().streams.drop(address_of(hStream))) return CUDA_ERROR_INVALID_HANDLE;
   session().captures().on_stream_destroyed(hStream);
+  session().memory().transfers().note_done(of->handle, hStream);
   // A wait for the context that another thread is about to post names it no more.
   ContextStreams& streams = of->home->streams;
   const Lock lock(streams.mutex());

@@ -42,6 +42,7 @@ CUresult synchronize_by_reply(Session& session, CUstream stream) {
   commands::StreamSynchronize::Reply reply;
   rpc::Reply answer;
   const CUresult result = session.ask(commands::StreamSynchronize{.stream = stream}, reply, answer);
+  session.memory().transfers().note_done(context().handle, stream);
   if (result != CUDA_SUCCESS) return result;
   seen.note();
   return session.take_posted_error();
@@ -52,6 +53,7 @@ CUresult synchronize(Session& session, CUstream stream) {
   const StreamSeenDone seen(session, stream);
   const std::optional<Instant> done = session.memory().fences().done(context(), stream);
   if (!done) return synchronize_by_reply(session, stream);
+  session.memory().transfers().note_done(context().handle, stream);
   seen.note(*done);
   return session.take_posted_error();
 }

@@ -17,6 +17,7 @@
 #include "commands/array.h"
 #include "commands/copy.h"
 #include "commands/graph.h"
+#include "commands/stream.h"
 
 namespace flyt::client {
 namespace {
@@ -344,11 +345,45 @@ CUresult Transfers::capture(const BoxCopy& copy, CUstream stream) {
   return result;
 }
 
+CUresult Transfers::make_room(std::uint64_t bytes, CUstream stream) {
+  // Whoever sends for the client's host functions is who streams stand for, and a wait would end a
+  // capture.
+  if (rpc::KeptCredits::used() || session_.captures().any()) return CUDA_SUCCESS;
+  const std::uint64_t in_context = context().handle;
+  CUresult result = CUDA_SUCCESS;
+  while (result == CUDA_SUCCESS && !room_.take(in_context, stream, bytes)) {
+    result = synchronize(session_, stream);
+    room_.give(in_context, stream);
+  }
+  return result;
+}
+
+bool Transfers::make_room_once(const rpc::SentBlock& block, CUstream stream, CUresult& result) {
+  const std::uint64_t in_context = context().handle;
+  while (result == CUDA_SUCCESS && !room_.take_block(in_context, stream, block.lane, block.bytes)) {
+    commands::StreamSynchronize::Reply reply;
+    rpc::Reply answer;
+    if (!session_.ask_once(commands::StreamSynchronize{.stream = stream}, reply, answer)) {
+      return false;
+    }
+    result = session_.settle(answer);
+    room_.give(in_context, stream);
+  }
+  return true;
+}
+
+template <class Command>
+CUresult Transfers::post_kept(const Command& command, Bytes data) {
+  const CUresult result =
+      data.size() <= kInlineBytesMax ? CUDA_SUCCESS : make_room(data.size(), command.stream);
+  return result == CUDA_SUCCESS ? post_with_data(session_, command, data) : result;
+}
+
 bool Transfers::may_use_lanes(std::uint64_t bytes) {
   // A lane may be full of blocks whose commands the server has put off. While anything is captured,
   // each post into a stream is heard, and would be no quicker.
   return bytes >= kLaneCopyBytesMin && !rpc::KeptCredits::used() && !session_.captures().any() &&
-         session_.channel().open_lanes();
+         room_.lanes_have_room() && session_.channel().open_lanes();
 }
 
 bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
@@ -361,6 +396,7 @@ bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_
     const auto steady = session_.steady();
     sent = session_.channel().send_by_lanes(
         bytes_at(pointer_at(from), bytes), [&](const rpc::SentBlock& block) {
+          cut = cut || !make_room_once(block, stream, result);
           // After an error, too: each block that was sent has to be named.
           const bool posted =
               session_.post_once(commands::CopyBlockToDevice{.stream = stream,
@@ -381,14 +417,19 @@ CUresult Transfers::send_flat(std::uint64_t to, std::uint64_t from, std::uint64_
                               CUstream stream) {
   CUresult result = CUDA_SUCCESS;
   if (send_by_lanes(to, from, bytes, stream, result)) return result;
-  const std::uint64_t staged =
-      bytes < Staging::kBytesMin ? 0 : staging_.to_device(to, from, bytes, stream, result);
-  if (result != CUDA_SUCCESS) return result;
-  for (std::uint64_t at = staged; at < bytes; at += kChunkBytes) {
+  std::uint64_t at = 0;
+  bool stage = bytes >= Staging::kBytesMin;
+  while (at < bytes) {
+    if (stage) at += staging_.to_device(to + at, from + at, bytes - at, stream, result);
+    if (result != CUDA_SUCCESS || at == bytes) return result;
     const std::uint64_t size = std::min(kChunkBytes, bytes - at);
-    result = post_with_data(session_, commands::CopyToDevice{.stream = stream, .address = to + at},
-                            bytes_at(pointer_at(from + at), size));
+    const std::uint64_t kept = room_.taken();
+    result = post_kept(commands::CopyToDevice{.stream = stream, .address = to + at},
+                       bytes_at(pointer_at(from + at), size));
     if (result != CUDA_SUCCESS) return result;
+    at += size;
+    // After a wait slots are free again.
+    stage = room_.taken() < kept;
   }
   return CUDA_SUCCESS;
 }
@@ -411,8 +452,7 @@ CUresult Transfers::send_rows(const BoxCopy& copy, std::uint64_t slice, CUstream
     const std::uint64_t rows = std::min(rows_at_once, copy.rows - row);
     pack_rows(copy, slice, row, rows, packed.data());
     const std::uint64_t to = copy.to.address + slice * copy.to.slice_pitch + row * copy.to.pitch;
-    const CUresult result = post_with_data(
-        session_,
+    const CUresult result = post_kept(
         commands::CopyRowsToDevice{
             .stream = stream, .address = to, .pitch = copy.to.pitch, .width = copy.width},
         Bytes(packed).first(rows * copy.width));
@@ -445,7 +485,7 @@ CUresult Transfers::send_to_array(const BoxCopy& copy, std::uint64_t slice, CUst
       command.x = copy.to.x + at;
       command.width = std::min(width, copy.width - at);
       const CUresult result =
-          post_with_data(session_, command, bytes_at(pointer_at(from + at), command.width * rows));
+          post_kept(command, bytes_at(pointer_at(from + at), command.width * rows));
       if (result != CUDA_SUCCESS) return result;
     }
   }
@@ -606,6 +646,7 @@ void Transfers::on_lost() {
 
 void Transfers::on_context_destroyed(std::uint64_t context) {
   staging_.on_context_destroyed(context);
+  room_.on_context_destroyed(context);
   const Lock lock(later_mutex_);
   later_streams_.erase(context);
 }

@@ -11,6 +11,7 @@
 #include "client/streams/host_call_worker.h"
 #include "client/transfers/box_copy.h"
 #include "client/transfers/staging.h"
+#include "client/transfers/upload_room.h"
 #include "cuda/types.h"
 #include "rpc/channel.h"
 
@@ -56,6 +57,8 @@ class Transfers {
   void forget_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
   // Waits until no posted copy writes to the range any more.
   void await_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
+  // A stream of that context is done with what was sent into it, or is destroyed.
+  void note_done(std::uint64_t context, CUstream stream) { room_.give(context, stream); }
   // Whoever has code loaded or unloaded holds this meanwhile.
   CodeTurns::Turn code_turn() { return code_turns_.load(); }
   // Before a context ends, which waits for its streams: the copies for which they stand are made.
@@ -84,6 +87,14 @@ class Transfers {
 
   // Sends the bytes as they are now.
   CUresult capture(const BoxCopy& copy, CUstream stream);
+  // Before `bytes` are sent into a stream which the server keeps until the GPU has read them: waits
+  // for the stream if it keeps too many.
+  CUresult make_room(std::uint64_t bytes, CUstream stream);
+  // The same for a block that a lane has sent, while the session is kept steady. False: it is lost.
+  bool make_room_once(const rpc::SentBlock& block, CUstream stream, CUresult& result);
+  // Sends a command whose last field is data that the server keeps.
+  template <class Command>
+  CUresult post_kept(const Command& command, Bytes data);
   // By way of the session's lanes. False: they do not take it.
   bool send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream,
                      CUresult& result);
@@ -111,6 +122,7 @@ class Transfers {
   Session& session_;
   HostCallWorker& host_calls_;
   Staging staging_;
+  UploadRoom room_;
   CodeTurns code_turns_;
   mutable Mutex mutex_;
   Condition arrived_;

@@ -96,7 +96,7 @@ class Lane final : public rpc::BufferPool {
 class Lanes {
  public:
   // The slots of all lanes of a session together, of kLaneBlockBytesMax each.
-  static constexpr std::size_t kSlotsMax = 96;
+  static constexpr std::size_t kSlotsMax = std::size_t{wire::kLanesMax} * wire::kLaneBlocksKept;
   static constexpr std::size_t kSlotsReserve = 16;
 
   explicit Lanes(Session& session);

@@ -1,0 +1,67 @@
+#include "client/transfers/upload_room.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace flyt::client {
+
+UploadRoom::Key UploadRoom::key(std::uint64_t context, CUstream stream) {
+  const bool of_thread = stream == CU_STREAM_PER_THREAD;
+  return {context, stream, of_thread ? std::this_thread::get_id() : std::thread::id()};
+}
+
+bool UploadRoom::take(std::uint64_t context, CUstream stream, std::uint64_t bytes) {
+  const Lock lock(mutex_);
+  Share& share = shares_[key(context, stream)];
+  if (share.bytes != 0 && taken() + bytes > kBytesMax) return false;
+  share.bytes += bytes;
+  taken_.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+bool UploadRoom::take_block(std::uint64_t context, CUstream stream, std::uint32_t lane,
+                            std::uint64_t bytes) {
+  FLYT_ASSERT(lane < wire::kLanesMax);
+  const Lock lock(mutex_);
+  Share& share = shares_[key(context, stream)];
+  if (share.bytes != 0 && (taken() + bytes > kBytesMax || blocks_[lane] >= wire::kLaneBlocksKept)) {
+    return false;
+  }
+  share.bytes += bytes;
+  taken_.fetch_add(bytes, std::memory_order_relaxed);
+  ++share.blocks[lane];
+  ++blocks_[lane];
+  return true;
+}
+
+bool UploadRoom::lanes_have_room() {
+  const Lock lock(mutex_);
+  return std::all_of(blocks_.begin(), blocks_.end(),
+                     [](unsigned blocks) { return blocks < wire::kLaneBlocksKept; });
+}
+
+void UploadRoom::give_back(const Share& share) {
+  taken_.fetch_sub(share.bytes, std::memory_order_relaxed);
+  for (std::size_t lane = 0; lane < blocks_.size(); ++lane) blocks_[lane] -= share.blocks[lane];
+}
+
+void UploadRoom::give(std::uint64_t context, CUstream stream) {
+  if (taken() == 0) return;
+  const Lock lock(mutex_);
+  const auto found = shares_.find(key(context, stream));
+  if (found == shares_.end()) return;
+  give_back(found->second);
+  shares_.erase(found);
+}
+
+void UploadRoom::on_context_destroyed(std::uint64_t context) {
+  const Lock lock(mutex_);
+  std::erase_if(shares_, [&](const auto& item) REQUIRES(mutex_) {
+    if (std::get<0>(item.first) != context) return false;
+    give_back(item.second);
+    return true;
+  });
+}
+
+}  // namespace flyt::client

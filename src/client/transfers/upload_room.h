@@ -1,0 +1,60 @@
+// UploadRoom: how much of the program's data the server may keep before the GPU has read it.
+//
+// The server takes in data for streams that stand as far as its memory goes, and then reads no
+// more, whoever sends it. So whoever has sent that much waits for the stream first, as natively the
+// thread waits that copies from pageable memory. What is counted may have been read long ago: it is
+// given back when somebody has waited for the stream.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <thread>
+#include <tuple>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "cuda/types.h"
+#include "wire/limits.h"
+
+namespace flyt::client {
+
+// Safe from any thread.
+class UploadRoom {
+ public:
+  // Half of what the server has room for, beside the last pieces for streams that had none.
+  static constexpr std::uint64_t kBytesMax = 48 * kMiB;
+
+  // Counts `bytes` for a stream of that context, and returns true. False: nothing is counted, and
+  // the stream is to be waited for. A stream for which nothing is counted gets a piece anyhow:
+  // others may stand while it does not.
+  bool take(std::uint64_t context, CUstream stream, std::uint64_t bytes) EXCLUDES(mutex_);
+  // The same for a block that a lane has sent, of which the server keeps a number for each.
+  bool take_block(std::uint64_t context, CUstream stream, std::uint32_t lane, std::uint64_t bytes)
+      EXCLUDES(mutex_);
+  // Whether each lane has room for one block at least. Without it a copy goes another way.
+  bool lanes_have_room() EXCLUDES(mutex_);
+  // What was sent into the stream has been read, or the stream is gone.
+  void give(std::uint64_t context, CUstream stream) EXCLUDES(mutex_);
+  void on_context_destroyed(std::uint64_t context) EXCLUDES(mutex_);
+  std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+
+ private:
+  // Each thread has a default stream of its own.
+  using Key = std::tuple<std::uint64_t, CUstream, std::thread::id>;
+  using Blocks = std::array<unsigned, wire::kLanesMax>;  // By lane.
+  struct Share {
+    std::uint64_t bytes = 0;
+    Blocks blocks{};
+  };
+  static Key key(std::uint64_t context, CUstream stream);
+  void give_back(const Share& share) REQUIRES(mutex_);
+
+  Mutex mutex_;
+  std::map<Key, Share> shares_ GUARDED_BY(mutex_);
+  Blocks blocks_ GUARDED_BY(mutex_){};   // The sum.
+  std::atomic<std::uint64_t> taken_{0};  // The sum; written under mutex_.
+};
+
+}  // namespace flyt::client

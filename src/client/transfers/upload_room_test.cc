@@ -1,0 +1,76 @@
+#include "client/transfers/upload_room.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace flyt::client {
+namespace {
+
+constexpr std::uint64_t kHalf = UploadRoom::kBytesMax / 2;
+CUstream stream(std::uint64_t number) { return reinterpret_cast<CUstream>(number); }
+
+TEST(UploadRoomTest, WhoHasSentAllThatThereIsRoomForWaits) {
+  UploadRoom room;
+  EXPECT_TRUE(room.take(1, stream(100), kHalf));
+  EXPECT_TRUE(room.take(1, stream(100), kHalf));
+  EXPECT_FALSE(room.take(1, stream(100), 1));
+  EXPECT_EQ(UploadRoom::kBytesMax, room.taken());
+  room.give(1, stream(100));
+  EXPECT_EQ(0u, room.taken());
+  EXPECT_TRUE(room.take(1, stream(100), kHalf));
+}
+
+TEST(UploadRoomTest, AStreamThatHasNothingGetsAPieceWhateverOthersHave) {
+  UploadRoom room;
+  EXPECT_TRUE(room.take(1, stream(100), UploadRoom::kBytesMax));
+  EXPECT_TRUE(room.take(1, stream(200), 10));
+  EXPECT_FALSE(room.take(1, stream(200), 10));
+  EXPECT_TRUE(room.take(2, stream(100), 10));
+  room.give(1, stream(200));
+  EXPECT_TRUE(room.take(1, stream(200), 10));
+}
+
+TEST(UploadRoomTest, APieceLargerThanTheRoomIsSentOnItsOwn) {
+  UploadRoom room;
+  EXPECT_TRUE(room.take(1, stream(100), 2 * UploadRoom::kBytesMax));
+  EXPECT_FALSE(room.take(1, stream(100), 1));
+}
+
+TEST(UploadRoomTest, EachLaneHasRoomForSomeBlocks) {
+  UploadRoom room;
+  for (unsigned i = 0; i < wire::kLaneBlocksKept; ++i) {
+    EXPECT_TRUE(room.lanes_have_room());
+    EXPECT_TRUE(room.take_block(1, stream(100), 3, 1));
+  }
+  EXPECT_FALSE(room.lanes_have_room());
+  EXPECT_FALSE(room.take_block(1, stream(100), 3, 1));
+  EXPECT_TRUE(room.take_block(1, stream(100), 4, 1));
+  room.give(1, stream(100));
+  EXPECT_TRUE(room.lanes_have_room());
+  EXPECT_TRUE(room.take_block(1, stream(100), 3, 1));
+}
+
+TEST(UploadRoomTest, ThreadsHaveDefaultStreamsOfTheirOwn) {
+  UploadRoom room;
+  EXPECT_TRUE(room.take(1, CU_STREAM_PER_THREAD, UploadRoom::kBytesMax));
+  std::thread([&] {
+    room.give(1, CU_STREAM_PER_THREAD);
+    EXPECT_TRUE(room.take(1, CU_STREAM_PER_THREAD, 10));
+  }).join();
+  EXPECT_EQ(UploadRoom::kBytesMax + 10, room.taken());
+  EXPECT_FALSE(room.take(1, CU_STREAM_PER_THREAD, 10));
+}
+
+TEST(UploadRoomTest, WhatAContextHadIsForgottenWithIt) {
+  UploadRoom room;
+  EXPECT_TRUE(room.take(1, stream(100), kHalf));
+  EXPECT_TRUE(room.take(2, stream(100), kHalf));
+  room.on_context_destroyed(1);
+  EXPECT_EQ(kHalf, room.taken());
+  EXPECT_TRUE(room.take(2, stream(100), kHalf));
+  EXPECT_FALSE(room.take(2, stream(100), kHalf));
+}
+
+}  // namespace
+}  // namespace flyt::client
