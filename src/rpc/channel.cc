@@ -281,7 +281,7 @@ Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
 
 void Channel::answer_by(Instant deadline) { core().inbox_.answer_by(deadline); }
 
-bool Channel::open_lanes() { return !lost() && core().lanes_.open(); }
+unsigned Channel::open_lanes() { return lost() ? 0 : core().lanes_.open(); }
 
 LaneSend Channel::send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent) {
   CommandObserver* const observer = core().observer_;

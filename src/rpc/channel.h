@@ -303,8 +303,8 @@ class Channel {
   void answer_by(Instant deadline);
 
   // Makes the session's lanes, if it may have some and nobody has tried yet; waits until they are
-  // there or cannot be had. False: there are none.
-  bool open_lanes();
+  // there or cannot be had. Returns how many there are.
+  unsigned open_lanes();
   // Sends `data` over the lanes that open_lanes() has made, in blocks; `on_sent` is called for each
   // in the order of their offsets when its bytes may be overwritten, and must post the command that
   // names it.

@@ -20,12 +20,12 @@ constexpr std::size_t kPiecesAtOnce = 256;
 
 }  // namespace
 
-bool Lanes::open() {
-  if (!wanted()) return false;
-  if (tried_.load(std::memory_order_acquire)) return made_.load(std::memory_order_acquire) != 0;
+unsigned Lanes::open() {
+  if (!wanted()) return 0;
+  if (tried_.load(std::memory_order_acquire)) return made_.load(std::memory_order_acquire);
   const Lock opening(open_mutex_);
-  if (tried_.load()) return made_.load() != 0;
-  if (loss_.lost()) return false;
+  if (tried_.load()) return made_.load();
+  if (loss_.lost()) return 0;
   deliveries_.allow_lanes();
   unsigned started = 0;
   const unsigned count = std::min<unsigned>(options_.count, wire::kLanesMax);
@@ -39,7 +39,7 @@ bool Lanes::open() {
     while (reported_ < started) changed_.wait(mutex_);
   }
   tried_.store(true, std::memory_order_release);
-  return made_.load() != 0;
+  return made_.load();
 }
 
 void Lanes::report(bool made) {

@@ -37,8 +37,8 @@ class Lanes {
         loss_(loss),
         clock_(clock) {}
 
-  // Makes them if nobody has tried yet. False: there are none, now and ever.
-  bool open() EXCLUDES(open_mutex_, mutex_);
+  // Makes them if nobody has tried yet. Returns how many there are, now and ever.
+  unsigned open() EXCLUDES(open_mutex_, mutex_);
   // As Channel::send_by_lanes().
   LaneSend send(Bytes data, const std::function<void(const SentBlock&)>& on_sent)
       EXCLUDES(job_mutex_, mutex_);

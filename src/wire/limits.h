@@ -34,8 +34,9 @@ inline constexpr std::uint32_t kHostDataBytesMax = 1 * kMiB;
 // Lanes, the further connections of a session for data alone: how many, and the data of one block.
 inline constexpr std::uint16_t kLanesMax = 16;
 inline constexpr std::uint32_t kLaneBlockBytesMax = 1 * kMiB;
-// So many blocks of each lane the server has room for, if the GPU has not come to their copies.
-inline constexpr unsigned kLaneBlocksKept = 6;
+// So many blocks whose copies the GPU has not come to the server keeps, of each lane its part of
+// them.
+inline constexpr unsigned kLaneBlocksKept = 96;
 
 // Credits: what a client may have sent beyond the last acknowledgement, counted in commands and in
 // frame bytes (headers included). The server acknowledges at least every eighth of either.

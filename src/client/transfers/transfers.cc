@@ -358,9 +358,10 @@ CUresult Transfers::make_room(std::uint64_t bytes, CUstream stream) {
   return result;
 }
 
-bool Transfers::make_room_once(const rpc::SentBlock& block, CUstream stream, CUresult& result) {
+bool Transfers::make_room_once(const rpc::SentBlock& block, unsigned lanes, CUstream stream,
+                               CUresult& result) {
   const std::uint64_t in_context = context().handle;
-  while (result == CUDA_SUCCESS && !room_.take_block(in_context, stream, block.lane, block.bytes)) {
+  while (result == CUDA_SUCCESS && !room_.take_block(in_context, stream, block.lane, lanes)) {
     commands::StreamSynchronize::Reply reply;
     rpc::Reply answer;
     if (!session_.ask_once(commands::StreamSynchronize{.stream = stream}, reply, answer)) {
@@ -379,16 +380,18 @@ CUresult Transfers::post_kept(const Command& command, Bytes data) {
   return result == CUDA_SUCCESS ? post_with_data(session_, command, data) : result;
 }
 
-bool Transfers::may_use_lanes(std::uint64_t bytes) {
+unsigned Transfers::lanes_for(std::uint64_t bytes) {
   // A lane may be full of blocks whose commands the server has put off. While anything is captured,
   // each post into a stream is heard, and would be no quicker.
-  return bytes >= kLaneCopyBytesMin && !rpc::KeptCredits::used() && !session_.captures().any() &&
-         room_.lanes_have_room() && session_.channel().open_lanes();
+  const bool worth_it =
+      bytes >= kLaneCopyBytesMin && !rpc::KeptCredits::used() && !session_.captures().any();
+  return worth_it ? session_.channel().open_lanes() : 0;
 }
 
 bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               CUstream stream, CUresult& result) {
-  if (!may_use_lanes(bytes)) return false;
+  const unsigned lanes = lanes_for(bytes);
+  if (lanes == 0 || !room_.lanes_have_room(lanes)) return false;
   rpc::LaneSend sent = rpc::LaneSend::kNone;
   bool cut = false;
   {
@@ -396,7 +399,7 @@ bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_
     const auto steady = session_.steady();
     sent = session_.channel().send_by_lanes(
         bytes_at(pointer_at(from), bytes), [&](const rpc::SentBlock& block) {
-          cut = cut || !make_room_once(block, stream, result);
+          cut = cut || !make_room_once(block, lanes, stream, result);
           // After an error, too: each block that was sent has to be named.
           const bool posted =
               session_.post_once(commands::CopyBlockToDevice{.stream = stream,
@@ -519,7 +522,7 @@ CUresult Transfers::capture_later(const BoxCopy& copy, CUstream stream) {
 }
 
 CUresult Transfers::post_to_host(const BoxCopy& copy, CUstream stream) {
-  static_cast<void>(may_use_lanes(copy.width * copy.rows * copy.slices));
+  static_cast<void>(lanes_for(copy.width * copy.rows * copy.slices));
   if (session_.captures().any()) {
     // What is refused is refused at once.
     const std::uint64_t delivery = expect_posted(copy);
@@ -595,7 +598,7 @@ CUresult Transfers::wait_to_host(const BoxCopy& copy, CUstream stream) {
 }
 
 CUresult Transfers::deliver_to_host(const BoxCopy& copy, CUstream stream) {
-  static_cast<void>(may_use_lanes(copy.width * copy.rows * copy.slices));
+  static_cast<void>(lanes_for(copy.width * copy.rows * copy.slices));
   CUresult result = CUDA_SUCCESS;
   const auto attempt = [&] { return try_to_deliver(copy, stream, result); };
   const CUresult lost = attempt() ? CUDA_SUCCESS : session_.again(attempt);

@@ -90,16 +90,18 @@ class Transfers {
   // Before `bytes` are sent into a stream which the server keeps until the GPU has read them: waits
   // for the stream if it keeps too many.
   CUresult make_room(std::uint64_t bytes, CUstream stream);
-  // The same for a block that a lane has sent, while the session is kept steady. False: it is lost.
-  bool make_room_once(const rpc::SentBlock& block, CUstream stream, CUresult& result);
+  // The same for a block that one of so many lanes has sent, while the session is kept steady.
+  // False: it is lost.
+  bool make_room_once(const rpc::SentBlock& block, unsigned lanes, CUstream stream,
+                      CUresult& result);
   // Sends a command whose last field is data that the server keeps.
   template <class Command>
   CUresult post_kept(const Command& command, Bytes data);
   // By way of the session's lanes. False: they do not take it.
   bool send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream,
                      CUresult& result);
-  // Large copies go by lanes, where a session has some.
-  bool may_use_lanes(std::uint64_t bytes);
+  // Large copies go by lanes, where a session has some: how many a copy may use.
+  unsigned lanes_for(std::uint64_t bytes);
   CUresult send_flat(std::uint64_t to, std::uint64_t from, std::uint64_t bytes, CUstream stream);
   // The same, and waits until the bytes are there.
   CUresult send_flat_and_wait(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,

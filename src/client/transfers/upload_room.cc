@@ -14,31 +14,29 @@ UploadRoom::Key UploadRoom::key(std::uint64_t context, CUstream stream) {
 bool UploadRoom::take(std::uint64_t context, CUstream stream, std::uint64_t bytes) {
   const Lock lock(mutex_);
   Share& share = shares_[key(context, stream)];
-  if (share.bytes != 0 && taken() + bytes > kBytesMax) return false;
+  if (!share.none() && taken() + bytes > kBytesMax) return false;
   share.bytes += bytes;
   taken_.fetch_add(bytes, std::memory_order_relaxed);
+  any_.store(true, std::memory_order_relaxed);
   return true;
 }
 
 bool UploadRoom::take_block(std::uint64_t context, CUstream stream, std::uint32_t lane,
-                            std::uint64_t bytes) {
+                            unsigned lanes) {
   FLYT_ASSERT(lane < wire::kLanesMax);
   const Lock lock(mutex_);
   Share& share = shares_[key(context, stream)];
-  if (share.bytes != 0 && (taken() + bytes > kBytesMax || blocks_[lane] >= wire::kLaneBlocksKept)) {
-    return false;
-  }
-  share.bytes += bytes;
-  taken_.fetch_add(bytes, std::memory_order_relaxed);
+  if (!share.none() && blocks_[lane] >= wire::kLaneBlocksKept / lanes) return false;
   ++share.blocks[lane];
   ++blocks_[lane];
+  any_.store(true, std::memory_order_relaxed);
   return true;
 }
 
-bool UploadRoom::lanes_have_room() {
+bool UploadRoom::lanes_have_room(unsigned lanes) {
   const Lock lock(mutex_);
   return std::all_of(blocks_.begin(), blocks_.end(),
-                     [](unsigned blocks) { return blocks < wire::kLaneBlocksKept; });
+                     [lanes](unsigned blocks) { return blocks < wire::kLaneBlocksKept / lanes; });
 }
 
 void UploadRoom::give_back(const Share& share) {
@@ -47,12 +45,13 @@ void UploadRoom::give_back(const Share& share) {
 }
 
 void UploadRoom::give(std::uint64_t context, CUstream stream) {
-  if (taken() == 0) return;
+  if (!any_.load(std::memory_order_relaxed)) return;
   const Lock lock(mutex_);
   const auto found = shares_.find(key(context, stream));
   if (found == shares_.end()) return;
   give_back(found->second);
   shares_.erase(found);
+  any_.store(!shares_.empty(), std::memory_order_relaxed);
 }
 
 void UploadRoom::on_context_destroyed(std::uint64_t context) {
@@ -62,6 +61,7 @@ void UploadRoom::on_context_destroyed(std::uint64_t context) {
     give_back(item.second);
     return true;
   });
+  any_.store(!shares_.empty(), std::memory_order_relaxed);
 }
 
 }  // namespace flyt::client

@@ -23,21 +23,22 @@ namespace flyt::client {
 // Safe from any thread.
 class UploadRoom {
  public:
-  // Half of what the server has room for, beside the last pieces for streams that had none.
-  static constexpr std::uint64_t kBytesMax = 48 * kMiB;
+  // Two thirds of what the server has room for; the rest is for streams that have nothing there.
+  static constexpr std::uint64_t kBytesMax = 64 * kMiB;
 
   // Counts `bytes` for a stream of that context, and returns true. False: nothing is counted, and
   // the stream is to be waited for. A stream for which nothing is counted gets a piece anyhow:
   // others may stand while it does not.
   bool take(std::uint64_t context, CUstream stream, std::uint64_t bytes) EXCLUDES(mutex_);
-  // The same for a block that a lane has sent, of which the server keeps a number for each.
-  bool take_block(std::uint64_t context, CUstream stream, std::uint32_t lane, std::uint64_t bytes)
+  // The same for a block that one of `lanes` lanes has sent. The server keeps so many of each.
+  bool take_block(std::uint64_t context, CUstream stream, std::uint32_t lane, unsigned lanes)
       EXCLUDES(mutex_);
   // Whether each lane has room for one block at least. Without it a copy goes another way.
-  bool lanes_have_room() EXCLUDES(mutex_);
+  bool lanes_have_room(unsigned lanes) EXCLUDES(mutex_);
   // What was sent into the stream has been read, or the stream is gone.
   void give(std::uint64_t context, CUstream stream) EXCLUDES(mutex_);
   void on_context_destroyed(std::uint64_t context) EXCLUDES(mutex_);
+  // In bytes, blocks of lanes apart.
   std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
  private:
@@ -47,6 +48,7 @@ class UploadRoom {
   struct Share {
     std::uint64_t bytes = 0;
     Blocks blocks{};
+    bool none() const { return bytes == 0 && blocks == Blocks{}; }
   };
   static Key key(std::uint64_t context, CUstream stream);
   void give_back(const Share& share) REQUIRES(mutex_);
@@ -54,7 +56,8 @@ class UploadRoom {
   Mutex mutex_;
   std::map<Key, Share> shares_ GUARDED_BY(mutex_);
   Blocks blocks_ GUARDED_BY(mutex_){};   // The sum.
-  std::atomic<std::uint64_t> taken_{0};  // The sum; written under mutex_.
+  std::atomic<std::uint64_t> taken_{0};  // The same of bytes; written under mutex_.
+  std::atomic<bool> any_{false};         // There are shares; written under mutex_.
 };
 
 }  // namespace flyt::client

@@ -39,16 +39,17 @@ TEST(UploadRoomTest, APieceLargerThanTheRoomIsSentOnItsOwn) {
 
 TEST(UploadRoomTest, EachLaneHasRoomForSomeBlocks) {
   UploadRoom room;
-  for (unsigned i = 0; i < wire::kLaneBlocksKept; ++i) {
-    EXPECT_TRUE(room.lanes_have_room());
-    EXPECT_TRUE(room.take_block(1, stream(100), 3, 1));
+  constexpr unsigned kLanes = 8;
+  for (unsigned i = 0; i < wire::kLaneBlocksKept / kLanes; ++i) {
+    EXPECT_TRUE(room.lanes_have_room(kLanes));
+    EXPECT_TRUE(room.take_block(1, stream(100), 3, kLanes));
   }
-  EXPECT_FALSE(room.lanes_have_room());
-  EXPECT_FALSE(room.take_block(1, stream(100), 3, 1));
-  EXPECT_TRUE(room.take_block(1, stream(100), 4, 1));
+  EXPECT_FALSE(room.lanes_have_room(kLanes));
+  EXPECT_FALSE(room.take_block(1, stream(100), 3, kLanes));
+  EXPECT_TRUE(room.take_block(1, stream(100), 4, kLanes));
   room.give(1, stream(100));
-  EXPECT_TRUE(room.lanes_have_room());
-  EXPECT_TRUE(room.take_block(1, stream(100), 3, 1));
+  EXPECT_TRUE(room.lanes_have_room(kLanes));
+  EXPECT_TRUE(room.take_block(1, stream(100), 3, kLanes));
 }
 
 TEST(UploadRoomTest, ThreadsHaveDefaultStreamsOfTheirOwn) {

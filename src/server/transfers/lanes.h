@@ -83,10 +83,10 @@ class Lane final : public rpc::BufferPool {
   Condition slot_free_;
   Condition to_send_;
   bool ended_ GUARDED_BY(mutex_) = false;
-  std::deque<Block> received_ GUARDED_BY(mutex_);
   std::uint64_t taken_ GUARDED_BY(mutex_) = 0;  // Blocks that commands have named.
   std::size_t slots_ GUARDED_BY(mutex_) = 0;    // In use.
   std::vector<std::unique_ptr<rpc::Chunk>> chunks_ GUARDED_BY(mutex_);  // By the slot's index.
+  std::deque<Block> received_ GUARDED_BY(mutex_);                       // Ends before its chunks.
   std::deque<Part> parts_ GUARDED_BY(mutex_);
   rpc::Thread receiver_;
   rpc::Thread sender_;
@@ -96,7 +96,7 @@ class Lane final : public rpc::BufferPool {
 class Lanes {
  public:
   // The slots of all lanes of a session together, of kLaneBlockBytesMax each.
-  static constexpr std::size_t kSlotsMax = std::size_t{wire::kLanesMax} * wire::kLaneBlocksKept;
+  static constexpr std::size_t kSlotsMax = wire::kLaneBlocksKept;
   static constexpr std::size_t kSlotsReserve = 16;
 
   explicit Lanes(Session& session);
