@@ -9,6 +9,8 @@ from text import banner, wrap_call
 
 # Tells whoever loads a driver that this library only forwards calls (src/driver/load.h).
 CLIENT_MARKER = "flyt_client_library"
+# The same, that this one is the software GPU.
+SOFT_MARKER = "flyt_softgpu_library"
 
 TABLE_HEAD = """\
 #pragma once
@@ -192,7 +194,7 @@ def files(api):
 
 
 def softgpu_files(api):
-    return {"softgpu/exports.map": exports_map(api),
+    return {"softgpu/exports.map": exports_map(api, [SOFT_MARKER]),
             "softgpu/weak.cc": weak_source(api), "softgpu/variants.cc": variants_source(api),
             "cuda/proc_address_rows.cc": rows_source(api)}
 

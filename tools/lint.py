@@ -108,6 +108,20 @@ def dead_links(root, path):
     return [(path, line, 'links', message) for line, message in links.check(path, text or '', read)]
 
 
+def dead_commands(root, path):
+    """The same."""
+    def runs(other):
+        full = os.path.join(root, other)
+        return os.access(full, os.X_OK) if os.path.exists(full) else None
+
+    if not path.endswith('.md'):
+        return []
+    with open(os.path.join(root, path), encoding='utf-8') as file:
+        text = file.read()
+    return [(path, line, 'commands', message)
+            for line, message in links.commands_that_cannot_run(text, runs)]
+
+
 def only_below(files, places):
     """Those files that are or lie below one of some places; all where none is named."""
     if not places:
@@ -135,7 +149,7 @@ def main():
     findings, suppressed = [], 0
     for path in paths:
         found, used = lint_file(ROOT, path)
-        findings += found + dead_links(ROOT, path)
+        findings += found + dead_links(ROOT, path) + dead_commands(ROOT, path)
         suppressed += used
     if arguments.library:
         findings += library.check(arguments.library)

@@ -97,6 +97,23 @@ class Refuses(unittest.TestCase):
         self.check('machine-path', '// See ' + '/home' + '/someone/notes.\n')
 
 
+class Commands(unittest.TestCase):
+    FILES = {'tests/a.py': True, 'tests/b.py': False}
+
+    def check(self, text):
+        return [line for line, _ in links.commands_that_cannot_run(text, self.FILES.get)]
+
+    def test_what_cannot_be_run(self):
+        self.assertEqual(self.check('Say:\n```\ntests/b.py x\n```\n'), [3])
+        self.assertEqual(self.check('```\nA=1 B_C=2 ../../tests/b.py\n```\n'), [2])
+        self.assertEqual(self.check('So `SEED=1 tests/b.py build` is the long run.\n'), [1])
+
+    def test_what_can_and_what_is_only_named(self):
+        block = '```\ntests/a.py x\npython3 tests/b.py x\ntests/c.py\n```\n'
+        self.assertEqual(self.check(block), [])
+        self.assertEqual(self.check('`tests/b.py` has them; `python3 tests/b.py x` runs them.\n'), [])
+
+
 class LetsPass(unittest.TestCase):
     def check(self, text, path='src/rpc/sample.cc'):
         self.assertEqual(found(text, path), [], text)

@@ -9,7 +9,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PROGRAMS = ('flyt_sim', 'flyt_sim_rpc', 'flyt_hostile', 'cluster_sim_test')
+PROGRAMS = ('flyt_sim', 'flyt_sim_lanes', 'flyt_sim_rpc', 'flyt_hostile', 'cluster_sim_test')
 
 
 def main():

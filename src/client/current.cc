@@ -110,7 +110,10 @@ Session* current_session() {
 }
 
 CUresult start_session() {
-  if (current_session() != nullptr) return CUDA_SUCCESS;
+  if (Session* session = current_session(); session != nullptr) {
+    // In a host function nobody may wait until a session goes on.
+    return this_thread.host_call == HostCall::kNone ? session->health() : CUDA_SUCCESS;
+  }
   if (forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
   while (opening.test_and_set(std::memory_order_acquire)) opening.wait(true);
   const CUresult result = current_session() != nullptr ? CUDA_SUCCESS : open_session();

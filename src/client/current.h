@@ -10,8 +10,8 @@ class Session;
 // Null before a successful cuInit and, for ever, in a child made by fork().
 Session* current_session();
 
-// Opens the session that FLYT_SERVER names, once; later calls return the first one's result, so a
-// failed start can be tried again only if no session came to be.
+// Opens the session that FLYT_SERVER names, once: a failed start can be tried again only if no
+// session came to be. Later calls tell whether its server is still there, as every call does.
 CUresult start_session();
 
 // The session whose stubs and hooks run on this thread, in place of the process's: the simulator

@@ -52,6 +52,7 @@ Result<Driver> open(const std::string& path) {
     return Error{ErrorCode::kUnsupported,
                  driver.path + " is no CUDA driver: it has no function " + name};
   }
+  driver.soft = dlsym(library, kSoftMarker) != nullptr;
   fill(
       driver.table, [](void* from, const char* name) { return dlsym(from, name); }, library,
       [](void* missing, std::string_view name) {

@@ -15,11 +15,14 @@ struct Driver {
   std::string path;  // As the loader found it.
   Table table;
   std::vector<std::string> missing;  // Functions that the library lacks; the table refuses them.
+  bool soft = false;                 // It is the software GPU, whatever its path.
 };
 
 // What every library of ours that forwards calls exports; a server that loaded one would talk to
 // itself.
 inline constexpr char kClientMarker[] = "flyt_client_library";
+// What the software GPU exports.
+inline constexpr char kSoftMarker[] = "flyt_softgpu_library";
 
 // Where `auto` looks for NVIDIA's driver, in this order.
 std::vector<std::string> default_driver_paths();

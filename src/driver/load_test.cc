@@ -37,6 +37,15 @@ TEST(Load, RefusesFlytsOwnClientLibrary) {
   EXPECT_EQ(driver.error().code, ErrorCode::kDenied);
 }
 
+TEST(Load, KnowsTheSoftwareGpuWhateverItsPath) {
+  const Result<Driver> other = load(FLYT_TEST_DRIVER);
+  ASSERT_TRUE(other.ok()) << other.error().message;
+  EXPECT_FALSE(other->soft);
+  const Result<Driver> soft = load(FLYT_TEST_SOFT);
+  ASSERT_TRUE(soft.ok()) << soft.error().message;
+  EXPECT_TRUE(soft->soft);
+}
+
 TEST(Load, PassesOnTheLoadersReason) {
   const Result<Driver> driver = load("/nonexistent/libcuda.so.1");
   ASSERT_FALSE(driver.ok());

@@ -1,5 +1,5 @@
-// A library with the least that load() takes for a driver, and with kClientMarker if it is to be
-// taken for Flyt's client.
+// A library with the least that load() takes for a driver, and with kClientMarker or kSoftMarker if
+// it is to be taken for Flyt's client or for the software GPU.
 #include "cuda/functions.h"
 
 extern "C" {
@@ -24,6 +24,10 @@ CUresult cuGetProcAddress(const char*, void**, int, cuuint64_t) { return CUDA_SU
 #ifdef FLYT_TEST_CLIENT
 __attribute__((visibility("default"))) extern const char flyt_client_library;
 const char flyt_client_library = 1;
+#endif
+#ifdef FLYT_TEST_SOFT
+__attribute__((visibility("default"))) extern const char flyt_softgpu_library;
+const char flyt_softgpu_library = 1;
 #endif
 
 }  // extern "C"

@@ -40,6 +40,7 @@ Result<ReadyDriver> start_driver(std::string_view path, std::string_view kind) {
   auto loaded = driver::load(path);
   if (!loaded) return std::move(loaded).error();
   ReadyDriver ready{.driver = std::move(loaded).value(), .kind = std::string(kind)};
+  if (ready.driver.soft) ready.kind = wire::kSoftDriver;
   const driver::Table& table = ready.driver.table;
   CUresult result = once_gpu_is_back([&] { return table.cuInit(0); });
   if (result == CUDA_SUCCESS) result = table.cuDeviceGetCount(&ready.devices);
@@ -56,11 +57,11 @@ Result<ReadyDriver> start_driver(std::string_view path, std::string_view kind) {
 }
 
 Result<ReadyDriver> start_wanted_driver(const SessionOptions& options) {
-  if (options.driver == "soft") return start_driver(options.soft_path, "soft");
+  if (options.driver == "soft") return start_driver(options.soft_path, wire::kSoftDriver);
   if (options.driver != "auto") return start_driver(options.driver, options.driver);
   auto nvidia = start_driver("auto", "nvidia");
   if (nvidia) return nvidia;
-  auto soft = start_driver(options.soft_path, "soft");
+  auto soft = start_driver(options.soft_path, wire::kSoftDriver);
   if (soft) return soft;
   return Error{ErrorCode::kUnsupported,
                nvidia.error().message + "; " + std::move(soft).error().message};

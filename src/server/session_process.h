@@ -47,7 +47,7 @@ struct SessionOptions {
 // A driver that has been loaded and initialised in this process.
 struct ReadyDriver {
   driver::Driver driver;
-  std::string kind;         // "nvidia", "soft" or the path: for the hello and the logs.
+  std::string kind;         // "soft", "nvidia" or the path: for the hello and the logs.
   std::string device_name;  // Of the first device.
   int devices = 0;
   std::unique_ptr<FaultBoard> faults;  // Null: a fault is this process's alone.

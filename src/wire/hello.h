@@ -41,7 +41,7 @@ enum class HelloRecord : std::uint16_t {
   kWindow = 3,         // Window, any number of times
   kSessionToken = 4,   // 16 bytes: in a welcome the session's, in a hello the session to join
   kRole = 5,           // u16 ConnectionRole
-  kDriver = 6,         // u32 cuDriverGetVersion, then text: "nvidia", "softgpu", ...
+  kDriver = 6,         // u32 cuDriverGetVersion, then text: kSoftDriver, "nvidia" or a path
   kLimits = 7,         // Limits
   kReason = 8,         // u16 RefusalCode, then text
   kHighestOp = 9,      // u16: the API ops known are those up to this one
@@ -54,6 +54,9 @@ enum class HelloRecord : std::uint16_t {
                        // come in this one's place, where the session can go on
 };
 inline constexpr std::uint16_t kMustUnderstand = 0x8000;
+
+// The software GPU, wherever the server found it. It runs PTX, which decides what code it is sent.
+inline constexpr std::string_view kSoftDriver = "soft";
 
 enum class ConnectionRole : std::uint16_t {
   kCommands = 0,  // The session's one ordered stream of commands.

@@ -29,7 +29,7 @@ Welcome full_welcome() {
           .name = "gpu-host-7",
           .process_id = 99,
           .token = {9, 9, 9},
-          .driver = "softgpu",
+          .driver = "soft",
           .driver_version = 13000,
           .windows = {{WindowPurpose::kArena, 0, 0x300000000000, std::uint64_t{1} << 40}},
           .limits = {.bytes_in_flight = 32 * kMiB},

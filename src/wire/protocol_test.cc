@@ -58,7 +58,7 @@ TEST(ProtocolDocument, ShowsTheBytesThatTheCodeWrites) {
       {"welcome", text(encode(Welcome{.name = "gpu",
                                       .process_id = 99,
                                       .token = token,
-                                      .driver = "softgpu",
+                                      .driver = std::string(kSoftDriver),
                                       .driver_version = 13000}))},
       {"refusal", text(encode(Refusal{RefusalCode::kFull, "no room"}))},
       {"ping", frame(CommandHeader{.op = 2, .flags = kWantsReply, .sequence = 1, .thread = 7})},

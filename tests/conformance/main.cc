@@ -1,21 +1,13 @@
 // flyt_conformance: the CUDA driver's documented behaviour, call by call, against any libcuda.
-//   --library PATH       the driver under test
-//   --driver NAME        whose lists hold: soft, nvidia, remote-soft, remote-nvidia
-//   --lists FOLDER       where NAME.never and NAME.not_yet are
-//   --transcript FILE    every call and its result, appended in order
-//   --server-driver PATH start a private flyt-server with this driver for the library to talk to
-//   --listen URL         where that server listens (shm, unix: at a private path; default shm)
-//   --moving URL         that server's control, by which its multiprocessors change all the time
-//   --sweep              no test but these: every call, with one argument after the other changed
-//   --deadline SECONDS   for one test     --verbose    print passing tests too
-// Everything that starts with --gtest_ goes to gtest.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -28,6 +20,25 @@
 
 namespace {
 
+constexpr const char* kHelp =
+    R"(flyt_conformance: the CUDA driver's documented behaviour, call by call, against any libcuda.
+
+  --library PATH        the driver under test; required
+  --driver NAME         whose lists hold: soft (the default), nvidia, remote-soft, remote-nvidia
+  --lists FOLDER        where NAME.never and NAME.not_yet are: tests/conformance/lists
+  --transcript FILE     every call and its result, in order; FILE is made anew
+  --server-driver WHICH start a private flyt-server for the library to talk to, over this driver:
+                        auto, soft or a path. With remote-*: this, or FLYT_SERVER names a server
+  --listen URL          where that server listens (shm, unix: at a private path; default shm)
+  --moving URL          that server's control, by which its multiprocessors change all the time
+  --sweep               no test but these: every call, with one argument after the other changed
+  --deadline SECONDS    for one test (150)
+  --verbose             print passing tests too
+  --help                this text; options of gtest: --gtest_help
+
+Everything that starts with --gtest_ goes to gtest: --gtest_filter=Link*:Logs* runs some tests.
+)";
+
 struct Options {
   flyt::conformance::SupervisorOptions supervisor;
   flyt::tests::ServerOptions server;
@@ -35,6 +46,23 @@ struct Options {
   bool remote = false;
   bool sweep = false;
 };
+
+// gtest would print its own help and run nothing.
+bool wants_help(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc, [](const char* word) {
+    return std::string_view(word) == "--help" || std::string_view(word) == "-h";
+  });
+}
+
+// What the options lack, or nothing. Without it every test would fail, each with an error of its
+// own.
+const char* lacking(const Options& options) {
+  if (std::getenv("FLYT_CONFORMANCE_LIBRARY") == nullptr) return "no --library PATH given";
+  const bool remote = options.supervisor.driver.starts_with("remote-");
+  if (!remote || options.remote || std::getenv("FLYT_SERVER") != nullptr) return nullptr;
+  return "--driver remote-* needs --server-driver (auto, soft or a path), or FLYT_SERVER to be the "
+         "URL of a server";
+}
 
 // False, with a message, on an unknown option.
 bool parse(int argc, char** argv, Options& options) {
@@ -125,12 +153,20 @@ class Mover {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (wants_help(argc, argv)) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
   ::testing::InitGoogleTest(&argc, argv);
   if (flyt::conformance::is_peer()) return flyt::conformance::serve_as_peer();
   flyt::conformance::register_sweep();
   if (flyt::conformance::is_worker()) return flyt::conformance::work();
   Options options;
   if (!parse(argc, argv, options)) return 2;
+  if (const char* const missing = lacking(options)) {
+    std::fprintf(stderr, "flyt_conformance: %s; --help tells more\n", missing);
+    return 2;
+  }
   if (options.sweep) flyt::conformance::sweep_only(options.supervisor.driver);
   // NVIDIA's driver loads a kernel when it is first used, and then waits for whatever runs; a test
   // that holds a stream with a kernel of its own would wait for itself.

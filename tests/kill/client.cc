@@ -54,7 +54,7 @@ class Program {
     return result;
   }
 
-  static constexpr int kKinds = 16;
+  static constexpr int kKinds = 17;
   static bool waits_for_device(int kind) { return kind == 8 || kind == 10 || kind == 11; }
   // One call of the kind, or a small group of calls that belong together.
   CUresult call(int kind) {
@@ -88,6 +88,8 @@ class Program {
       case 13:
         return memory_info();
       case 14:
+        return cu_.cuInit(0);
+      case 15:
         return cu_.cuMemcpyHtoDAsync_v2(large_memory_, large_host_.data(), kLargeBytes, stream_);
       default:
         return cu_.cuMemcpyDtoHAsync_v2(large_host_.data(), large_memory_, kLargeBytes, stream_);

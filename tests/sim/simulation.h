@@ -1,26 +1,47 @@
-// Simulation: a real client session, real rpc and a real server session in one process, over a
-// connection that misbehaves by a seed.
+// Simulation: a real client session, real rpc and a real server session in one process, over
+// connections that misbehave by a seed.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <string>
+#include <type_traits>
+#include <vector>
 
 #include "transport/sim.h"
+#include "wire/hello.h"
 
 namespace flyt::sim {
 
-// What a program did over one session.
+// One session to be played.
+struct Plan {
+  std::uint64_t seed = 1;  // Chooses the calls.
+  int calls = 0;           // Made one after another, checking what comes back.
+  transport::SimOptions main;
+  // Further connections for bulk data, as many as these. With any the program makes copies that
+  // are large enough for them.
+  std::vector<transport::SimOptions> lanes;
+  wire::LanePacking packing = wire::LanePacking::kAuto;
+  bool ends_process = false;  // What the server's session is made of is left to the process's end.
+};
+
+// What a program did over one session. Goes from process to process as it is.
 struct Outcome {
   bool opened = false;
   int calls = 0;
   int errors = 0;
   int successes_after_an_error = 0;
   int wrong_results = 0;
+  std::uint64_t lane_bytes_to_server = 0;
+  std::uint64_t lane_bytes_to_client = 0;
   bool finished = false;  // Nobody hung.
-  std::string server_reason;
+  std::array<char, 256> server_reason{};
 };
+static_assert(std::is_trivially_copyable_v<Outcome>);
 
-// Runs `calls` calls that `seed` chooses, one after another, checking what comes back.
-Outcome simulate(std::uint64_t seed, const transport::SimOptions& options, int calls);
+Outcome simulate(const Plan& plan);
+
+// The same in a process of its own, which frees nothing at its end, as that of a session does. The
+// calling one must have no threads, so it has never called simulate(). Not `finished`: it died.
+Outcome simulate_apart(Plan plan);
 
 }  // namespace flyt::sim

@@ -1,10 +1,12 @@
-"""Links of documents: each leads to a file of the tree, and to a heading that this file has."""
+"""Links of documents: each leads to a file of the tree, and to a heading that this file has. Their
+commands: a file of the tree that one begins with can be run."""
 
 import posixpath
 import re
 
 _LINK = re.compile(r'\]\(([^)\s]+)\)')
 _FENCE = re.compile(r'\s*```')
+_COMMAND = re.compile(r'(?:[A-Z_]+=\S+ +)*(?:\.{1,2}/)*([\w./-]+\.(?:py|sh))(?= |$)')
 _HEADING = re.compile(r'#{1,6}\s+(.*)')
 
 
@@ -44,3 +46,18 @@ def check(path, text, read):
                 yield number, f'{target} leads to no file'
             elif anchor and anchor not in anchors(there):
                 yield number, f'{file or path} has no heading for #{anchor}'
+
+
+def commands_that_cannot_run(text, runs):
+    """(line, message) of each command in a block, or of several words between backticks, that
+    begins with a file which cannot be executed. `runs` tells of a path; None: it is not there."""
+    code = False
+    for number, line in enumerate(text.split('\n'), 1):
+        if _FENCE.match(line):
+            code = not code
+            continue
+        commands = [line] if code else [c for c in re.findall(r'`([^`]*)`', line) if ' ' in c]
+        for command in commands:
+            begin = _COMMAND.match(command.strip())
+            if begin and runs(begin.group(1)) is False:
+                yield number, f'{begin.group(1)} cannot be run: it has no x bit'

@@ -18,6 +18,7 @@
 #include "cuda/code_packing.h"
 #include "cuda/fatbin.h"
 #include "cuda/image.h"
+#include "wire/hello.h"
 
 namespace flyt::client {
 namespace {
@@ -177,7 +178,7 @@ std::vector<std::byte> smallest_file(const cuda::Fatbin& fatbin) {
 
 }  // namespace
 
-bool interprets_code() { return session().channel().welcome().driver == "soft"; }
+bool interprets_code() { return session().channel().welcome().driver == wire::kSoftDriver; }
 
 bool sent_elsewhere(const Upload& upload) { return upload.times != times_recovered(); }
 

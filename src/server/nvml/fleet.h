@@ -17,7 +17,7 @@ struct Fleet {
   // What one GPU can do with another one's memory.
   enum class Reach : char { kNot = '0', kPlain = '1', kAtomic = '2' };
 
-  std::string driver_kind;  // "nvidia", "soft" or a path.
+  std::string driver_kind;  // As of ReadyDriver.
   int cuda_version = 0;
   bool only = false;                  // The driver may have more GPUs than the one here.
   SmFacts sms;                        // Of the first GPU.

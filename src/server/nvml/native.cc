@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "wire/hello.h"
+
 namespace flyt::server::nvml {
 namespace {
 
@@ -16,7 +18,7 @@ std::string text_of_call(TextCall call) {
 
 driver::NvmlTable table_of_machine(const Fleet& fleet) {
   // The software GPU is no GPU of NVML, whatever else the machine has.
-  if (fleet.driver_kind == "soft") return driver::no_nvml();
+  if (fleet.driver_kind == wire::kSoftDriver) return driver::no_nvml();
   auto table = driver::load_nvml();
   return table ? *table : driver::no_nvml();
 }

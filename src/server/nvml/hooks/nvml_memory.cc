@@ -5,6 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "wire/hello.h"
+
 namespace flyt::server::nvml::hooks {
 namespace {
 
@@ -34,7 +36,7 @@ void count(const MonitorParts& monitor, std::uint32_t index, commands::NvmlMemor
   reply.total = monitor.fleet.gpus[index].memory_bytes;
   if (const std::uint64_t limit = limit_of(monitor, index); limit != 0) {
     reply.total = std::min(reply.total, std::max(limit, ours + others));
-  } else if (monitor.fleet.driver_kind == "soft") {
+  } else if (monitor.fleet.driver_kind == wire::kSoftDriver) {
     others = 0;
   }
   reply.used = std::min(ours, reply.total);
