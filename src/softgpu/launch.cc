@@ -17,31 +17,6 @@ std::uint64_t product(const std::array<unsigned, 3>& extent) {
   return std::uint64_t{extent[0]} * extent[1] * extent[2];
 }
 
-CUresult check_cluster(const Function& function, LaunchRequest& request) {
-  const FunctionSettings settings = function.settings();
-  const DeviceLimits& limits = function.module()->device().limits();
-  request.in_clusters = product(request.cluster) != 0 || settings.cluster[0] != 0;
-  if (product(request.cluster) == 0) {
-    for (std::size_t i = 0; i < 3; ++i) {
-      request.cluster[i] = static_cast<unsigned>(std::max(settings.cluster[i], 1));
-    }
-  } else if (settings.cluster[0] != 0) {
-    for (std::size_t i = 0; i < 3; ++i) {
-      if (request.cluster[i] != static_cast<unsigned>(std::max(settings.cluster[i], 1))) {
-        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-      }
-    }
-  }
-  const std::uint64_t size = product(request.cluster);
-  const unsigned most =
-      settings.nonportable_cluster != 0 ? limits.cluster_blocks_nonportable : limits.cluster_blocks;
-  if (size > most) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (request.grid[i] % request.cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult check_block(const Function& function, const LaunchRequest& request) {
   const ptx::Function& code = function.code();
   const DeviceLimits& limits = function.module()->device().limits();
@@ -106,6 +81,31 @@ CUresult pack_extra(const ptx::Function& code, void** extra, std::vector<std::by
 }
 
 }  // namespace
+
+CUresult check_cluster(const Function& function, LaunchRequest& request) {
+  const FunctionSettings settings = function.settings();
+  const DeviceLimits& limits = function.module()->device().limits();
+  request.in_clusters = product(request.cluster) != 0 || settings.cluster[0] != 0;
+  if (product(request.cluster) == 0) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      request.cluster[i] = static_cast<unsigned>(std::max(settings.cluster[i], 1));
+    }
+  } else if (settings.cluster[0] != 0) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (request.cluster[i] != static_cast<unsigned>(std::max(settings.cluster[i], 1))) {
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+      }
+    }
+  }
+  const std::uint64_t size = product(request.cluster);
+  const unsigned most =
+      settings.nonportable_cluster != 0 ? limits.cluster_blocks_nonportable : limits.cluster_blocks;
+  if (size > most) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (request.grid[i] % request.cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return CUDA_SUCCESS;
+}
 
 CUresult pack_parameters(const ptx::Function& code, void** pointers, void** extra,
                          std::vector<std::byte>& out) {

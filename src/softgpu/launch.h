@@ -30,6 +30,9 @@ struct LaunchRequest {
 // What a kernel's texture and surface references are bound to when it is launched.
 std::shared_ptr<const ImageBindings> bindings_for(const Driver& driver, const Function& function);
 
+// Whether the grid is whole clusters of a size that there is. Completes that size.
+CUresult check_cluster(const Function& function, LaunchRequest& request);
+
 // What the calls refuse at once. Completes the cluster size.
 CUresult check_launch(const Function& function, LaunchRequest& request);
 

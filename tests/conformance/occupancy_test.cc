@@ -126,5 +126,64 @@ TEST_F(OccupancyTest, AvailableDynamicSharedMemoryShrinksWithBlocks) {
   EXPECT_LE(four, one);
 }
 
+class ClusterOccupancyTest : public OccupancyTest {
+ protected:
+  void SetUp() override {
+    OccupancyTest::SetUp();
+    if (attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) GTEST_SKIP() << "no clusters";
+    config.gridDimX = 16;
+    config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = 32;
+    config.blockDimY = config.blockDimZ = 1;
+    size.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    size.value.clusterDim.y = size.value.clusterDim.z = 1;
+  }
+  void expect(CUresult result, bool any) {
+    int active = -1;
+    int potential = -1;
+    CU_IS(result, cu().cuOccupancyMaxActiveClusters(&active, function, &config));
+    CU_IS(result, cu().cuOccupancyMaxPotentialClusterSize(&potential, function, &config));
+    if (result == CUDA_SUCCESS) {
+      EXPECT_EQ(any, active > 0) << active;
+    }
+  }
+  void expect_of(unsigned blocks, CUresult result) {
+    size.value.clusterDim.x = blocks;
+    config.attrs = &size;
+    config.numAttrs = 1;
+    expect(result, true);
+  }
+  CUlaunchAttribute size{};
+  CUlaunchConfig config{};
+};
+
+TEST_F(ClusterOccupancyTest, OfAConfigurationIsAskedAsOfALaunch) {
+  expect(CUDA_SUCCESS, false);
+  for (const unsigned blocks : {1U, 2U, 4U, 8U}) expect_of(blocks, CUDA_SUCCESS);
+  for (const unsigned blocks : {0U, 3U, 16U, 32U})
+    expect_of(blocks, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  config.attrs = nullptr;
+  expect(CUDA_ERROR_INVALID_VALUE, true);
+}
+
+TEST_F(ClusterOccupancyTest, OfAKernelIsThatOfItsOwnClusters) {
+  const Module clusters(kClusterPtx);
+  function = clusters.function("pairs");
+  expect(CUDA_SUCCESS, true);
+  expect_of(2, CUDA_SUCCESS);
+  expect_of(4, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  config.numAttrs = 0;
+  config.gridDimX = 1;
+  expect(CUDA_ERROR_INVALID_CLUSTER_SIZE, true);
+}
+
+TEST_F(ClusterOccupancyTest, OfBlocksThatFitNowhereIsNone) {
+  config.blockDimX = 2048;
+  expect(CUDA_SUCCESS, false);
+  int potential = -1;
+  CU_OK(cu().cuOccupancyMaxPotentialClusterSize(&potential, function, &config));
+  EXPECT_EQ(0, potential);
+}
+
 }  // namespace
 }  // namespace flyt::conformance

@@ -64,13 +64,17 @@ void best_block(const Function& function, unsigned multiprocessors, CUoccupancyB
   }
 }
 
-unsigned cluster_of(const CUlaunchConfig& config) {
+// The clusters of a configuration, checked as for a launch.
+CUresult find_clusters(const Function& function, const CUlaunchConfig& config,
+                       LaunchRequest& request) {
+  if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  request.grid = {config.gridDimX, config.gridDimY, config.gridDimZ};
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     if (config.attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
-    const auto& size = config.attrs[i].value.clusterDim;
-    return size.x * size.y * size.z;
+    const CUresult bad = apply_attribute(config.attrs[i], request);
+    if (bad != CUDA_SUCCESS) return bad;
   }
-  return 1;
+  return check_cluster(function, request);
 }
 
 // Of the current context, which may be a part of the device.
@@ -171,13 +175,16 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
   return with_configured(
       func, config, clusterSize,
       [&](Driver& driver, const Context& context, const Function& function) -> CUresult {
+        LaunchRequest request;
+        const CUresult bad = find_clusters(function, *config, request);
+        if (bad != CUDA_SUCCESS) return bad;
         const DeviceLimits& limits = function.module()->device().limits();
         unsigned most = function.settings().nonportable_cluster != 0
                             ? limits.cluster_blocks_nonportable
                             : limits.cluster_blocks;
         const unsigned room =
             resident_blocks(function, *config, multiprocessors_of(driver, context, *config));
-        while (most > 1 && most > room) most /= 2;
+        while (most > room) most /= 2;
         *clusterSize = static_cast<int>(most);
         return CUDA_SUCCESS;
       });
@@ -188,12 +195,14 @@ CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
   return with_configured(
       func, config, numClusters,
       [&](Driver& driver, const Context& context, const Function& function) -> CUresult {
-        if (config->numAttrs != 0 && config->attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
-        const unsigned cluster = cluster_of(*config);
-        if (cluster == 0) return CUDA_ERROR_INVALID_VALUE;
-        *numClusters = static_cast<int>(
-            resident_blocks(function, *config, multiprocessors_of(driver, context, *config)) /
-            cluster);
+        LaunchRequest request;
+        const CUresult bad = find_clusters(function, *config, request);
+        if (bad != CUDA_SUCCESS) return bad;
+        const auto& [x, y, z] = request.cluster;
+        const unsigned blocks =
+            resident_blocks(function, *config, multiprocessors_of(driver, context, *config));
+        // As NVIDIA's driver has it, where neither the kernel nor the configuration has clusters.
+        *numClusters = request.in_clusters ? static_cast<int>(blocks / (x * y * z)) : 0;
         return CUDA_SUCCESS;
       });
 }
