@@ -131,6 +131,7 @@ void MemorySubjects::on_context_destroy(std::uint32_t context) {
   holds.seal();
   holds.poll();
   images->on_context_destroy(context);
+  depths.forget_context(context);
   saved_arrays.forget_context(context);
   for (const wire::HandleKind kind :
        {wire::HandleKind::kArray, wire::HandleKind::kMipmappedArray}) {
@@ -143,6 +144,7 @@ void MemorySubjects::on_context_destroy(std::uint32_t context) {
     for (const Handles::Entry& entry : session.handles().all(kind)) {
       if (auto* stream = dynamic_cast<StreamOwner*>(entry.attachment.get())) {
         if (stream->context() != context) continue;
+        depths.forget(stream->stream());
         pools.forget_stream(stream->stream());
         session.graphs().forget_stream(stream->stream());
         stream->abandon();
@@ -165,9 +167,11 @@ void MemorySubjects::after_context_destroy(std::uint32_t context) {
 void MemorySubjects::on_green_destroy(std::uint32_t context) {
   holds.seal();
   holds.poll();
+  depths.forget_context(context);
   for (const Handles::Entry& entry : session.handles().all(wire::HandleKind::kStream)) {
     auto* stream = dynamic_cast<StreamOwner*>(entry.attachment.get());
     if (stream == nullptr || stream->context() != context) continue;
+    depths.forget(stream->stream());
     pools.forget_stream(stream->stream());
     // The driver keeps it for the program to destroy, which has no name for it any more.
     session.driver().cuStreamDestroy_v2(stream->stream());

@@ -195,6 +195,7 @@ class SharedConnection final : public Connection {
   std::atomic<bool> shut_{false};
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> peer_gone_{false};
+  std::atomic<bool> spoilt_{false};  // The peer says that it has read what it cannot have.
   // The bell for this condition may be ringing.
   std::array<std::atomic<bool>, 2> ringing_{};
 };
@@ -222,6 +223,7 @@ Result<std::size_t> SharedConnection::read(std::span<const MutableBytes> into, P
       if (reader_.owes_bell()) ring(peers_bell(kWritable));
       return *got;
     }
+    if (spoilt_.load(std::memory_order_relaxed)) return corrupt();
     if (ended) return lost();
     if (patience == Patience::kNow) return std::size_t{0};
     wait(kReadable, kNever, nullptr);
@@ -234,6 +236,7 @@ Result<std::size_t> SharedConnection::write(std::span<const Bytes> from, Patienc
         peer_gone_.load(std::memory_order_relaxed)) {
       return lost();
     }
+    if (spoilt_.load(std::memory_order_relaxed)) return corrupt();
     const std::optional<std::size_t> sent = writer_.write(from);
     if (!sent) return corrupt();
     if (*sent > 0) {
@@ -247,7 +250,7 @@ Result<std::size_t> SharedConnection::write(std::span<const Bytes> from, Patienc
 
 // A broken connection counts as ready for whatever was asked, so that the caller meets the error.
 ReadySet SharedConnection::look(ReadySet wanted) {
-  if (abandoned_.load() || shut_.load() || peer_gone_.load()) {
+  if (abandoned_.load() || shut_.load() || peer_gone_.load() || spoilt_.load()) {
     return wanted & (kReadable | kWritable | kHangup);
   }
   ReadySet ready = kNothing;
@@ -256,9 +259,11 @@ ReadySet SharedConnection::look(ReadySet wanted) {
   return ready;
 }
 
+// While there is room a writer does not look how far the peer has read, so whoever sleeps does.
 // Several threads may sleep on one bell. Who silences it does so before he asks for it and looks
 // once more; if he then finds that there was something to be told, he rings for the others.
 bool SharedConnection::prepare_to_sleep(ReadySet condition) {
+  if (writer_.state() == RingState::kCorrupt) spoilt_.store(true);
   std::atomic<bool>& ringing = ringing_[index(condition)];
   if (ringing.exchange(false)) silence(my_bell(condition));
   if (condition == kReadable) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace flyt::transport {
 namespace {
@@ -30,23 +31,35 @@ void fetch_ahead(MutableBytes data, std::uint64_t at) {
 
 }  // namespace
 
+// In this order, as another thread may write meanwhile: an honest reader is never behind what was
+// known of it before, nor ahead of what was written when it is looked at later.
 RingState RingWriter::state() const {
-  const std::uint64_t used =
-      head_.load(std::memory_order_relaxed) - control_.tail.load(std::memory_order_acquire);
-  if (used > data_.size()) return RingState::kCorrupt;
-  return used == data_.size() ? RingState::kStuck : RingState::kReady;
+  const std::uint64_t known = known_tail_.load(std::memory_order_acquire);
+  const std::uint64_t tail = control_.tail.load(std::memory_order_acquire);
+  const std::uint64_t head = head_.load(std::memory_order_acquire);
+  if (!possible(known, tail, head)) {
+    // Not if more was read, and then written, between the two looks.
+    const bool moved = control_.tail.load(std::memory_order_acquire) != tail;
+    return moved ? RingState::kReady : RingState::kCorrupt;
+  }
+  return head - tail == data_.size() ? RingState::kStuck : RingState::kReady;
+}
+
+bool RingWriter::possible(std::uint64_t known, std::uint64_t tail, std::uint64_t head) const {
+  return head - tail <= data_.size() && tail - known <= head - known;
 }
 
 std::optional<std::size_t> RingWriter::write(std::span<const Bytes> from) {
   const std::uint64_t head = head_.load(std::memory_order_relaxed);
   std::size_t size_of_all = 0;
   for (const Bytes& piece : from) size_of_all += piece.size();
-  if (data_.size() - (head - known_tail_) < size_of_all) {
-    const std::uint64_t tail = control_.tail.load(std::memory_order_acquire);
-    if (head - tail > data_.size()) return std::nullopt;
-    known_tail_ = tail;
+  std::uint64_t tail = known_tail_.load(std::memory_order_relaxed);
+  if (data_.size() - (head - tail) < size_of_all) {
+    const std::uint64_t known = std::exchange(tail, control_.tail.load(std::memory_order_acquire));
+    if (!possible(known, tail, head)) return std::nullopt;
+    known_tail_.store(tail, std::memory_order_release);
   }
-  std::size_t room = data_.size() - (head - known_tail_);
+  std::size_t room = data_.size() - (head - tail);
   std::uint64_t at = head;
   for (const Bytes& piece : from) {
     const std::size_t size = std::min(piece.size(), room);

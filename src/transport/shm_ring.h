@@ -38,7 +38,7 @@ class RingWriter {
   // is impossible.
   std::optional<std::size_t> write(std::span<const Bytes> from);
 
-  // kReady: there is room.
+  // kReady: there is room, or another thread has just written. kCorrupt is certain.
   RingState state() const;
 
   // Asks for the bell, for when a good part of the ring has been read.
@@ -50,11 +50,14 @@ class RingWriter {
   }
 
  private:
+  // Whether the reader may be at `tail` when it was at `known` before.
+  bool possible(std::uint64_t known, std::uint64_t tail, std::uint64_t head) const;
+
   RingControl& control_;
   const MutableBytes data_;
   std::atomic<std::uint64_t> head_{0};
   // The reader's position as it was when last looked at: each look takes the line from the reader.
-  std::uint64_t known_tail_ = 0;
+  std::atomic<std::uint64_t> known_tail_{0};
 };
 
 // Copies out of the ring; the same rules, of size too.

@@ -89,6 +89,37 @@ TEST(ShmRing, AnImpossiblePositionOfTheReaderIsNoticedByTheWriter) {
   }
 }
 
+TEST(ShmRing, AReaderThatGoesBackIsNoticedByTheWriter) {
+  Ring ring;
+  put(ring, std::string(kSize, 'x'));
+  take(ring, 8);
+  EXPECT_EQ(put(ring, std::string(kSize, 'y')), 8u);
+  take(ring, 8);
+  ring.control.tail.store(7);
+  EXPECT_EQ(ring.writer.state(), RingState::kCorrupt);
+  EXPECT_EQ(put(ring, "z"), std::nullopt);
+}
+
+// As with a thread that waits while others write: what it calls impossible ends the session.
+TEST(ShmRing, WhoLooksWhileOthersWriteAndReadFindsNothingImpossible) {
+  Ring ring;
+  std::atomic<bool> done{false};
+  std::atomic<int> looks{0};
+  std::thread looker([&] {
+    while (!done.load()) {
+      EXPECT_NE(ring.writer.state(), RingState::kCorrupt);
+      looks.fetch_add(1);
+    }
+  });
+  std::thread reader([&] {
+    while (!done.load()) take(ring, kSize);
+  });
+  while (looks.load() < 200000) put(ring, std::string(kSize, 'x'));
+  done.store(true);
+  looker.join();
+  reader.join();
+}
+
 TEST(ShmRing, ASleepingReaderIsOwedOneBell) {
   Ring ring;
   EXPECT_FALSE(ring.writer.owes_bell());
@@ -218,11 +249,12 @@ class ShmBells : public ::testing::TestWithParam<bool> {
     return bells_[own == client_suffers() ? of_client : of_server];
   }
   static void may_wait(const Fd& bell, bool wait) { set_blocking(bell.get(), wait); }
+  // The control of the ring into which the victim writes.
+  off_t control() const { return client_suffers() ? 0 : 256; }
   // The word by which who reads what the victim writes says that he sleeps.
   void say_that_the_reader_sleeps() {
     const std::uint32_t waits = 1;
-    const off_t at = (client_suffers() ? 0 : 256) + 128;
-    ASSERT_EQ(::pwrite(memory_.get(), &waits, sizeof waits, at), 4);
+    ASSERT_EQ(::pwrite(memory_.get(), &waits, sizeof waits, control() + 128), 4);
   }
   // Whether it comes to an end by itself. `help` makes it, after a while.
   static bool ends(const std::function<void()>& call, const std::function<void()>& help) {
@@ -311,6 +343,59 @@ TEST_P(ShmBells, AreTheLastFilesThatAClientTakes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfClientAndServer, ShmBells, ::testing::Bool());
+
+// What the other side says of how far it is.
+class ShmPositions : public ShmBells {
+ protected:
+  off_t tail_of_what_the_victim_writes() const { return control() + 64; }
+  off_t head_of_what_the_victim_reads() const { return 256 - control(); }
+  void fill() {
+    const std::string much(3 * kMiB, 'x');
+    const Bytes bytes = bytes_of(much);
+    const auto sent = victim().write({&bytes, 1}, Patience::kNow);
+    ASSERT_TRUE(sent.ok());
+    ASSERT_EQ(*sent, 2 * kMiB);
+  }
+  void store(off_t position, std::uint64_t value) {
+    ASSERT_EQ(::pwrite(memory_.get(), &value, sizeof value, position), 8);
+  }
+  // The victim waits for what there is to read, which nobody writes.
+  void expect_the_end() {
+    EXPECT_EQ(victim().wait(kReadable, soon(), nullptr), kReadable);
+    std::array<std::byte, 8> out{};
+    const MutableBytes into(out);
+    const auto got = victim().read({&into, 1}, Patience::kNow);
+    ASSERT_FALSE(got.ok());
+    EXPECT_NE(got.error().message.find("spoilt"), std::string::npos) << got.error().message;
+    const Bytes bytes = bytes_of("x");
+    EXPECT_FALSE(victim().write({&bytes, 1}, Patience::kNow).ok());
+  }
+};
+
+TEST_P(ShmPositions, OfAReaderWhoCannotBeThereAreTheEnd) {
+  store(tail_of_what_the_victim_writes(), std::uint64_t{1} << 40);
+  expect_the_end();
+}
+
+TEST_P(ShmPositions, OfAReaderWhoWentBackAreTheEnd) {
+  fill();
+  store(tail_of_what_the_victim_writes(), 2 * kMiB);
+  fill();
+  store(tail_of_what_the_victim_writes(), 2 * kMiB - 1);
+  expect_the_end();
+}
+
+TEST_P(ShmPositions, OfAWriterWhoCannotBeThereAreTheEnd) {
+  store(head_of_what_the_victim_reads(), std::uint64_t{1} << 40);
+  expect_the_end();
+}
+
+TEST_P(ShmPositions, OfAWriterWhoIsBehindAreTheEnd) {
+  store(head_of_what_the_victim_reads(), UINT64_MAX);
+  expect_the_end();
+}
+
+INSTANTIATE_TEST_SUITE_P(OfClientAndServer, ShmPositions, ::testing::Bool());
 
 TEST(ShmHandover, WhatIsNoBellIsRefused) {
   for (const bool event : {true, false}) {

@@ -1,7 +1,9 @@
 // Objects that a client ends at the wrong moment or in the wrong way, and bounds that it runs into.
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -291,6 +293,78 @@ TEST_F(HostileLifetimes, TexturesHaveABound) {
   send(commands::DestroyTexture{.texture = last.texture}, kPrimary);
   // When the GPU has passed.
   EXPECT_TRUE(tests::eventually(30, [&] { return ask(create, kPrimary) == CUDA_SUCCESS; }));
+}
+
+// The memory that a server's sessions have for themselves, in kilobytes.
+std::uint64_t own_kilobytes(const tests::ServerProcess& server) {
+  std::uint64_t kilobytes = 0;
+  for (const pid_t session : server.children()) {
+    std::ifstream file("/proc/" + std::to_string(session) + "/smaps_rollup");
+    for (std::string word; file >> word;) {
+      std::uint64_t more = 0;
+      if (word.starts_with("Private_") && file >> more) kilobytes += more;
+    }
+  }
+  return kilobytes;
+}
+
+// With an AddressSanitizer, if any, that keeps little of what is freed.
+class HostileLeftovers : public HostileLifetimes {
+ protected:
+  static constexpr int kRounds = 200;
+  static constexpr int kInRound = 200;
+  // An entry in a table takes about twice as much. AddressSanitizer keeps some of what was freed.
+  static constexpr std::uint64_t kKilobytesMost = kRounds * kInRound * 400 / 1024;
+
+  static void SetUpTestSuite() {
+    const char* const options = std::getenv("ASAN_OPTIONS");
+    const std::string before = options == nullptr ? "" : options;
+    ::setenv("ASAN_OPTIONS",
+             (before + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64").c_str(), 1);
+    start_server({});
+    if (options == nullptr) {
+      ::unsetenv("ASAN_OPTIONS");
+    } else {
+      ::setenv("ASAN_OPTIONS", before.c_str(), 1);
+    }
+  }
+  void SetUp() override {
+    if (!tests::over_soft_gpu()) GTEST_SKIP() << "other drivers keep memory of their own";
+    HostileLifetimes::SetUp();
+  }
+  void TearDown() override {
+    if (tests::over_soft_gpu()) HostileLifetimes::TearDown();
+  }
+
+  // `one` leaves nothing that the client still has.
+  template <class One>
+  void expect_nothing_stays(const One& one) {
+    // What allocators keep for the next time is there after a few rounds.
+    for (int round = 0; round < kRounds / 2; ++round) run(one);
+    const std::uint64_t before = own_kilobytes(server());
+    for (int round = 0; round < kRounds; ++round) run(one);
+    const std::uint64_t after = own_kilobytes(server());
+    EXPECT_LE(after, before + kKilobytesMost) << before << " KiB before";
+  }
+  template <class One>
+  void run(const One& one) {
+    for (int i = 0; i < kInRound; ++i) one();
+    ASSERT_EQ(ask(commands::SynchronizeContext{.context = context(kPrimary)}), CUDA_SUCCESS);
+    ASSERT_EQ(posted_, CUDA_SUCCESS);
+  }
+};
+
+TEST_F(HostileLeftovers, NothingStaysOfAStreamThatHadWork) {
+  const auto stream = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto event = handle_as<CUevent>(HandleKind::kEvent, 1);
+  expect_nothing_stays([&] {
+    send(commands::StreamCreate{.stream = stream, .flags = CU_STREAM_NON_BLOCKING}, kPrimary);
+    send(commands::EventCreate{.event = event, .flags = CU_EVENT_DISABLE_TIMING}, kPrimary);
+    send(commands::EventRecord{.event = event, .stream = stream}, kPrimary);
+    send(commands::StreamWaitEvent{.stream = stream, .event = event}, kPrimary);
+    send(commands::EventDestroy{.event = event}, kPrimary);
+    send(commands::StreamDestroy{.stream = stream}, kPrimary);
+  });
 }
 
 // With a driver that needs an event until its wait has come back.

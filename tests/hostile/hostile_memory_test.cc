@@ -1,5 +1,8 @@
 // Memory that both sides hold, and what a client may not do with it.
+#include <atomic>
 #include <csignal>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -146,6 +149,27 @@ TEST_F(HostileMemory, MoreThanTheMachineHasIsNotSharedWithIt) {
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, share(kWhole));
   EXPECT_EQ(CUDA_SUCCESS, share(1 * kMiB));
   EXPECT_TRUE(peer_->alive());
+}
+
+// Where this process has the memory of its only connection that has some.
+std::byte* own_rings() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/memfd:flyt-rings") == std::string::npos) continue;
+    return static_cast<std::byte*>(pointer_at(std::stoull(line, nullptr, 16)));
+  }
+  return nullptr;
+}
+
+// It sends nothing more, and the server has little to send.
+TEST_F(HostileMemory, OfAClientThatSaysItHasReadWhatNobodyWroteIsTheServersNoMore) {
+  auto sharing = Peer::greeted(server().url(), true);
+  ASSERT_TRUE(sharing.ok()) << sharing.error().message;
+  std::byte* const rings = own_rings();
+  ASSERT_NE(rings, nullptr);
+  auto* const read = reinterpret_cast<std::atomic<std::uint64_t>*>(rings + 256 + 64);
+  read->store(std::uint64_t{1} << 40);
+  EXPECT_TRUE(server().logged("the peer spoilt the shared memory", 60)) << server().log();
 }
 
 TEST_F(HostileMemory, IsWrittenInsideItsRanges) {

@@ -54,6 +54,7 @@ CUresult stream_destroy(Request& request, const commands::StreamDestroy& command
   note_work(request.session(), entry);
   request.session().enter(request.context());
   request.session().moves().note_end(request.context(), static_cast<CUstream>(entry.native));
+  memory.depths.forget(static_cast<CUstream>(entry.native));
   memory.pools.forget_stream(static_cast<CUstream>(entry.native));
   request.session().graphs().forget_stream(static_cast<CUstream>(entry.native));
   if (const auto* const owner = dynamic_cast<const StreamOwner*>(entry.attachment.get())) {

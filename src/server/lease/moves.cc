@@ -345,6 +345,7 @@ void Moves::take_over(const Handles::Entry& primary, const std::shared_ptr<SmPar
   Handles& handles = session_.handles();
   const std::uint32_t context = index_of(primary);
   for (Twin& twin : twins) {
+    session_.memory().depths.forget(twin.old->stream());
     session_.memory().pools.rename_stream({context, twin.old->stream()}, twin.fresh->stream());
     if (twin.handle != 0) {
       handles.replace(wire::HandleKind::kStream, twin.handle, twin.fresh->stream(), twin.fresh);

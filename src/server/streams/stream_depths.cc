@@ -7,12 +7,6 @@
 #include "server/session.h"
 
 namespace flyt::server {
-namespace {
-
-// Streams come and go; those with little in them need not be remembered.
-constexpr std::size_t kStreamsMax = 1024;
-
-}  // namespace
 
 void StreamDepths::prune(Depth& depth) {
   while (!depth.marks.empty() && depth.marks.front()->poll() != CUDA_ERROR_NOT_READY) {
@@ -26,7 +20,7 @@ void StreamDepths::count(std::uint32_t context, CUstream stream) {
     session_.graphs().note_captured();
     return;
   }
-  const Key key{context, stream};
+  const Key key{stream, context};
   if (last_ == depths_.end() || last_->first != key) last_ = depths_.try_emplace(key).first;
   Depth& depth = last_->second;
   if (++depth.unmarked < kMarkEvery) return;
@@ -43,10 +37,16 @@ void StreamDepths::count(std::uint32_t context, CUstream stream) {
   // What the driver has taken beyond that it has taken.
   while (depth.marks.size() > 2 * kMarksMax) depth.marks.pop_front();
   maybe_full_ = maybe_full_ || depth.marks.size() >= kMarksMax;
-  if (depths_.size() > kStreamsMax) {
-    last_ = depths_.end();
-    std::erase_if(depths_, [](const auto& item) { return item.second.marks.empty(); });
-  }
+}
+
+void StreamDepths::forget(CUstream stream) {
+  last_ = depths_.end();
+  depths_.erase(depths_.lower_bound({stream, 0}), depths_.upper_bound({stream, UINT32_MAX}));
+}
+
+void StreamDepths::forget_context(std::uint32_t context) {
+  last_ = depths_.end();
+  std::erase_if(depths_, [context](const auto& item) { return item.first.second == context; });
 }
 
 bool StreamDepths::full() {
@@ -63,7 +63,7 @@ bool StreamDepths::full_inside() {
 bool StreamDepths::deeper_than(std::size_t marks) {
   return std::any_of(depths_.begin(), depths_.end(), [this, marks](auto& item) {
     if (item.second.marks.size() <= marks) return false;
-    session_.enter(item.first.first);
+    session_.enter(item.first.second);
     prune(item.second);
     return item.second.marks.size() > marks;
   });

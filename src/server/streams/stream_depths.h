@@ -15,7 +15,8 @@ namespace flyt::server {
 
 class Session;
 
-// Counts roughly, by an event every now and then. Belongs to the main thread.
+// Counts roughly, by an event every now and then. Belongs to the main thread, unless
+// said otherwise.
 class StreamDepths {
  public:
   // A driver takes about a thousand launches a stream and then makes the caller wait.
@@ -34,9 +35,14 @@ class StreamDepths {
   // More than kMarkEvery operations wait in some stream. May make another context current; with
   // use() held.
   bool queued() { return deeper_than(1); }
+  // A stream ends, or another takes its place: its address may come back as another one's. Main
+  // thread, or under Session::alone(); as the next.
+  void forget(CUstream stream);
+  void forget_context(std::uint32_t context);
 
  private:
-  using Key = std::pair<std::uint32_t, CUstream>;
+  // With the context in which the commands were executed, which default streams need.
+  using Key = std::pair<CUstream, std::uint32_t>;
   struct Depth {
     std::size_t unmarked = 0;
     std::deque<std::shared_ptr<Fence>> marks;
@@ -47,7 +53,7 @@ class StreamDepths {
 
   Session& session_;
   EventPool& events_;
-  std::map<Key, Depth> depths_;  // Of streams with marks, and of those about to have some.
+  std::map<Key, Depth> depths_;                          // Of streams that live.
   std::map<Key, Depth>::iterator last_ = depths_.end();  // That of the last operation.
   bool maybe_full_ = false;
 };
