@@ -275,6 +275,43 @@ class Recovery(NodeTest):
         self.node.start()
         self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
 
+    def test_a_database_that_is_none_of_ours_ends_no_server(self):
+        lease = self.node.create('a')
+        tenant, _ = self.node.hold('a', 16)
+        self.node.stop()
+        database, saved = f'{self.node.state}/node.db', f'{self.node.folder}/saved'
+        os.rename(database, saved)
+        key = f'{self.node.state}/leases/{lease["id"]}/token.key'
+
+        def check_refusal(why):
+            said = self.refuse_to_start()
+            self.assertIn(why, said)
+            self.assertIn('Put a backup of it there', said)
+            self.assertEqual(len(said.strip().splitlines()), 1, said)
+            self.assertIn(lease['server_pid'], self.node.servers())
+            self.assertTrue(os.path.exists(key))
+
+        def change(statement):
+            with sqlite3.connect(database) as changed:
+                changed.execute(statement)
+            changed.close()
+
+        try:
+            check_refusal('it is missing, and there are leases in')
+            with open(database, 'w', encoding='utf-8'):
+                pass
+            check_refusal('it is empty')
+            change('CREATE TABLE other (a TEXT)')
+            check_refusal('it has no table leases')
+            shutil.copy(saved, database)
+            change('UPDATE lease_groups SET number = 999')
+            check_refusal('cannot have group 999')
+        finally:
+            os.rename(saved, database)
+        self.node.start()
+        self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
+        self.assertIn('kept', self.node.poke(tenant))
+
     def test_a_full_disk_refuses_leases_and_leaves_nothing(self):
         self.node.create('before')
         groups = set(self.node.servers().values())

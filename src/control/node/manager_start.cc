@@ -72,8 +72,11 @@ Status Manager::lock_folder(const std::string& folder, const std::string& settin
 }
 
 Status Manager::open_state() {
-  auto state = State::open(config_.state_folder + "/node.db", config_.events_max);
+  auto state = State::open(config_.state_folder + "/node.db", config_.events_max,
+                           {state_folder_of_leases(config_), run_folder_of_leases(config_)});
   if (!state) return std::move(state).error();
+  // Before anything is started or ended.
+  if (const auto leases = state->leases(); !leases) return leases.error();
   if (Status status = state->share_groups(config_.sm_percent > 100); !status) return status;
   auto kept = state->events();
   if (!kept) return std::move(kept).error();
