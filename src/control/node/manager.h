@@ -228,7 +228,7 @@ class Manager {
   // What a lease is to be, by what others have; what a change is called.
   using Wanted = std::function<Result<Grant>(const Lease&, std::span<const Lease>)>;
   Status change(const std::string& id, std::string_view kind, const Wanted& wanted,
-                std::uint32_t sms_asked);
+                const ResizeRequest& asked);
   Status shrink_later(const std::string& id, std::uint64_t bytes);
   // Tells a server that has just been given the whole quota.
   static void shrink_again(ControlLink& link, const Lease& lease);
