@@ -386,6 +386,32 @@ class Recovery(NodeTest):
         self.assertEqual(self.node.leases(), {})
 
 
+class KilledAgainAndAgain(NodeTest):
+    """Servers that start well and die: sessions are kept for the default time."""
+
+    KILLS = 9  # By the seventh a pause that doubles each time would have been too long.
+
+    def test_a_program_outlives_server_after_server(self):
+        self.node.create('a')
+        tenant, first = self.node.hold('a', 16)
+        self.assertIn('holds', first)
+        for _ in range(self.KILLS):
+            self.node.wait_for(self.node.all_work_is_done)
+            before = self.node.leases()['a']
+            os.kill(before['server_pid'], signal.SIGKILL)
+            self.node.wait_for(lambda seen=before: self.node.leases()['a']['restarts'] >
+                               seen['restarts'])
+            answer = self.node.poke(tenant)
+            if answer.get('error') == LAUNCH_FAILED:
+                # It still worked. Another one goes on with the rest.
+                tenant.kill()
+                tenant.wait()
+                tenant, answer = self.node.hold('a', 16)
+                self.assertIn('holds', answer)
+            else:
+                self.assertIn('kept', answer)
+
+
 class LostGpus(NodeTest):
     """GPUs that fail for good."""
 

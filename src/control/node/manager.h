@@ -181,7 +181,8 @@ class Manager {
     std::optional<Process> process;
     std::shared_ptr<ControlLink> link;
     bool busy = false;      // Somebody changes it; others wait.
-    unsigned failures = 0;  // Of its server, in a row.
+    unsigned failures = 0;  // To start its server, in a row.
+    unsigned ends = 0;      // Of servers that had started well, in a row.
     Instant started;
     Instant restart_at;
     std::optional<Instant> upgrade_until;  // Its server is to be replaced, or else stays.
