@@ -516,6 +516,31 @@ class FarPrograms(NodeTest):
         # Others come at the same port.
         self.assertIn('holds', self.node.start_tenant(self.environment('a'), 'hold', '4096')[1])
 
+    def test_a_token_stays_its_users_when_its_server_is_another_one(self):
+        self.node.create('a')
+        owner = self.node.settings('a')
+        # The same token, from an address and no user of this machine.
+        stranger = dict(owner, FLYT_SERVER=self.environment('a')['FLYT_SERVER'])
+        keeps, _ = self.node.start_tenant(owner, 'hold', '4096')
+
+        def refused():
+            done = self.node.run_tenant(stranger, self.node.subject(), 'hold', '4096')
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn('the token is used from elsewhere', done.stdout + done.stderr)
+
+        refused()
+        self.replace_twice()
+        refused()
+        # Also without a session, so that no keeper has a reason to stay.
+        keeps.kill()
+        keeps.wait()
+        self.node.wait_for(lambda: not self.node.ask('sessions', 'a')['sessions'])
+        before = self.node.leases()['a']
+        os.kill(before['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] > before['restarts'])
+        refused()
+        self.assertIn('holds', self.node.start_tenant(owner, 'hold', '4096')[1])
+
     def test_servers_are_replaced_while_large_copies_come_by_lanes(self):
         self.node.create('a')
         for _ in range(5):

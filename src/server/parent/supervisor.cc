@@ -109,6 +109,7 @@ void Supervisor::start_exchange() {
   if (pid == 0) {
     door->outside.close();
     become_child(UsageBoard::kNoSlot);
+    options_.session.admission.reset();
     run_exchange(std::move(door->inside));
     ::_exit(EXIT_SUCCESS);
   }
@@ -150,7 +151,7 @@ Status Supervisor::start_admission() {
   }
   auto key = Admission::read_key(lease.token_key);
   if (!key) return key.error();
-  auto admission = Admission::create(lease.id, *key);
+  auto admission = Admission::create(lease.id, *key, lease.token_book);
   ::explicit_bzero(key->data(), key->size());
   if (!admission) return std::move(admission).error();
   options_.session.admission = std::move(admission).value();

@@ -110,6 +110,7 @@ Status Supervisor::start_keeper() {
 void Supervisor::run_keeper_child(Door door, const Fd& home) {
   exchange_door_.close();
   become_child(UsageBoard::kNoSlot);
+  options_.session.admission.reset();
   const std::shared_ptr<UsageBoard> board = options_.session.board;
   KeeperOptions keeper{
       .sessions = options_.sessions_max + options_.warm,
