@@ -171,6 +171,54 @@ class Recovery(NodeTest):
         tenant.kill()
         self.node.check_nothing_left()
 
+    def keeper(self, lease):
+        """The process of the lease's keeper; None: there is none."""
+        mark = f'unix://{self.node.run}/leases/{lease["id"]}/'.encode()
+        for pid in self.node.servers():
+            try:
+                with open(f'/proc/{pid}/comm', encoding='utf-8') as file:
+                    name = file.read().strip()
+                with open(f'/proc/{pid}/cmdline', 'rb') as file:
+                    ours = mark in file.read()
+            except OSError:
+                continue
+            if name == 'flyt-keeper' and ours:
+                return pid
+        return None
+
+    def test_a_keepers_death_is_told_until_nobody_suffers_from_it(self):
+        lease = self.node.create('a')
+        tenant, _ = self.node.hold('a', 16)
+        # One that has just begun is not started again; and the program began before the next one.
+        self.node.wait_for(lambda: self.node.ask('sessions', 'a')['sessions'][0]['seconds'] >= 2)
+        dead = self.keeper(lease)
+        os.kill(dead, signal.SIGKILL)
+        self.node.wait_for(lambda: 'keeper-died' in self.node.kinds(lease))
+        self.node.wait_for(lambda: self.keeper(lease) not in (None, dead))
+        self.node.wait_for(lambda: self.node.leases()['a']['state_reason'])
+        self.assertIn('lease a: running, degraded: its keeper is another one than 1 program began',
+                      self.node.ctl('health', status=1))
+        self.assertIn('running: degraded', self.node.ctl('describe', 'a'))
+        # The next manager sees it as well.
+        self.kill_manager()
+        self.node.start()
+        self.node.wait_for(lambda: self.node.leases()['a']['state_reason'])
+        self.assertIn('kept', self.node.poke(tenant))
+        tenant.kill()
+        tenant.wait()
+        self.node.wait_for(lambda: not self.node.leases()['a']['state_reason'])
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+        # Whoever comes now goes on.
+        self.survivor('a', self.kill_session)
+
+    def test_a_server_that_dies_with_its_keeper_is_not_told_of_twice(self):
+        lease = self.node.create('a')
+        os.kill(lease['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] == 1)
+        self.node.wait_for(lambda: self.keeper(lease))
+        self.assertNotIn('keeper-died', self.node.kinds(lease))
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+
     def test_servers_are_replaced_under_running_programs(self):
         first = {name: self.node.create(name) for name in ('a', 'b')}
         tenants = [self.node.hold(name, 16)[0] for name in ('a', 'a', 'b')]

@@ -662,12 +662,13 @@ std::vector<std::string> Manager::problems() {
   for (const auto& [id, held] : held_) {
     const Lease& lease = held.lease;
     const bool answers = held.link != nullptr && !held.link->lost();
-    if (lease.state == LeaseState::kRunning && answers) continue;
+    const bool serves = lease.state == LeaseState::kRunning && answers;
+    if (serves && lease.state_reason.empty()) continue;
     if (lease.state == LeaseState::kStarting) continue;
     // With a reason it has not ended when it should have.
     if (lease.state == LeaseState::kEnding && lease.state_reason.empty()) continue;
     problems.push_back("lease " + lease.name + ": " +
-                       (lease.state == LeaseState::kRunning
+                       (lease.state == LeaseState::kRunning && !answers
                             ? std::string("its server does not answer")
                             : std::string(to_string(lease.state)) + ", " + lease.state_reason));
   }

@@ -64,6 +64,7 @@ Status Manager::run_server(const std::string& id) {
   held.lease.takes_rest = takes_rest;
   held.lease.state_reason.clear();
   held.started = system_clock().now();
+  find_keeper(held);
   return {};
 }
 
@@ -77,6 +78,7 @@ Instant Manager::next_deadline(Instant now, Duration patience) {
       next = std::min(next, held.restart_at);
     }
     if (held.upgrade_until && held.process) next = std::min(next, *held.upgrade_until);
+    if (held.keeper_verdict) next = std::min(next, *held.keeper_verdict);
     if (held.lease.memory_pending != 0) next = std::min(next, now + kShrinkLooks);
     if (held.lease.expires_at != 0) {
       const std::int64_t left = std::max<std::int64_t>(held.lease.expires_at * 1000 - now_ms, 0);
@@ -96,7 +98,9 @@ void Manager::wait_for_something(Duration patience) {
   {
     const Lock lock(mutex_);
     for (const auto& [id, held] : held_) {
-      if (held.process && !held.busy) wanted.push_back({held.process->fd(), POLLIN, 0});
+      if (held.busy) continue;
+      if (held.process) wanted.push_back({held.process->fd(), POLLIN, 0});
+      if (held.keeper) wanted.push_back({held.keeper->fd(), POLLIN, 0});
     }
     for (const auto& [gpu, mps] : mps_) {
       if (mps.daemon.running()) wanted.push_back({mps.daemon.fd(), POLLIN, 0});
@@ -114,6 +118,7 @@ void Manager::tick(Duration patience) {
   note_xids();
   note_failed_gpus();
   take_deaths();
+  watch_keepers();
   note_kept();
   release_due();
   shrink_due();
@@ -122,6 +127,7 @@ void Manager::tick(Duration patience) {
   watch_mps();
   look_for_refusals();
   look_for_faults();
+  look_for_unkept();
 }
 
 void Manager::take_deaths() {

@@ -247,6 +247,7 @@ bool Manager::adopt(Held& held, ProcessId id) {
   held.process.emplace(std::move(*process));
   held.link = std::move(*link);
   held.started = system_clock().now();
+  find_keeper(held);
   const Event adopted = event("lease-adopted", &held.lease, "pid " + std::to_string(id.pid));
   static_cast<void>(checked(state_->update(held.lease, adopted)).ok());
   publish(adopted);
