@@ -211,6 +211,28 @@ class Recovery(NodeTest):
         # Whoever comes now goes on.
         self.survivor('a', self.kill_session)
 
+    def test_a_lease_without_a_keeper_says_so_until_its_server_is_another_one(self):
+        lease = self.node.create('a')
+        # Where the next one would listen is a folder.
+        place = f'{self.node.run}/leases/{lease["id"]}/keeper.sock'
+        os.remove(place)
+        os.mkdir(place)
+        os.kill(self.keeper(lease), signal.SIGKILL)
+        self.node.wait_for(lambda: 'keeper-died' in self.node.kinds(lease))
+        self.node.wait_for(lambda: self.node.leases()['a']['state_reason'])
+        said = self.node.ctl('health', status=1)
+        self.assertIn('lease a: running, degraded: it has no keeper', said)
+        self.assertIn('kill its server', said)
+        # Programs run all the same.
+        self.assertIn('holds', self.node.hold('a', 16)[1])
+        self.node.end_tenants()
+        os.rmdir(place)
+        os.kill(lease['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] == 1)
+        self.node.wait_for(lambda: not self.node.leases()['a']['state_reason'])
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+        self.survivor('a', self.kill_session)
+
     def test_a_server_that_dies_with_its_keeper_is_not_told_of_twice(self):
         lease = self.node.create('a')
         os.kill(lease['server_pid'], signal.SIGKILL)

@@ -19,9 +19,8 @@ constexpr Duration kVerdict = std::chrono::milliseconds(500);
 constexpr Duration kLooks = std::chrono::seconds(1);
 
 constexpr std::string_view kNoKeeper =
-    "degraded: its keeper has ended and there is no other one, so that programs do not go on when"
-    " their processes at the server are killed; when none runs, kill its server: the next one has"
-    " a keeper";
+    "degraded: it has no keeper, so that programs do not go on when their processes at the server"
+    " are killed; when none runs, kill its server: the next one has a keeper";
 
 // In what ProcessId counts: clock ticks after the machine's start.
 std::int64_t ticks(Duration since) {
