@@ -78,6 +78,11 @@ void add_lease_options(const flyt::Command& app, flyt::server::SupervisorOptions
          "A file of 32 bytes: clients need a token signed with it, for this --lease; if missing"
          " they need none")
       .type_name("FILE");
+  app.add_option(
+         "--token-book", lease.token_book,
+         "With --token-key: a file in which the tokens in use are remembered for the next server;"
+         " if missing they are forgotten when this one ends")
+      .type_name("PATH");
   app.add_option("--control", options.control,
                  "Where this user and root control the server: unix:///PATH; if missing nowhere")
       .type_name("URL");
@@ -103,6 +108,9 @@ flyt::Status check(const flyt::server::SupervisorOptions& options, const Given& 
   };
   if (given.gpu_sessions && options.session.gpu_room.empty()) {
     return invalid("--gpu-sessions needs --gpu-room: sessions are counted in that file");
+  }
+  if (!options.session.lease.token_book.empty() && options.session.lease.token_key.empty()) {
+    return invalid("--token-book needs --token-key: it has the tokens signed with that");
   }
   if (given.ready_fd) {
     if (flyt::Status status = check_ready_fd(*given.ready_fd); !status) return status;

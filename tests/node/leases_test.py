@@ -135,6 +135,25 @@ class Leases(NodeTest):
         kinds = [event['kind'] for event in self.node.events()]
         self.assertIn('lease-shrinking', kinds)
 
+    def test_a_shrink_that_waits_is_given_up_for_the_present_quota(self):
+        lease = self.node.create('a', GROUP, '600M')
+        tenant, _ = self.node.hold('a', 400)
+        self.node.ask('resize', 'a', '--memory', '200M', '--when-free')
+        again = self.node.ask('resize', 'a', '--memory', '600M')
+        self.assertEqual((again['memory_bytes'], again['memory_pending_bytes']), (600 << 20, 0))
+        self.assertNotIn('shrinks', self.node.ctl('describe', 'a'))
+        told = [event for event in self.node.events() if event['lease_id'] == lease['id']][-1]
+        self.assertEqual(told['kind'], 'lease-resized')
+        self.assertIn('; shrinks no more to 200 MiB', told['text'])
+        # The lease's programs have the rest of it again, and it is theirs when they are gone.
+        self.assertIn('holds', self.node.hold('a', 16)[1])
+        self.node.end_tenants()
+        self.node.wait_for(lambda: not self.node.ask('sessions', 'a')['sessions'])
+        self.node.stop(signal.SIGKILL)
+        self.node.start()
+        again = self.node.leases()['a']
+        self.assertEqual((again['memory_bytes'], again['memory_pending_bytes']), (600 << 20, 0))
+
     def test_a_shrink_that_waits_outlives_manager_and_server(self):
         self.node.create('a', GROUP, '600M')
         tenant, _ = self.node.hold('a', 400)

@@ -171,6 +171,76 @@ class Recovery(NodeTest):
         tenant.kill()
         self.node.check_nothing_left()
 
+    def keeper(self, lease):
+        """The process of the lease's keeper; None: there is none."""
+        mark = f'unix://{self.node.run}/leases/{lease["id"]}/'.encode()
+        for pid in self.node.servers():
+            try:
+                with open(f'/proc/{pid}/comm', encoding='utf-8') as file:
+                    name = file.read().strip()
+                with open(f'/proc/{pid}/cmdline', 'rb') as file:
+                    ours = mark in file.read()
+            except OSError:
+                continue
+            if name == 'flyt-keeper' and ours:
+                return pid
+        return None
+
+    def test_a_keepers_death_is_told_until_nobody_suffers_from_it(self):
+        lease = self.node.create('a')
+        tenant, _ = self.node.hold('a', 16)
+        # One that has just begun is not started again; and the program began before the next one.
+        self.node.wait_for(lambda: self.node.ask('sessions', 'a')['sessions'][0]['seconds'] >= 2)
+        dead = self.keeper(lease)
+        os.kill(dead, signal.SIGKILL)
+        self.node.wait_for(lambda: 'keeper-died' in self.node.kinds(lease))
+        self.node.wait_for(lambda: self.keeper(lease) not in (None, dead))
+        self.node.wait_for(lambda: self.node.leases()['a']['state_reason'])
+        self.assertIn('lease a: running, degraded: its keeper is another one than 1 program began',
+                      self.node.ctl('health', status=1))
+        self.assertIn('running: degraded', self.node.ctl('describe', 'a'))
+        # The next manager sees it as well.
+        self.kill_manager()
+        self.node.start()
+        self.node.wait_for(lambda: self.node.leases()['a']['state_reason'])
+        self.assertIn('kept', self.node.poke(tenant))
+        tenant.kill()
+        tenant.wait()
+        self.node.wait_for(lambda: not self.node.leases()['a']['state_reason'])
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+        # Whoever comes now goes on.
+        self.survivor('a', self.kill_session)
+
+    def test_a_lease_without_a_keeper_says_so_until_its_server_is_another_one(self):
+        lease = self.node.create('a')
+        # Where the next one would listen is a folder.
+        place = f'{self.node.run}/leases/{lease["id"]}/keeper.sock'
+        os.remove(place)
+        os.mkdir(place)
+        os.kill(self.keeper(lease), signal.SIGKILL)
+        self.node.wait_for(lambda: 'keeper-died' in self.node.kinds(lease))
+        self.node.wait_for(lambda: self.node.leases()['a']['state_reason'])
+        said = self.node.ctl('health', status=1)
+        self.assertIn('lease a: running, degraded: it has no keeper', said)
+        self.assertIn('kill its server', said)
+        # Programs run all the same.
+        self.assertIn('holds', self.node.hold('a', 16)[1])
+        self.node.end_tenants()
+        os.rmdir(place)
+        os.kill(lease['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] == 1)
+        self.node.wait_for(lambda: not self.node.leases()['a']['state_reason'])
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+        self.survivor('a', self.kill_session)
+
+    def test_a_server_that_dies_with_its_keeper_is_not_told_of_twice(self):
+        lease = self.node.create('a')
+        os.kill(lease['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] == 1)
+        self.node.wait_for(lambda: self.keeper(lease))
+        self.assertNotIn('keeper-died', self.node.kinds(lease))
+        self.assertEqual(self.node.ctl('health'), 'healthy\n')
+
     def test_servers_are_replaced_under_running_programs(self):
         first = {name: self.node.create(name) for name in ('a', 'b')}
         tenants = [self.node.hold(name, 16)[0] for name in ('a', 'a', 'b')]
@@ -275,6 +345,43 @@ class Recovery(NodeTest):
         self.node.start()
         self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
 
+    def test_a_database_that_is_none_of_ours_ends_no_server(self):
+        lease = self.node.create('a')
+        tenant, _ = self.node.hold('a', 16)
+        self.node.stop()
+        database, saved = f'{self.node.state}/node.db', f'{self.node.folder}/saved'
+        os.rename(database, saved)
+        key = f'{self.node.state}/leases/{lease["id"]}/token.key'
+
+        def check_refusal(why):
+            said = self.refuse_to_start()
+            self.assertIn(why, said)
+            self.assertIn('Put a backup of it there', said)
+            self.assertEqual(len(said.strip().splitlines()), 1, said)
+            self.assertIn(lease['server_pid'], self.node.servers())
+            self.assertTrue(os.path.exists(key))
+
+        def change(statement):
+            with sqlite3.connect(database) as changed:
+                changed.execute(statement)
+            changed.close()
+
+        try:
+            check_refusal('it is missing, and there are leases in')
+            with open(database, 'w', encoding='utf-8'):
+                pass
+            check_refusal('it is empty')
+            change('CREATE TABLE other (a TEXT)')
+            check_refusal('it has no table leases')
+            shutil.copy(saved, database)
+            change('UPDATE lease_groups SET number = 999')
+            check_refusal('cannot have group 999')
+        finally:
+            os.rename(saved, database)
+        self.node.start()
+        self.assertEqual(self.node.leases()['a']['server_pid'], lease['server_pid'])
+        self.assertIn('kept', self.node.poke(tenant))
+
     def test_a_full_disk_refuses_leases_and_leaves_nothing(self):
         self.node.create('before')
         groups = set(self.node.servers().values())
@@ -347,6 +454,32 @@ class Recovery(NodeTest):
         self.assertTrue(said, 'it always ended at once')
         self.assertFalse([one for one in said if 'ending' in one], said)
         self.assertEqual(self.node.leases(), {})
+
+
+class KilledAgainAndAgain(NodeTest):
+    """Servers that start well and die: sessions are kept for the default time."""
+
+    KILLS = 9  # By the seventh a pause that doubles each time would have been too long.
+
+    def test_a_program_outlives_server_after_server(self):
+        self.node.create('a')
+        tenant, first = self.node.hold('a', 16)
+        self.assertIn('holds', first)
+        for _ in range(self.KILLS):
+            self.node.wait_for(self.node.all_work_is_done)
+            before = self.node.leases()['a']
+            os.kill(before['server_pid'], signal.SIGKILL)
+            self.node.wait_for(lambda seen=before: self.node.leases()['a']['restarts'] >
+                               seen['restarts'])
+            answer = self.node.poke(tenant)
+            if answer.get('error') == LAUNCH_FAILED:
+                # It still worked. Another one goes on with the rest.
+                tenant.kill()
+                tenant.wait()
+                tenant, answer = self.node.hold('a', 16)
+                self.assertIn('holds', answer)
+            else:
+                self.assertIn('kept', answer)
 
 
 class LostGpus(NodeTest):
@@ -452,6 +585,31 @@ class FarPrograms(NodeTest):
             self.assertIn('kept', self.node.poke(tenant))
         # Others come at the same port.
         self.assertIn('holds', self.node.start_tenant(self.environment('a'), 'hold', '4096')[1])
+
+    def test_a_token_stays_its_users_when_its_server_is_another_one(self):
+        self.node.create('a')
+        owner = self.node.settings('a')
+        # The same token, from an address and no user of this machine.
+        stranger = dict(owner, FLYT_SERVER=self.environment('a')['FLYT_SERVER'])
+        keeps, _ = self.node.start_tenant(owner, 'hold', '4096')
+
+        def refused():
+            done = self.node.run_tenant(stranger, self.node.subject(), 'hold', '4096')
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn('the token is used from elsewhere', done.stdout + done.stderr)
+
+        refused()
+        self.replace_twice()
+        refused()
+        # Also without a session, so that no keeper has a reason to stay.
+        keeps.kill()
+        keeps.wait()
+        self.node.wait_for(lambda: not self.node.ask('sessions', 'a')['sessions'])
+        before = self.node.leases()['a']
+        os.kill(before['server_pid'], signal.SIGKILL)
+        self.node.wait_for(lambda: self.node.leases()['a']['restarts'] > before['restarts'])
+        refused()
+        self.assertIn('holds', self.node.start_tenant(owner, 'hold', '4096')[1])
 
     def test_servers_are_replaced_while_large_copies_come_by_lanes(self):
         self.node.create('a')

@@ -2,6 +2,9 @@
 //   FLYT_KILLS=N how often at random moments (default 40)   FLYT_KILL_SEED=S (printed on failure)
 #include "tests/recovery/recovery_fixture.h"
 
+#include <unistd.h>
+
+#include <sstream>
 #include <tuple>
 
 #include "base/random.h"
@@ -302,6 +305,75 @@ TEST_P(RecoveryTest, AServerThatIsToBeReplacedStaysForNobodyWhoSaysNoHello) {
   ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
   EXPECT_TRUE(server_->logged("the next server may take over", kSeconds)) << server_->log();
 }
+
+// Whoever helps sessions and dies: the next one is there for those that begin from then on.
+class HelperTest : public RecoveryTest {
+ protected:
+  // One that has just begun and dies is not started again.
+  void kill_helper(const std::string& name) {
+    const pid_t helper = server_->helper(name);
+    ASSERT_GT(helper, 1);
+    ASSERT_TRUE(eventually(kSeconds, [&] { return age_of(helper) > 1.2; }));
+    ASSERT_EQ(0, ::kill(helper, SIGKILL));
+    ASSERT_TRUE(eventually(kSeconds, [&] {
+      const pid_t next = server_->helper(name);
+      return next != 0 && next != helper;
+    })) << server_->log();
+    EXPECT_NE(server_->log().find("started_again=true"), std::string::npos) << server_->log();
+  }
+
+ private:
+  static double age_of(pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    std::istringstream words(line.substr(line.rfind(')') + 2));
+    std::string word;
+    for (int field = 3; field <= 22; ++field) words >> word;
+    double up = 0;
+    std::ifstream("/proc/uptime") >> up;
+    return up - std::strtod(word.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  }
+};
+
+TEST_P(HelperTest, AnExchangeThatDiesIsStartedAgain) {
+  start({"--warm", "1", "--warm-pause", "0"});
+  ASSERT_EQ("0", ask(client(), "share"));
+  ASSERT_NO_FATAL_FAILURE(kill_helper("flyt-exchange"));
+  EXPECT_EQ("0", ask(client(), "share")) << server_->log();
+}
+
+TEST_P(HelperTest, AKeeperThatDiesIsStartedAgain) {
+  const std::vector<std::string> arguments = {"--recover",          "10", "--keeper", keeper_path(),
+                                              "--handover-seconds", "1",  "--warm",   "1",
+                                              "--warm-pause",       "0"};
+  start(arguments);
+  const auto before = client();
+  ASSERT_EQ("ok", ask(before, "use"));
+  settle();
+  ASSERT_NO_FATAL_FAILURE(kill_helper("flyt-keeper"));
+  const auto after = client();
+  ASSERT_EQ("ok", ask(after, "use"));
+  ASSERT_EQ("ok", ask(before, "use")) << server_->log();
+  settle();
+  // It would take from one of them what nobody has kept.
+  ASSERT_EQ(0, ::kill(server_->pid(), SIGUSR1));
+  ASSERT_TRUE(server_->logged("the server stays", kSeconds)) << server_->log();
+  for (const pid_t process : server_->children()) ::kill(process, SIGKILL);
+  EXPECT_EQ("ok", ask(after, "use")) << server_->log();
+  EXPECT_EQ(kUnavailable, ask(before, "sync")) << server_->log();
+  // The next server finds the new one.
+  settle();
+  const std::string url = server_->url();
+  server_->kill();
+  ServerProcess next;
+  const Status started =
+      next.start({.program = server_program(), .listen = url, .arguments = arguments});
+  ASSERT_TRUE(started.ok()) << started.error().message;
+  EXPECT_EQ("ok", ask(after, "use")) << next.log();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, HelperTest, ::testing::Values("shm"));
 
 TEST_P(RecoveryTest, AWarmProcessTakesOver) {
   start({"--recover", "10", "--warm", "1", "--warm-pause", "0"});

@@ -28,6 +28,14 @@ class Spares {
     cu_.cuCtxSetCurrent(current);
     return text(result);
   }
+  // Memory that other processes may open.
+  std::string share() {
+    CUdeviceptr address = 0;
+    CUipcMemHandle handle{};
+    CUresult result = cu_.cuMemAlloc_v2(&address, 2 << 20);
+    if (result == CUDA_SUCCESS) result = cu_.cuIpcGetMemHandle(&handle, address);
+    return text(result);
+  }
   std::string end(const std::string& which) {
     if (which == "pinned") return text(cu_.cuMemFreeHost(pinned_));
     if (which == "module") return text(cu_.cuModuleUnload(module_));

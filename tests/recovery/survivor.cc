@@ -750,6 +750,7 @@ std::string answer(Survivor& survivor, const std::string& line) {
   if (what == "reset") return survivor.reset();
   if (what == "mapped") return survivor.make_mapped();
   if (what == "pools") return survivor.make_pools();
+  if (what == "share") return survivor.spares().share();
   if (what == "variables") return survivor.load_variables();
   if (what == "learn") return survivor.learn_addresses();
   if (what == "learn-more") return survivor.learn_more();

@@ -178,6 +178,14 @@ std::vector<pid_t> ServerProcess::children() const {
   return found;
 }
 
+pid_t ServerProcess::helper(const std::string& name) const {
+  for (const pid_t pid : all_processes()) {
+    const auto state = state_of(pid);
+    if (state.parent == pid_ && state.state != 'Z' && name_of(pid) == name) return pid;
+  }
+  return 0;
+}
+
 bool ServerProcess::rests() const { return state_of(pid_).state == 'S'; }
 
 std::vector<pid_t> ServerProcess::zombies() const {

@@ -56,6 +56,8 @@ class ServerProcess {
   // Processes whose parent is the server, zombies included.
   std::vector<pid_t> children() const;
   std::vector<pid_t> zombies() const;
+  // The one that helps sessions by that name, "flyt-keeper" for example; 0: there is none.
+  pid_t helper(const std::string& name) const;
   // The server's parent process waits for something to do: what it has begun it has done.
   bool rests() const;
   // Open descriptors of the server's parent process.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <array>
 #include <cerrno>
 
 namespace flyt::cluster {
@@ -18,6 +19,7 @@ CREATE TABLE entries (
 CREATE TABLE revisions (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL) STRICT;
 INSERT INTO revisions VALUES (1, 0);
 )";
+constexpr std::array<std::string_view, 2> kNames = {"entries", "revisions"};
 
 Result<Fd> lock_of(const std::string& path) {
   Fd lock(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -41,7 +43,11 @@ Error unusable_store(const std::string& path, const std::string& why) {
 Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path) {
   auto lock = lock_of(path);
   if (!lock) return std::move(lock).error();
-  auto database = Database::open(path);
+  auto database = Database::open(path, kNames);
+  if (!database && database.error().code == ErrorCode::kNotFound) {
+    const Status made = Database::make(path, kTables, kSchemaVersion);
+    database = made ? Database::open(path, kNames) : made.error();
+  }
   if (!database) {
     const Error& error = database.error();
     return error.code == ErrorCode::kInvalid ? unusable_store(path, error.message) : error;
@@ -52,9 +58,7 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path) 
   const auto version = database->number("PRAGMA user_version");
   if (!version) return version.error();
   std::unique_ptr<SqliteStore> store(new SqliteStore(std::move(*database), std::move(*lock)));
-  if (*version == 0) {
-    if (Status status = store->make_tables(); !status) return status.error();
-  } else if (*version != kSchemaVersion) {
+  if (*version != kSchemaVersion) {
     return unusable_store(path, "it has schema version " + std::to_string(*version) +
                                     ", and this program knows " + std::to_string(kSchemaVersion));
   }
@@ -62,17 +66,6 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path) 
   if (!revision) return unusable_store(path, revision.error().message);
   store->revision_ = static_cast<std::uint64_t>(*revision);
   return store;
-}
-
-Status SqliteStore::make_tables() {
-  Transaction transaction(database_);
-  if (Status status = transaction.begin(); !status) return status;
-  if (Status status = database_.execute(kTables); !status) {
-    return unusable_store(database_.path(), status.error().message);
-  }
-  const std::string version = "PRAGMA user_version = " + std::to_string(kSchemaVersion);
-  if (Status status = database_.execute(version); !status) return status;
-  return transaction.commit();
 }
 
 Result<std::vector<StoreEntry>> SqliteStore::list(std::string_view prefix) {

@@ -14,8 +14,8 @@ class SqliteStore final : public Store {
  public:
   static constexpr std::int64_t kSchemaVersion = 1;
 
-  // Makes what is not there. kDenied: another manager has it open. A damaged file, or one of a
-  // newer version, is refused with what to do, and left as it is.
+  // Makes what is not there. kDenied: another manager has it open. A file that is damaged, empty,
+  // of a newer version or none of ours is refused with what to do, and left as it is.
   static Result<std::unique_ptr<SqliteStore>> open(const std::string& path);
 
   Result<std::vector<StoreEntry>> list(std::string_view prefix) override;
@@ -25,7 +25,6 @@ class SqliteStore final : public Store {
  private:
   SqliteStore(control::Database database, Fd lock)
       : lock_(std::move(lock)), database_(std::move(database)) {}
-  Status make_tables();
   Status check(std::span<const StoreCondition> conditions);
   Status write(std::span<const StoreChange> changes, std::uint64_t revision);
 

@@ -114,10 +114,27 @@ TEST_F(SqliteStoreTest, ADamagedFileIsRefusedWithAdviceAndKept) {
 
 TEST_F(SqliteStoreTest, AFileOfANewerVersionIsRefused) {
   open();
-  ASSERT_TRUE(control::Database::open(path())->execute("PRAGMA user_version = 9").ok());
+  ASSERT_TRUE(control::Database::open(path(), {})->execute("PRAGMA user_version = 9").ok());
   const auto store = SqliteStore::open(path());
   ASSERT_FALSE(store.ok());
   EXPECT_THAT(store.error().message, HasSubstr("schema version 9"));
+}
+
+TEST_F(SqliteStoreTest, RefusesWhatIsNoStoreOfOurs) {
+  const auto refusal = [this] {
+    const auto store = SqliteStore::open(path());
+    return store ? "" : store.error().message;
+  };
+  { std::ofstream empty(path()); }
+  EXPECT_THAT(refusal(), HasSubstr("it is empty. Put a backup of it there"));
+  EXPECT_EQ(std::filesystem::file_size(path()), 0u);
+  std::filesystem::remove(path());
+  ASSERT_TRUE(control::Database::make(path(), "CREATE TABLE other (a TEXT);", 0).ok());
+  EXPECT_THAT(refusal(), HasSubstr("it has no table entries"));
+  std::filesystem::remove(path());
+  std::ofstream(path() + "-wal") << "what was written last";
+  EXPECT_THAT(refusal(), HasSubstr("it is missing"));
+  EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
 }  // namespace

@@ -10,6 +10,11 @@
 
 namespace flyt::node {
 
+// Of a machine, and of a GPU; as many groups as its servers can name (api/admin).
+inline constexpr std::uint32_t kGpusMax = 256;
+inline constexpr std::uint32_t kGroupsMax = 256;
+inline constexpr std::uint32_t kSmsMax = 65536;
+
 // Who shares a GPU, and how (api/control/node.proto).
 enum class Mode : std::uint8_t { kIsolated, kShared };
 std::string_view to_string(Mode mode);

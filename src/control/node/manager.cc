@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "base/listening.h"
 #include "base/random.h"
@@ -306,7 +307,7 @@ Result<Manager::Applied> Manager::move(ControlLink& link, const Grant& from,
 
 // While it changes, a lease holds what it had and what it shall have.
 Status Manager::change(const std::string& id, std::string_view kind, const Wanted& want,
-                       std::uint32_t sms_asked) {
+                       const ResizeRequest& asked) {
   Lease before;
   Grant wanted;
   std::shared_ptr<ControlLink> link;
@@ -335,10 +336,13 @@ Status Manager::change(const std::string& id, std::string_view kind, const Wante
     if (status) {
       Lease after = held.lease;
       after.grant = wanted;
-      if (after.grant.memory_bytes != before.grant.memory_bytes) after.memory_pending = 0;
-      after.sms_asked = sms_asked != 0 ? sms_asked : before.sms_asked;
-      const Event changed =
-          event(kind, &after, grant_text(after) + ", in " + milliseconds_text(moved->took));
+      std::string text = grant_text(after) + ", in " + milliseconds_text(moved->took);
+      // Who asks for the quota that the lease has asks for no smaller one any more.
+      if (asked.memory_bytes && after.memory_pending != 0) {
+        text += "; shrinks no more to " + size_text(std::exchange(after.memory_pending, 0));
+      }
+      after.sms_asked = asked.sms.value_or(before.sms_asked);
+      const Event changed = event(kind, &after, std::move(text));
       status = checked(state_->update(after, changed));
       if (status) {
         held.lease = after;
@@ -348,9 +352,7 @@ Status Manager::change(const std::string& id, std::string_view kind, const Wante
     }
   }
   if (!status && link) static_cast<void>(apply(*link, before.grant).ok());
-  const bool waits =
-      before.memory_pending != 0 && (!status || wanted.memory_bytes == before.grant.memory_bytes);
-  if (waits && link) shrink_again(*link, before);
+  if (link && (!status || !asked.memory_bytes)) shrink_again(*link, before);
   return status;
 }
 
@@ -420,7 +422,7 @@ Result<LeaseView> Manager::resize(std::string_view name, const ResizeRequest& re
   const auto wanted = [&](const Lease& lease, std::span<const Lease> leases) {
     return planner_->resize(lease, request, leases);
   };
-  Status status = change(*id, "lease-resized", wanted, request.sms.value_or(0));
+  Status status = change(*id, "lease-resized", wanted, request);
   if (!status && status.error().code == ErrorCode::kLimit && request.when_free &&
       request.memory_bytes && !request.sms) {
     status = shrink_later(*id, *request.memory_bytes);
@@ -441,7 +443,7 @@ std::vector<LeaseView> Manager::defragment() {
       const auto together = [&](const Lease& lease, std::span<const Lease> leases) {
         return planner_->gather(lease, leases);
       };
-      if (change(*id, "lease-moved", together, 0)) moved.insert(*id);
+      if (change(*id, "lease-moved", together, {})) moved.insert(*id);
       drop(*id);
     }
     if (moved.size() == before) break;
@@ -660,12 +662,13 @@ std::vector<std::string> Manager::problems() {
   for (const auto& [id, held] : held_) {
     const Lease& lease = held.lease;
     const bool answers = held.link != nullptr && !held.link->lost();
-    if (lease.state == LeaseState::kRunning && answers) continue;
+    const bool serves = lease.state == LeaseState::kRunning && answers;
+    if (serves && lease.state_reason.empty()) continue;
     if (lease.state == LeaseState::kStarting) continue;
     // With a reason it has not ended when it should have.
     if (lease.state == LeaseState::kEnding && lease.state_reason.empty()) continue;
     problems.push_back("lease " + lease.name + ": " +
-                       (lease.state == LeaseState::kRunning
+                       (lease.state == LeaseState::kRunning && !answers
                             ? std::string("its server does not answer")
                             : std::string(to_string(lease.state)) + ", " + lease.state_reason));
   }

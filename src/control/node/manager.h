@@ -181,13 +181,18 @@ class Manager {
     std::optional<Process> process;
     std::shared_ptr<ControlLink> link;
     bool busy = false;      // Somebody changes it; others wait.
-    unsigned failures = 0;  // Of its server, in a row.
+    unsigned failures = 0;  // To start its server, in a row.
+    unsigned ends = 0;      // Of servers that had started well, in a row.
     Instant started;
     Instant restart_at;
-    std::optional<Instant> upgrade_until;  // Its server is to be replaced, or else stays.
-    std::uint64_t faults_seen = 0;         // The number of the last one, as its server counts.
-    std::int64_t faults_told_ms = 0;       // Up to then the manager before this one has told.
-    GpuTotals counted = {};                // So much of it is in its GPU's,
+    std::optional<Instant> upgrade_until;   // Its server is to be replaced, or else stays.
+    std::optional<Process> keeper;          // Its server's; none: it has ended, or there is none.
+    bool keeper_has_all = false;            // No program began before it.
+    std::int32_t keeper_before = 0;         // The one that has ended,
+    std::optional<Instant> keeper_verdict;  // of which it is not known yet what that means.
+    std::uint64_t faults_seen = 0;          // The number of the last one, as its server counts.
+    std::int64_t faults_told_ms = 0;        // Up to then the manager before this one has told.
+    GpuTotals counted = {};                 // So much of it is in its GPU's,
     std::weak_ptr<ControlLink> counted_by = {};  // as this one told.
   };
   struct Mps {
@@ -228,7 +233,7 @@ class Manager {
   // What a lease is to be, by what others have; what a change is called.
   using Wanted = std::function<Result<Grant>(const Lease&, std::span<const Lease>)>;
   Status change(const std::string& id, std::string_view kind, const Wanted& wanted,
-                std::uint32_t sms_asked);
+                const ResizeRequest& asked);
   Status shrink_later(const std::string& id, std::uint64_t bytes);
   // Tells a server that has just been given the whole quota.
   static void shrink_again(ControlLink& link, const Lease& lease);
@@ -271,6 +276,9 @@ class Manager {
   // What servers of a GPU say of sessions for which it had no room.
   void open_rooms();
   void look_for_refusals();
+  void find_keeper(Held& held) const REQUIRES(mutex_);
+  void watch_keepers();
+  void look_for_unkept();
   // What leases' servers say of kernels that faulted.
   void look_for_faults();
   void note_faults(const std::string& id, std::uint64_t after, const control::FaultsState& told);
@@ -298,6 +306,7 @@ class Manager {
   Counters counters_ GUARDED_BY(mutex_);
   std::map<std::uint32_t, GpuTotals> totals_ GUARDED_BY(mutex_);  // By GPU.
   Instant fault_look_ GUARDED_BY(mutex_){};
+  Instant keeper_look_ GUARDED_BY(mutex_){};
   struct Refusals {
     std::uint64_t by_limit = 0;  // Of which it was told.
     std::uint64_t by_driver = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "control/node/manager.h"
+#include "control/node/restart_pause.h"
 #include "control/node/server_files.h"
 
 namespace flyt::node {
@@ -13,8 +14,6 @@ namespace {
 
 constexpr Duration kShrinkLooks = std::chrono::milliseconds(200);
 constexpr Duration kStartTime = std::chrono::seconds(60);
-constexpr Duration kBackoffFirst = std::chrono::milliseconds(100);
-constexpr unsigned kBackoffDoublings = 8;  // At most 25.6 s.
 // One that ran so long has not failed at its start.
 constexpr Duration kGoodRun = std::chrono::seconds(60);
 constexpr Duration kReconnect = std::chrono::seconds(5);
@@ -25,10 +24,6 @@ constexpr std::string_view kEndedWell = "exit status 0";
 constexpr std::string_view kEndedSomehow = "it is gone";
 // A server tells by ending that it is to be replaced; so long beyond its own patience.
 constexpr Duration kUpgradeGrace = std::chrono::seconds(2);
-
-Duration backoff(unsigned failures) {
-  return kBackoffFirst * (1u << std::min(failures, kBackoffDoublings));
-}
 
 }  // namespace
 
@@ -69,6 +64,7 @@ Status Manager::run_server(const std::string& id) {
   held.lease.takes_rest = takes_rest;
   held.lease.state_reason.clear();
   held.started = system_clock().now();
+  find_keeper(held);
   return {};
 }
 
@@ -82,6 +78,7 @@ Instant Manager::next_deadline(Instant now, Duration patience) {
       next = std::min(next, held.restart_at);
     }
     if (held.upgrade_until && held.process) next = std::min(next, *held.upgrade_until);
+    if (held.keeper_verdict) next = std::min(next, *held.keeper_verdict);
     if (held.lease.memory_pending != 0) next = std::min(next, now + kShrinkLooks);
     if (held.lease.expires_at != 0) {
       const std::int64_t left = std::max<std::int64_t>(held.lease.expires_at * 1000 - now_ms, 0);
@@ -101,7 +98,9 @@ void Manager::wait_for_something(Duration patience) {
   {
     const Lock lock(mutex_);
     for (const auto& [id, held] : held_) {
-      if (held.process && !held.busy) wanted.push_back({held.process->fd(), POLLIN, 0});
+      if (held.busy) continue;
+      if (held.process) wanted.push_back({held.process->fd(), POLLIN, 0});
+      if (held.keeper) wanted.push_back({held.keeper->fd(), POLLIN, 0});
     }
     for (const auto& [gpu, mps] : mps_) {
       if (mps.daemon.running()) wanted.push_back({mps.daemon.fd(), POLLIN, 0});
@@ -119,6 +118,7 @@ void Manager::tick(Duration patience) {
   note_xids();
   note_failed_gpus();
   take_deaths();
+  watch_keepers();
   note_kept();
   release_due();
   shrink_due();
@@ -127,6 +127,7 @@ void Manager::tick(Duration patience) {
   watch_mps();
   look_for_refusals();
   look_for_faults();
+  look_for_unkept();
 }
 
 void Manager::take_deaths() {
@@ -147,8 +148,9 @@ void Manager::take_deaths() {
       continue;
     }
     held.upgrade_until.reset();
-    held.failures = now - held.started > kGoodRun ? 0 : held.failures + 1;
-    held.restart_at = now + (held.failures <= 1 ? Duration(0) : backoff(held.failures));
+    held.ends = now - held.started > kGoodRun ? 0 : held.ends + 1;
+    held.restart_at =
+        now + pause_after_ends(held.ends, std::chrono::seconds(config_.recover_seconds));
     held.lease.state = LeaseState::kRestarting;
     held.lease.state_reason = "its server ended: " + how;
     held.lease.server = {};
@@ -206,6 +208,7 @@ void Manager::restart(const std::string& id) {
   Held& held = held_.at(id);
   const bool upgraded = std::exchange(held.upgrade_until, std::nullopt).has_value();
   if (status) {
+    held.failures = 0;
     if (!upgraded) ++held.lease.restarts;
     const Event restarted = event(
         upgraded ? "server-upgraded" : "server-restarted", &held.lease,
@@ -216,7 +219,7 @@ void Manager::restart(const std::string& id) {
     return;
   }
   ++held.failures;
-  held.restart_at = system_clock().now() + backoff(held.failures);
+  held.restart_at = system_clock().now() + pause_after_failures(held.failures);
   held.lease.state_reason = status.error().message;
   note("server-failed", &held.lease, status.error().message);
 }
@@ -278,7 +281,7 @@ void Manager::watch_mps() {
     mps.daemon.stop();
     const Status status = mps.daemon.start();
     mps.failures = status ? 0 : mps.failures + 1;
-    mps.restart_at = system_clock().now() + backoff(mps.failures);
+    mps.restart_at = system_clock().now() + pause_after_failures(mps.failures);
     static_cast<void>(
         checked(state_->remember("mps-" + std::to_string(gpu), mps.daemon.id())).ok());
     note(status ? "mps-restarted" : "mps-failed", nullptr,

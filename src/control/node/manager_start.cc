@@ -72,8 +72,11 @@ Status Manager::lock_folder(const std::string& folder, const std::string& settin
 }
 
 Status Manager::open_state() {
-  auto state = State::open(config_.state_folder + "/node.db", config_.events_max);
+  auto state = State::open(config_.state_folder + "/node.db", config_.events_max,
+                           {state_folder_of_leases(config_), run_folder_of_leases(config_)});
   if (!state) return std::move(state).error();
+  // Before anything is started or ended.
+  if (const auto leases = state->leases(); !leases) return leases.error();
   if (Status status = state->share_groups(config_.sm_percent > 100); !status) return status;
   auto kept = state->events();
   if (!kept) return std::move(kept).error();
@@ -244,6 +247,7 @@ bool Manager::adopt(Held& held, ProcessId id) {
   held.process.emplace(std::move(*process));
   held.link = std::move(*link);
   held.started = system_clock().now();
+  find_keeper(held);
   const Event adopted = event("lease-adopted", &held.lease, "pid " + std::to_string(id.pid));
   static_cast<void>(checked(state_->update(held.lease, adopted)).ok());
   publish(adopted);

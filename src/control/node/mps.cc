@@ -5,16 +5,22 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "control/node/server_files.h"
 
 namespace flyt::node {
 namespace {
 
-constexpr Duration kStartTime = std::chrono::seconds(10);
+constexpr unsigned kStartSeconds = 10;
+constexpr Duration kStartTime = std::chrono::seconds(kStartSeconds);
+constexpr std::size_t kTailBytes = 500;
 constexpr Duration kStopTime = std::chrono::seconds(5);
 constexpr Duration kStartStep = std::chrono::milliseconds(10);
 // As much as the system keeps of "nvidia-cuda-mps-server".
 constexpr const char* kServerName = "nvidia-cuda-mps";
+constexpr const char* kAdvice =
+    ": mode \"shared\" needs NVIDIA's MPS; install it, set gpus.mps_control to where it is, or set"
+    " gpus.mode = \"isolated\"";
 
 }  // namespace
 
@@ -49,21 +55,25 @@ Status MpsDaemon::start() {
   const Instant deadline = system_clock().now() + kStartTime;
   auto process = Process::start(command, deadline);
   if (!process) {
-    return Error{ErrorCode::kNotFound,
-                 process.error().message +
-                     ": mode \"shared\" needs NVIDIA's MPS; install it, set gpus.mps_control to"
-                     " where it is, or set gpus.mode = \"isolated\""};
+    return Error{ErrorCode::kNotFound, process.error().message + kAdvice};
   }
   process_.emplace(std::move(*process));
   while (!control_is_there()) {
-    if (process_->ended() || system_clock().now() >= deadline) {
-      stop();
-      return Error{ErrorCode::kSystem,
-                   "MPS did not start: " + tail_of(command.log, 500) + "; see " + command.log};
-    }
+    if (process_->ended() || system_clock().now() >= deadline) return give_up(command);
     system_clock().sleep_for(kStartStep);
   }
   return {};
+}
+
+Status MpsDaemon::give_up(const ProcessCommand& command) {
+  const bool ended = process_->ended();
+  const std::string how = process_->end(SIGTERM, kStopTime);
+  process_.reset();
+  std::string why = "MPS did not start: " + settings_.program;
+  why += ended ? " ended with " + how : " did not listen within " + seconds_text(kStartSeconds);
+  const std::string said = tail_of(command.log, kTailBytes);
+  if (!said.empty()) why += "; it said: " + said;
+  return Error{ErrorCode::kSystem, why + "; see " + command.log + kAdvice};
 }
 
 // By its folder, which it has in its environment; leases' servers have it, too.

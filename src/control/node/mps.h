@@ -38,6 +38,8 @@ class MpsDaemon {
  private:
   bool control_is_there() const;
   bool is_server(const ProcessFacts& facts) const;
+  // Ends one that does not listen: why, and what to do.
+  Status give_up(const ProcessCommand& command);
 
   MpsSettings settings_;
   std::optional<Process> process_;

@@ -61,6 +61,18 @@ TEST_F(MpsTest, TellsWhatADaemonSaidThatDidNotStart) {
   EXPECT_NE(status.error().message.find("MPS is not supported"), std::string::npos);
 }
 
+TEST_F(MpsTest, TellsHowADaemonEndedThatSaidNothingAndWhatToDo) {
+  MpsDaemon mps = daemon("exit 3");
+  const Status status = mps.start();
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("MPS did not start: " + folder_ +
+                                        "/mps-control ended with exit status 3; see " + folder_ +
+                                        "/log/daemon.log: mode \"shared\" needs NVIDIA's MPS"),
+            std::string::npos)
+      << status.error().message;
+  EXPECT_NE(status.error().message.find("gpus.mode = \"isolated\""), std::string::npos);
+}
+
 TEST_F(MpsTest, DoesNotTakeALeftOverForADaemon) {
   std::filesystem::create_directories(folder_ + "/pipe");
   std::filesystem::permissions(folder_ + "/pipe", std::filesystem::perms::owner_all);

@@ -235,14 +235,14 @@ void Process::kill_group() const {
   if (child_ || !ended()) ::kill(-id_.pid, SIGKILL);
 }
 
-void Process::end(int first_signal, Duration grace) {
+std::string Process::end(int first_signal, Duration grace) {
   if (!ended()) {
     signal(first_signal);
     static_cast<void>(wait_until(system_clock().now() + grace));
   }
   kill_group();
   static_cast<void>(wait_until(system_clock().now() + std::chrono::seconds(10)));
-  static_cast<void>(collect());
+  return collect();
 }
 
 std::string Process::collect() {

@@ -41,8 +41,8 @@ class Process {
   bool wait_until(Instant deadline) const;
   void signal(int number) const;
   // The signal, then, at the deadline, SIGKILL for its whole group. Returns when the process is
-  // gone.
-  void end(int first_signal, Duration grace);
+  // gone: how it ended, as collect() says.
+  std::string end(int first_signal, Duration grace);
   // How it ended, for people: "exit status 1", "signal 9"; of one that was adopted nobody knows.
   std::string collect();
 

@@ -170,6 +170,8 @@ ProcessCommand server_command(const Config& config, const Lease& lease, const Gp
   if (lease.port != 0) {
     command.words.insert(command.words.end(), {"--listen", listen_address(config, lease.port)});
   }
+  command.words.insert(command.words.end(),
+                       {"--token-book", ServerFiles(config, lease.id).token_book()});
   // Code that tenants sent is kept for each lease apart.
   command.words.insert(command.words.end(),
                        {"--module-cache", ServerFiles(config, lease.id).modules()});

@@ -20,6 +20,7 @@ class ServerFiles {
   std::string control_url() const { return "unix://" + run_ + "/control.sock"; }
   std::string keeper() const { return run_ + "/keeper.sock"; }
   std::string key() const { return state_ + "/token.key"; }
+  std::string token_book() const { return run_ + "/tokens"; }
   std::string modules() const { return state_ + "/modules"; }
   std::string log() const { return state_ + "/server.log"; }
 

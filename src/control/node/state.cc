@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <limits>
+
+#include "control/node/planner.h"
 
 namespace flyt::node {
 namespace {
 
+namespace fs = std::filesystem;
+using control::Statement;
 using control::Transaction;
 
 constexpr const char* kTables = R"(
@@ -39,6 +45,11 @@ CREATE TABLE failed_gpus (
 ) STRICT;
 )";
 
+// Those of the first version, which every later one has.
+constexpr std::array<std::string_view, 6> kFirstTables = {"leases", "lease_groups", "labels",
+                                                          "events", "processes",    "settings"};
+constexpr std::array<std::string_view, 1> kLaterTables = {"failed_gpus"};
+
 // What each version added to the one before it; the first one is version 2.
 constexpr std::array<const char*, State::kSchemaVersion - 1> kMigrations = {
     "ALTER TABLE leases ADD COLUMN memory_pending INTEGER NOT NULL DEFAULT 0",
@@ -59,15 +70,81 @@ ALTER TABLE lease_groups_3 RENAME TO lease_groups;
 Error unusable(const std::string& path, const std::string& why) {
   return {ErrorCode::kInvalid,
           path + " cannot be used: " + why +
-              ". Put a backup of it there; or move it away, with the files -wal and -shm beside it,"
-              " to start without leases: servers of the old ones are then ended. Nothing was"
-              " changed."};
+              ". Put a backup of it there; or move it away, with the files -wal and -shm beside it"
+              " and the folders \"leases\" of node.state and node.run, to start without leases:"
+              " servers of the old ones are then ended. Nothing was changed."};
+}
+
+// What numbers of a lease can be, by their columns.
+struct Range {
+  int column;
+  std::string_view name;
+  std::int64_t least;
+  std::int64_t most;
+};
+constexpr std::int64_t kAny32 = std::numeric_limits<std::uint32_t>::max();
+constexpr std::int64_t kAny64 = std::numeric_limits<std::int64_t>::max();
+constexpr std::array kRanges = {
+    Range{2, "gpu", 0, kGpusMax - 1},
+    Range{5, "sms_asked", 1, kSmsMax},
+    Range{6, "sms", 1, kSmsMax},
+    Range{7, "memory_bytes", static_cast<std::int64_t>(kMemoryQuotaMin), kAny64},
+    Range{8, "overhead_bytes", 0, kAny64},
+    Range{9, "priority", -kPriorityMax, kPriorityMax},
+    Range{10, "created_at", 0, kAny64},
+    Range{11, "expires_at", 0, kAny64},
+    Range{12, "port", 0, std::numeric_limits<std::uint16_t>::max()},
+    Range{13, "server_pid", 0, std::numeric_limits<std::int32_t>::max()},
+    Range{14, "server_start", 0, kAny64},
+    Range{15, "restarts", 0, kAny32},
+    Range{16, "memory_pending", 0, kAny64},
+};
+
+// What is wrong with the row; empty: nothing.
+std::string fault_of(const Statement& row) {
+  const std::string lease = "lease " + row.text(0);
+  if (!mode_of(row.text(4))) return lease + " has an unknown mode";
+  for (const Range& range : kRanges) {
+    const std::int64_t number = row.number(range.column);
+    if (number >= range.least && number <= range.most) continue;
+    return lease + " cannot have " + std::string(range.name) + " = " + std::to_string(number);
+  }
+  // It would get more without anybody having looked whether there is so much.
+  if (row.number(16) >= row.number(7)) return lease + " waits for no smaller quota";
+  return {};
+}
+
+// The first of these folders in which there is something.
+Result<std::string> first_with_leases(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    const fs::directory_iterator first(folder, error);
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return system_error("cannot look into " + folder, error.value());
+    }
+    if (!error && first != fs::directory_iterator()) return folder;
+  }
+  return std::string();
+}
+
+Status make_state(const std::string& path, const std::vector<std::string>& lease_folders) {
+  const auto folder = first_with_leases(lease_folders);
+  if (!folder) return folder.error();
+  if (!folder->empty()) {
+    return Error{ErrorCode::kInvalid, "it is missing, and there are leases in " + *folder};
+  }
+  return Database::make(path, kTables, State::kSchemaVersion);
 }
 
 }  // namespace
 
-Result<State> State::open(const std::string& path, std::uint64_t events_max) {
-  auto database = Database::open(path);
+Result<State> State::open(const std::string& path, std::uint64_t events_max,
+                          const std::vector<std::string>& lease_folders) {
+  auto database = Database::open(path, kFirstTables);
+  if (!database && database.error().code == ErrorCode::kNotFound) {
+    const Status made = make_state(path, lease_folders);
+    database = made ? Database::open(path, kFirstTables) : made.error();
+  }
   if (!database) {
     const Error& error = database.error();
     return error.code == ErrorCode::kInvalid ? unusable(path, error.message) : error;
@@ -78,28 +155,16 @@ Result<State> State::open(const std::string& path, std::uint64_t events_max) {
   const auto version = database->number("PRAGMA user_version");
   if (!version) return version.error();
   State state(std::move(*database), events_max);
-  if (*version == 0) {
-    if (Status status = state.make_tables(); !status) return status.error();
-  } else if (*version > 0 && *version < kSchemaVersion) {
+  if (*version > 0 && *version < kSchemaVersion) {
     if (Status status = state.migrate(*version); !status) return status.error();
   } else if (*version != kSchemaVersion) {
     return unusable(path, "it has schema version " + std::to_string(*version) +
                               ", and this program knows " + std::to_string(kSchemaVersion));
   }
+  if (Status status = state.database_.check_tables(kLaterTables); !status) {
+    return unusable(path, status.error().message);
+  }
   return state;
-}
-
-Status State::make_tables() {
-  Transaction transaction(database_);
-  if (Status status = transaction.begin(); !status) return status;
-  if (Status status = database_.execute(kTables); !status) {
-    return unusable(database_.path(), status.error().message);
-  }
-  if (Status status = database_.execute("PRAGMA user_version = " + std::to_string(kSchemaVersion));
-      !status) {
-    return status;
-  }
-  return transaction.commit();
 }
 
 Status State::migrate(std::int64_t version) {
@@ -135,11 +200,12 @@ Result<std::vector<Lease>> State::leases() {
     const Result<bool> row = rows->step();
     if (!row) return row.error();
     if (!*row) break;
+    if (const std::string fault = fault_of(*rows); !fault.empty()) {
+      return unusable(database_.path(), fault);
+    }
     Lease lease{.id = rows->text(0), .name = rows->text(1), .gpu_uuid = rows->text(3)};
     lease.grant.gpu = static_cast<std::uint32_t>(rows->number(2));
-    const auto mode = mode_of(rows->text(4));
-    if (!mode) return unusable(database_.path(), "lease " + lease.id + " has an unknown mode");
-    lease.grant.mode = *mode;
+    lease.grant.mode = *mode_of(rows->text(4));
     lease.sms_asked = static_cast<std::uint32_t>(rows->number(5));
     lease.grant.sms = static_cast<std::uint32_t>(rows->number(6));
     lease.grant.memory_bytes = static_cast<std::uint64_t>(rows->number(7));
@@ -164,7 +230,7 @@ Status State::read_lists(std::vector<Lease>& leases) {
                                     [&id](const Lease& lease) { return lease.id == id; });
     return found == leases.end() ? nullptr : &*found;
   };
-  auto groups = database_.prepare("SELECT lease, number FROM lease_groups ORDER BY number");
+  auto groups = database_.prepare("SELECT lease, number, gpu FROM lease_groups ORDER BY number");
   if (!groups) return std::move(groups).error();
   auto labels = database_.prepare("SELECT lease, key, value FROM labels");
   if (!labels) return std::move(labels).error();
@@ -172,9 +238,15 @@ Status State::read_lists(std::vector<Lease>& leases) {
     const Result<bool> row = groups->step();
     if (!row) return row.error();
     if (!*row) break;
-    if (Lease* lease = find(groups->text(0))) {
-      lease->grant.groups.push_back(static_cast<std::uint32_t>(groups->number(1)));
+    Lease* const lease = find(groups->text(0));
+    const std::int64_t number = groups->number(1);
+    if (lease == nullptr || groups->number(2) != lease->grant.gpu || number < 0 ||
+        number >= std::int64_t{kGroupsMax}) {
+      return unusable(database_.path(), "lease " + groups->text(0) + " cannot have group " +
+                                            std::to_string(number) + " of GPU " +
+                                            std::to_string(groups->number(2)));
     }
+    lease->grant.groups.push_back(static_cast<std::uint32_t>(number));
   }
   while (true) {
     const Result<bool> row = labels->step();

@@ -22,13 +22,16 @@ class State {
  public:
   static constexpr std::int64_t kSchemaVersion = 4;
 
-  // Makes what is not there. A damaged file, or one of a newer version, is refused with what to do,
-  // and left as it is. At most `events_max` events are kept.
-  static Result<State> open(const std::string& path, std::uint64_t events_max);
+  // Makes what is not there, unless one of these folders has something of leases that it would not
+  // know. A file that is damaged, empty, of a newer version or none of ours is refused with what to
+  // do, and left as it is. At most `events_max` events are kept.
+  static Result<State> open(const std::string& path, std::uint64_t events_max,
+                            const std::vector<std::string>& lease_folders);
 
   // A group may have several leases; not before this was called.
   Status share_groups(bool on);
 
+  // kInvalid: a row has what no lease can have.
   Result<std::vector<Lease>> leases();
   Status add(const Lease& lease, const Event& event);
   // Whatever may change: grant, asked multiprocessors, server, restarts, a quota that waits.
@@ -62,7 +65,6 @@ class State {
  private:
   State(Database database, std::uint64_t events_max)
       : database_(std::move(database)), events_max_(events_max) {}
-  Status make_tables();
   Status migrate(std::int64_t version);
   Status write_groups(const Lease& lease);
   Status write_event(const Event& event);

@@ -41,12 +41,12 @@ class StateTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
   std::string path() const { return folder_ + "/node.db"; }
   State open(std::uint64_t events_max = 10) {
-    auto state = State::open(path(), events_max);
+    auto state = State::open(path(), events_max, {});
     EXPECT_TRUE(state) << state.error().message;
     return std::move(*state);
   }
   std::string refusal() {
-    const auto state = State::open(path(), 10);
+    const auto state = State::open(path(), 10, {folder_ + "/leases"});
     EXPECT_FALSE(state);
     return state ? "" : state.error().message;
   }
@@ -93,7 +93,7 @@ TEST_F(StateTest, KeepsWhatChangesOfALease) {
 TEST_F(StateTest, BringsAFileOfTheFirstVersionUpToDate) {
   ASSERT_TRUE(open().add(lease("a", {2, 3}), event(1)));
   {
-    auto database = Database::open(path());
+    auto database = Database::open(path(), {});
     ASSERT_TRUE(database->execute("ALTER TABLE leases DROP COLUMN memory_pending"));
     ASSERT_TRUE(database->execute(
         "DROP TABLE failed_gpus;"
@@ -240,7 +240,101 @@ TEST_F(StateTest, RefusesADamagedFileAndLeavesItAsItIs) {
   const std::string why = refusal();
   EXPECT_NE(why.find("cannot be used"), std::string::npos) << why;
   EXPECT_NE(why.find("move it away"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
   EXPECT_EQ(fs::file_size(path()), size);
+}
+
+TEST_F(StateTest, TellsOfADamagedTreeInOneLine) {
+  {
+    State state = open(1000);
+    for (std::uint64_t i = 1; i <= 200; ++i) ASSERT_TRUE(state.append(event(i)));
+  }
+  // Where the rows of the last page are, which is one of the events'.
+  {
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(fs::file_size(path())) - 4096 + 8);
+    file << std::string(64, 'x');
+  }
+  const std::string why = refusal();
+  EXPECT_NE(why.find("in database main"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+}
+
+TEST_F(StateTest, RefusesAnEmptyFileAndLeavesWhatIsBesideIt) {
+  ASSERT_TRUE(open().add(lease("a", {2, 3}), event(1)));
+  fs::resize_file(path(), 0);
+  std::ofstream(path() + "-wal") << "what was written last";
+  const std::string why = refusal();
+  EXPECT_NE(why.find("node.db cannot be used: it is empty. Put a backup"), std::string::npos)
+      << why;
+  EXPECT_EQ(fs::file_size(path()), 0u);
+  EXPECT_TRUE(fs::exists(path() + "-wal"));
+}
+
+TEST_F(StateTest, RefusesADatabaseOfSomebodyElseAndChangesNothing) {
+  const std::string other = folder_ + "/other.db";
+  ASSERT_TRUE(Database::make(other, "CREATE TABLE entries (key TEXT);", State::kSchemaVersion));
+  const auto bytes = [this] {
+    std::ifstream file(path(), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  fs::rename(other, path());
+  const std::string before = bytes();
+  EXPECT_NE(refusal().find("it has no table leases"), std::string::npos);
+  EXPECT_EQ(bytes(), before);
+}
+
+TEST_F(StateTest, IsNotMadeAnewBesideFoldersOfLeases) {
+  fs::create_directories(folder_ + "/leases/0123");
+  EXPECT_NE(refusal().find("it is missing, and there are leases in " + folder_ + "/leases"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(path()));
+  fs::remove(folder_ + "/leases/0123");
+  EXPECT_TRUE(State::open(path(), 10, {folder_ + "/leases", folder_ + "/none"}));
+}
+
+TEST_F(StateTest, IsNotMadeAnewWhereWhatWasWrittenLastIsLeft) {
+  std::ofstream(path() + "-wal") << "what was written last";
+  EXPECT_NE(refusal().find("node.db-wal, is there"), std::string::npos);
+  EXPECT_FALSE(fs::exists(path()));
+}
+
+TEST_F(StateTest, IsMadeWholeAfterATryThatWasCutOff) {
+  std::ofstream(path() + ".new") << "half";
+  std::ofstream(path() + ".new-journal") << "half";
+  ASSERT_TRUE(open().add(lease("a", {2, 3}), event(1)));
+  EXPECT_EQ(open().leases()->size(), 1u);
+  EXPECT_FALSE(fs::exists(path() + ".new"));
+}
+
+TEST_F(StateTest, RefusesRowsThatNoLeaseCanHave) {
+  ASSERT_TRUE(open().add(lease("a", {2, 3}), event(1)));
+  const auto why = [this](const std::string& set) {
+    const std::string saved = path() + ".saved";
+    fs::copy_file(path(), saved, fs::copy_options::overwrite_existing);
+    EXPECT_TRUE(Database::open(path(), {})->execute("UPDATE " + set));
+    const auto leases = open().leases();
+    fs::rename(saved, path());
+    return leases ? "" : leases.error().message;
+  };
+  for (const char* column :
+       {"sms = -5", "sms = 0", "sms_asked = 0", "memory_bytes = -1", "overhead_bytes = -1",
+        "gpu = -1", "priority = 1001", "port = 65536", "server_pid = -7", "restarts = -1",
+        "server_start = -1", "created_at = -1", "expires_at = -1", "memory_pending = -1"}) {
+    EXPECT_NE(why(std::string("leases SET ") + column)
+                  .find("lease a cannot have " + std::string(column) + ". Put"),
+              std::string::npos)
+        << column;
+  }
+  EXPECT_NE(why("leases SET mode = 'both'").find("lease a has an unknown mode"), std::string::npos);
+  EXPECT_NE(why("leases SET memory_pending = memory_bytes").find("lease a waits for no smaller"),
+            std::string::npos);
+  EXPECT_NE(why("lease_groups SET number = 999 WHERE number = 3")
+                .find("lease a cannot have group 999 of GPU 1"),
+            std::string::npos);
+  EXPECT_NE(why("lease_groups SET gpu = 0").find("lease a cannot have group 2 of GPU 0"),
+            std::string::npos);
+  EXPECT_EQ(why("leases SET restarts = 4"), "");
 }
 
 TEST_F(StateTest, RefusesWhatIsNoDatabase) {
@@ -253,7 +347,7 @@ TEST_F(StateTest, RefusesWhatIsNoDatabase) {
 TEST_F(StateTest, RefusesANewerVersion) {
   open();
   const std::string newer = std::to_string(State::kSchemaVersion + 1);
-  ASSERT_TRUE(Database::open(path())->execute("PRAGMA user_version = " + newer));
+  ASSERT_TRUE(Database::open(path(), {})->execute("PRAGMA user_version = " + newer));
   EXPECT_NE(refusal().find("schema version " + newer), std::string::npos);
 }
 

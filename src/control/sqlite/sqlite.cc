@@ -3,13 +3,18 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "base/fd.h"
 
 namespace flyt::control {
 namespace {
+
+constexpr const char* kLogEnding = "-wal";
 
 Error failure_of(const std::string& path, int code, std::string_view detail) {
   std::string message = path + ": " + std::string(detail);
@@ -90,21 +95,72 @@ Error Database::failure(int code) const {
   return failure_of(path_, code, ::sqlite3_errmsg(database_.get()));
 }
 
-Result<Database> Database::open(const std::string& path) {
-  // SQLite would make the file readable for others.
-  const Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.valid()) return system_error("cannot open " + path, errno);
+Result<Database> Database::open_file(const std::string& path) {
   sqlite3* raw = nullptr;
   const int code =
       ::sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX, nullptr);
   Database database(path, raw);
   if (code != SQLITE_OK) return database.failure(code);
   ::sqlite3_busy_timeout(raw, 2000);
+  return database;
+}
+
+// Before SQLite opens it: an empty file it takes for a new database.
+Result<Database> Database::open(const std::string& path, std::span<const std::string_view> tables) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) {
+    const int failure = errno;
+    if (failure == ENOENT) return Error{ErrorCode::kNotFound, "there is no " + path};
+    return system_error("cannot open " + path, failure);
+  }
+  if (found.st_size == 0) return Error{ErrorCode::kInvalid, "it is empty"};
+  auto database = open_file(path);
+  if (!database) return database;
+  if (Status status = database->check_tables(tables); !status) return status.error();
   for (const char* pragma :
        {"PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON"}) {
-    if (Status status = database.execute(pragma); !status) return status.error();
+    if (Status status = database->execute(pragma); !status) return status.error();
   }
   return database;
+}
+
+Status Database::make(const std::string& path, const std::string& tables, std::int64_t version) {
+  if (::access((path + kLogEnding).c_str(), F_OK) == 0) {
+    return Error{ErrorCode::kInvalid, "it is missing, and what was written to it last, " + path +
+                                          kLogEnding + ", is there"};
+  }
+  const std::string fresh = path + ".new";
+  for (const char* ending : {"", "-journal", kLogEnding}) ::unlink((fresh + ending).c_str());
+  {
+    // SQLite would make the file readable for others.
+    const Fd file(::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!file.valid()) return system_error("cannot make " + fresh, errno);
+  }
+  {
+    auto database = open_file(fresh);
+    if (!database) return std::move(database).error();
+    Transaction transaction(*database);
+    if (Status status = transaction.begin(); !status) return status;
+    const std::string all = tables + "PRAGMA user_version = " + std::to_string(version);
+    if (Status status = database->execute(all); !status) return status;
+    if (Status status = transaction.commit(); !status) return status;
+  }
+  if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error("rename " + fresh, errno);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const Fd there(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!there.valid() || ::fsync(there.get()) != 0) return system_error("fsync " + folder, errno);
+  return {};
+}
+
+Status Database::check_tables(std::span<const std::string_view> tables) {
+  for (const std::string_view table : tables) {
+    auto row = prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?");
+    if (!row) return std::move(row).error();
+    const Result<bool> found = row->bind(1, table).step();
+    if (!found) return found.error();
+    if (!*found) return Error{ErrorCode::kInvalid, "it has no table " + std::string(table)};
+  }
+  return {};
 }
 
 Status Database::execute(const std::string& sql) {
@@ -138,6 +194,7 @@ Status Database::check_integrity() {
     if (!*row) break;
     problems += (problems.empty() ? "" : "; ") + statement->text(0);
   }
+  std::replace(problems.begin(), problems.end(), '\n', ' ');
   if (problems == "ok") return {};
   return Error{ErrorCode::kInvalid, path_ + ": " + problems};
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -43,13 +44,17 @@ class Statement {
 // full. Not thread-safe.
 class Database {
  public:
-  // Makes the file, with mode 0600, if it is not there. kInvalid: the file is damaged or none of
-  // SQLite's.
-  static Result<Database> open(const std::string& path);
+  // What is there must have these tables. kInvalid: the file is damaged, empty, none of SQLite's or
+  // somebody else's; it is left as it is. kNotFound: there is none.
+  static Result<Database> open(const std::string& path, std::span<const std::string_view> tables);
+  // Makes one, with mode 0600, where there is none: from then on it is there whole, or not at all.
+  static Status make(const std::string& path, const std::string& tables, std::int64_t version);
   Status execute(const std::string& sql);
   Result<Statement> prepare(std::string_view sql);
   Result<std::int64_t> number(std::string_view sql);
-  // kInvalid and what is wrong, if the file is damaged.
+  // kInvalid and which is missing, if not all of them are there.
+  Status check_tables(std::span<const std::string_view> tables);
+  // kInvalid and what is wrong, in one line, if the file is damaged.
   Status check_integrity();
   const std::string& path() const { return path_; }
 
@@ -58,6 +63,8 @@ class Database {
     void operator()(sqlite3* database) const;
   };
   Database(std::string path, sqlite3* database) : path_(std::move(path)), database_(database) {}
+  // As it is, whatever that may be.
+  static Result<Database> open_file(const std::string& path);
   Error failure(int code) const;
 
   std::string path_;

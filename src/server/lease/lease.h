@@ -15,7 +15,8 @@ struct LeaseOptions {
   std::uint64_t memory_bytes = 0;  // Quota of all sessions together; 0: none.
   std::uint32_t sms = 0;           // 0: all.
   std::vector<std::uint32_t> sm_groups;  // Those that give them; empty: the first ones.
-  std::string token_key;  // The file with the key of the clients' tokens; empty: none.
+  std::string token_key;   // The file with the key of the clients' tokens; empty: none.
+  std::string token_book;  // The file of those in use; empty: they are forgotten with the server.
 };
 
 // Letters, digits, '.', '_' and '-': fit for logs and names of files.

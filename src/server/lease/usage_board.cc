@@ -503,6 +503,7 @@ bool UsageBoard::ready(std::size_t slot) const {
 
 bool UsageBoard::take(std::size_t slot) {
   if (slot >= count_ || rows_[slot].kind != SessionKind::kCuda) return true;
+  if (!held(slot)) return false;
   Handover ready = Handover::kReady;
   return rows_[slot].handover.compare_exchange_strong(ready, Handover::kTaken);
 }

@@ -100,6 +100,9 @@ TEST(UsageBoard, TakesSessionsOnlyWhileTheyAreReady) {
   EXPECT_TRUE(mine.busy_again());
   EXPECT_FALSE(board->take(slot));
   mine.ready();
+  // No keeper has what it goes on with.
+  EXPECT_FALSE(board->take(slot));
+  board->hold(slot);
   EXPECT_TRUE(board->take(slot));
   EXPECT_FALSE(mine.busy_again());
   board->give_back(slot);

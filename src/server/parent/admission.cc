@@ -1,7 +1,6 @@
 #include "server/parent/admission.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,22 +11,8 @@
 
 #include "base/fd.h"
 #include "base/random.h"
-#include "base/sha256.h"
-#include "server/shared_mutex.h"
 
 namespace flyt::server {
-
-// In memory that all processes share. An entry whose expiry is 0 is free; it is stored last.
-struct TokenBook {
-  struct Entry {
-    wire::TokenNonce nonce;
-    Digest peer;
-    std::uint32_t used;
-    std::int64_t expiry;
-  };
-  SharedMutex mutex;
-  std::array<Entry, Admission::kTokensMax> entries GUARDED_BY(mutex);
-};
 
 namespace {
 
@@ -58,21 +43,16 @@ Result<wire::TokenKey> Admission::read_key(const std::string& path) {
   return key;
 }
 
-Admission::Admission(std::string lease, const wire::TokenKey& key, TokenBook* book)
-    : lease_(std::move(lease)), key_(key), book_(book) {}
+Admission::Admission(std::string lease, const wire::TokenKey& key, std::unique_ptr<TokenBook> book)
+    : lease_(std::move(lease)), key_(key), book_(std::move(book)) {}
 
-Admission::~Admission() {
-  forget_key();
-  ::munmap(book_, sizeof(TokenBook));
-}
+Admission::~Admission() { forget_key(); }
 
-Result<std::unique_ptr<Admission>> Admission::create(std::string lease, const wire::TokenKey& key) {
-  void* memory =
-      ::mmap(nullptr, sizeof(TokenBook), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return system_error("mmap", errno);
-  auto* book = static_cast<TokenBook*>(memory);
-  std::construct_at(&book->mutex);
-  return std::unique_ptr<Admission>(new Admission(std::move(lease), key, book));
+Result<std::unique_ptr<Admission>> Admission::create(std::string lease, const wire::TokenKey& key,
+                                                     const std::string& book) {
+  auto opened = TokenBook::open(book);
+  if (!opened) return std::move(opened).error();
+  return std::unique_ptr<Admission>(new Admission(std::move(lease), key, std::move(*opened)));
 }
 
 Status Admission::admit(std::string_view credential, std::string_view peer, For what,
@@ -89,9 +69,9 @@ Status Admission::admit(std::string_view credential, std::string_view peer, For 
     if (counts && charged != nullptr) *charged = token->nonce;
     return Status();
   };
-  const SharedLock lock(book_->mutex);
+  const TokenBook::Lock lock(*book_);
   TokenBook::Entry* place = nullptr;
-  for (TokenBook::Entry& entry : book_->entries) {
+  for (TokenBook::Entry& entry : book_->entries()) {
     if (entry.expiry != 0 && entry.expiry <= now) entry.expiry = 0;
     if (entry.expiry == 0) {
       if (place == nullptr) place = &entry;
@@ -113,8 +93,8 @@ Status Admission::admit(std::string_view credential, std::string_view peer, For 
 }
 
 void Admission::give_back(const wire::TokenNonce& charged) {
-  const SharedLock lock(book_->mutex);
-  for (TokenBook::Entry& entry : book_->entries) {
+  const TokenBook::Lock lock(*book_);
+  for (TokenBook::Entry& entry : book_->entries()) {
     if (entry.expiry != 0 && entry.nonce == charged && entry.used != 0) --entry.used;
   }
 }

@@ -9,23 +9,23 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "server/parent/token_book.h"
 #include "wire/token.h"
 
 namespace flyt::server {
 
-struct TokenBook;
-
 // Safe from any thread, and from any process forked after it was made.
 class Admission {
  public:
-  // Tokens that are remembered at once, each until it expires.
-  static constexpr std::size_t kTokensMax = 4096;
+  static constexpr std::size_t kTokensMax = TokenBook::kTokensMax;
   // A token is short-lived: what is valid for longer is refused.
   static constexpr std::int64_t kTokenSecondsMax = 86400;
 
   // The key is the file's 32 bytes; nobody but its owner, this user or root, may read or write it.
   static Result<wire::TokenKey> read_key(const std::string& path);
-  static Result<std::unique_ptr<Admission>> create(std::string lease, const wire::TokenKey& key);
+  // `book`: the file of the tokens in use (TokenBook); empty: they end with this server.
+  static Result<std::unique_ptr<Admission>> create(std::string lease, const wire::TokenKey& key,
+                                                   const std::string& book);
   ~Admission();
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
@@ -49,11 +49,11 @@ class Admission {
   void forget_key();
 
  private:
-  Admission(std::string lease, const wire::TokenKey& key, TokenBook* book);
+  Admission(std::string lease, const wire::TokenKey& key, std::unique_ptr<TokenBook> book);
 
   const std::string lease_;
   wire::TokenKey key_;
-  TokenBook* const book_;
+  const std::unique_ptr<TokenBook> book_;
 };
 
 }  // namespace flyt::server

@@ -1,11 +1,13 @@
 #include "server/parent/admission.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -21,8 +23,9 @@ wire::TokenKey some_key(unsigned char first = 1) {
   return key;
 }
 
-std::unique_ptr<Admission> make(const std::string& lease = "vm", unsigned char key = 1) {
-  auto made = Admission::create(lease, some_key(key));
+std::unique_ptr<Admission> make(const std::string& lease = "vm", unsigned char key = 1,
+                                const std::string& book = "") {
+  auto made = Admission::create(lease, some_key(key), book);
   EXPECT_TRUE(made.ok());
   return std::move(made).value();
 }
@@ -130,6 +133,81 @@ TEST(Admission, IsSharedByProcesses) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow)), "the token is used up");
+}
+
+class AdmissionInAFile : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(::mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path() const { return folder_ + "/tokens"; }
+  std::string refusal() const {
+    const auto made = Admission::create("vm", some_key(), path());
+    return made ? "" : made.error().message;
+  }
+
+  std::string folder_ = "/tmp/flyt-book-XXXXXX";
+};
+
+TEST_F(AdmissionInAFile, RemembersWhoUsesATokenAndHowOftenForTheNextServer) {
+  auto admission = make("vm", 1, path());
+  const std::string token = *admission->new_token(60, 2, kNow);
+  EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow)), "");
+  admission = make("vm", 1, path());
+  EXPECT_EQ(why(admission->admit(token, "b", For::kSession, kNow)),
+            "the token is used from elsewhere");
+  EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow)), "");
+  admission = make("vm", 1, path());
+  EXPECT_EQ(why(admission->admit(token, "a", For::kSession, kNow)), "the token is used up");
+}
+
+// Whatever it is doing: it is killed between two stores, or behind the door.
+TEST_F(AdmissionInAFile, IsNotLockedByAServerThatWasKilled) {
+  const std::string token = *make("vm", 1, path())->new_token(60, 60000, kNow);
+  for (int i = 0; i < 20; ++i) {
+    std::array<int, 2> admitted{};
+    ASSERT_EQ(::pipe(admitted.data()), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto admission = Admission::create("vm", some_key(), path());
+      while (admission && (*admission)->admit(token, "a", For::kMonitor, kNow).ok()) {
+        if (::write(admitted[1], "", 1) != 1) break;
+      }
+      ::_exit(1);
+    }
+    ::close(admitted[1]);
+    char one = 0;
+    EXPECT_EQ(::read(admitted[0], &one, 1), 1);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ::close(admitted[0]);
+    EXPECT_EQ(why(make("vm", 1, path())->admit(token, "b", For::kMonitor, kNow)),
+              "the token is used from elsewhere");
+  }
+}
+
+TEST_F(AdmissionInAFile, RefusesABookThatIsNone) {
+  const auto put = [this](std::size_t at, const std::string& bytes) {
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  };
+  constexpr std::size_t kEntry = sizeof(TokenBook::Entry);
+  const std::string all_ones(8, '\xff');
+  make("vm", 1, path());
+  // An expiry, and how often a token was used: the last 8 bytes, and those at 48, behind the head.
+  for (const std::size_t field : {kEntry - 8, std::size_t{48}}) {
+    put(kEntry + 7 * kEntry + field, all_ones);
+    EXPECT_EQ(refusal(), path() +
+                             " is a damaged token book; remove it: then the tokens in use are"
+                             " nobody's again");
+    put(kEntry + 7 * kEntry + field, std::string(8, '\0'));
+  }
+  EXPECT_EQ(refusal(), "");
+  put(0, all_ones);
+  EXPECT_NE(refusal().find("of another version; remove it"), std::string::npos) << refusal();
+  std::filesystem::remove(path());
+  std::filesystem::create_directory(path());
+  EXPECT_NE(refusal(), "");
 }
 
 TEST(Admission, MakesNoTokensWithoutItsKey) {

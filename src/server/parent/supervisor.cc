@@ -40,6 +40,7 @@ constexpr int kHandoverLookMs = 1;
 constexpr std::ptrdiff_t kControlsMax = 16;
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
 constexpr Duration kEndLook = std::chrono::milliseconds(2);
+constexpr Duration kHelperTime = std::chrono::seconds(1);
 
 sigset_t handled_signals() {
   sigset_t set;
@@ -109,12 +110,31 @@ void Supervisor::start_exchange() {
   if (pid == 0) {
     door->outside.close();
     become_child(UsageBoard::kNoSlot);
+    options_.session.admission.reset();
+    keeper_door_.close();
     run_exchange(std::move(door->inside));
     ::_exit(EXIT_SUCCESS);
   }
   children_.emplace(pid, Child{ChildKind::kExchange, {}});
+  exchange_started_ = system_clock().now();
   exchange_door_ = std::move(door->outside);
   options_.session.exchange_door = exchange_door_.get();
+}
+
+void Supervisor::exchange_ended() {
+  exchange_door_.close();
+  options_.session.exchange_door = -1;
+  const bool again = starts_again(exchange_started_);
+  log_.error("the exchange has ended",
+             {{"follows", "sessions that are there share nothing more"}, {"started_again", again}});
+  if (!again) return;
+  start_exchange();
+  replace_warm();
+}
+
+// One that ends as soon as it has begun would do so for ever.
+bool Supervisor::starts_again(Instant started) const {
+  return !stopping_ && !handed_over_ && system_clock().now() - started > kHelperTime;
 }
 
 Status Supervisor::start_listening() {
@@ -150,7 +170,7 @@ Status Supervisor::start_admission() {
   }
   auto key = Admission::read_key(lease.token_key);
   if (!key) return key.error();
-  auto admission = Admission::create(lease.id, *key);
+  auto admission = Admission::create(lease.id, *key, lease.token_book);
   ::explicit_bzero(key->data(), key->size());
   if (!admission) return std::move(admission).error();
   options_.session.admission = std::move(admission).value();
@@ -254,6 +274,8 @@ Status Supervisor::wait_for_events() {
   if (::poll(wanted.data(), wanted.size(), timeout_ms()) < 0 && errno != EINTR) {
     return system_error("poll", errno);
   }
+  // First: behind a signal of its end the line is another one's.
+  if (keeper_line_ && wanted[keeper].revents != 0) keeper_ended();
   if (wanted[0].revents != 0) take_signals();
   // Signals may have ended the listening; then wanted is longer than what is left.
   for (std::size_t i = 0; i < listeners_.size() && i + 1 < listeners; ++i) {
@@ -261,7 +283,6 @@ Status Supervisor::wait_for_events() {
   }
   if (control_ != nullptr && wanted[listeners].revents != 0) accept_control();
   if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
-  if (keeper_line_ && wanted[keeper].revents != 0) keeper_ended();
   free_held();
   if (lobby_.size() != 0) let_in();
   keep_warm();
@@ -532,8 +553,10 @@ void Supervisor::reap() {
       log_.warn("session ended",
                 {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
-    if (found->second.kind == ChildKind::kWarm) warm_ended(status);
-    if (found->second.kind == ChildKind::kKeeper) keeper_ended();
+    const bool warm = found->second.kind == ChildKind::kWarm;
+    if (warm && !found->second.replaced) warm_ended(status);
+    if (pid == keeper_process_) keeper_ended();
+    if (found->second.kind == ChildKind::kExchange) exchange_ended();
     if (!options_.session.board->begun(found->second.slot)) give_back(found->second.charged);
     const bool held = keeper_door_.valid() && options_.session.board->held(found->second.slot);
     if (room_ != nullptr) room_->note_end(static_cast<std::uint32_t>(pid), held);

@@ -74,6 +74,7 @@ class Supervisor {
     std::uint64_t goes_on = 0;   // As of Lobby::Guest, and what follows.
     std::optional<wire::TokenNonce> charged{};
     std::uint32_t incident = 0;  // On the fault board when it was forked.
+    bool replaced = false;       // Warm, and killed by this process.
   };
 
   Status check_driver();
@@ -83,11 +84,18 @@ class Supervisor {
   Status start_control();
   Status start_board();
   void start_exchange();
+  // Another one, for sessions that begin from now on.
+  void exchange_ended();
   Status start_keeper();
   // What a server before this one has left: its keeper, and the board with the memory of sessions
   // that may go on here. Nothing if there is no such server.
   Status find_keeper();
+  // The same.
   void keeper_ended();
+  // Whether a helper is to be started again that was started then.
+  bool starts_again(Instant started) const;
+  // Those whose session would have a helper that is no more.
+  void replace_warm();
   void begin_handover();
   // Leaves what the sessions have to the next server, if they are ready, or gives up.
   void try_handover();
@@ -167,8 +175,11 @@ class Supervisor {
   Lobby::Leaving leaving_;  // While they are let in.
   std::map<pid_t, Child> children_;
   Fd signals_;
-  Fd exchange_door_;  // Inherited by all sessions' processes.
-  Fd keeper_door_;    // The same.
+  Fd exchange_door_;          // Inherited by all sessions' processes.
+  Fd keeper_door_;            // The same.
+  pid_t keeper_process_ = 0;  // 0: none, or no child of this one.
+  Instant exchange_started_{};
+  Instant keeper_started_{};
   std::optional<KeeperLine> keeper_line_;
   std::optional<Keeping> keeper_;       // To ask it.
   std::unique_ptr<FaultBoard> faults_;  // Null: the GPU's processes share no faults.

@@ -66,6 +66,7 @@ Status Supervisor::find_keeper() {
   }
   keeper_line_ = std::move(*line);
   keeper_door_ = keeper_line_->take_door();
+  keeper_started_ = system_clock().now();
   log_.info("what a server before has left is taken over", {{"sessions", held_.size()}});
   return {};
 }
@@ -87,6 +88,8 @@ Status Supervisor::start_keeper() {
     if (pid < 0) return no_keeper(system_error("fork", errno));
     if (pid == 0) run_keeper_child(std::move(*door), home);
     children_.emplace(pid, Child{ChildKind::kKeeper, {}});
+    keeper_process_ = pid;
+    keeper_started_ = system_clock().now();
     keeper_door_ = std::move(door->outside);
     if (home.valid()) {
       home.close();
@@ -110,6 +113,7 @@ Status Supervisor::start_keeper() {
 void Supervisor::run_keeper_child(Door door, const Fd& home) {
   exchange_door_.close();
   become_child(UsageBoard::kNoSlot);
+  options_.session.admission.reset();
   const std::shared_ptr<UsageBoard> board = options_.session.board;
   KeeperOptions keeper{
       .sessions = options_.sessions_max + options_.warm,
@@ -133,14 +137,29 @@ void Supervisor::run_keeper_child(Door door, const Fd& home) {
   ::_exit(EXIT_SUCCESS);
 }
 
+// What it kept went with it. Those that are there cannot go on elsewhere any more: their places are
+// free when their processes have ended.
 void Supervisor::keeper_ended() {
   keeper_line_.reset();
   keeper_.reset();
   if (!keeper_door_.valid()) return;
-  // What it kept went with it.
-  log_.error("the keeper has ended; sessions that are killed are lost from now on");
   keeper_door_.close();
   options_.session.keeper_door = -1;
+  keeper_process_ = 0;
+  for (const auto& [pid, child] : children_) options_.session.board->let_go(child.slot);
+  for (const Held& held : held_) options_.session.board->let_go(held.slot);
+  const bool again = starts_again(keeper_started_);
+  log_.error("the keeper has ended",
+             {{"follows", "sessions that are there are lost when their processes are killed"},
+              {"started_again", again}});
+  if (!again) return;
+  if (Status status = start_keeper(); !status) {
+    log_.error("no keeper", {{"why", status.error().message}});
+    keeper_door_.close();
+    options_.session.keeper_door = -1;
+    return;
+  }
+  replace_warm();
 }
 
 void Supervisor::free_held() {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -109,6 +110,15 @@ Status Supervisor::fork_warm() {
   become_child(slot);
   options_.session.admission.reset();
   run_warm_child(std::move(pair->reading));
+}
+
+void Supervisor::replace_warm() {
+  for (auto& [pid, child] : children_) {
+    if (child.kind != ChildKind::kWarm || child.replaced) continue;
+    child.replaced = true;
+    child.channel.close();
+    ::kill(pid, SIGKILL);
+  }
 }
 
 void Supervisor::warm_ended(int status) {
