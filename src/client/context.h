@@ -95,6 +95,8 @@ struct ThreadState {
   std::uint64_t current = 0;
   SeenDone seen_done;
   SeenBusy seen_busy;
+  // The server is told when it ends: streams/thread_streams.h.
+  bool has_streams = false;
 };
 
 // The calling thread's.

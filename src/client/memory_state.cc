@@ -5,6 +5,7 @@
 
 #include "client/call.h"
 #include "client/session.h"
+#include "client/streams/thread_streams.h"
 #include "commands/pinned.h"
 #include "commands/stream.h"
 #include "cuda/default_stream.h"
@@ -75,6 +76,11 @@ void MemoryState::on_green_destroyed(ContextState& context) {
   const Lock lock(mutex_);
   std::erase_if(default_stream_ids_,
                 [&](const auto& item) { return item.first.first == context.handle; });
+}
+
+void MemoryState::on_thread_ends(const void* thread) {
+  const Lock lock(mutex_);
+  std::erase_if(default_stream_ids_, [&](const auto& item) { return item.first.second == thread; });
 }
 
 void MemoryState::on_context_destroyed(ContextState& context) {
@@ -239,6 +245,7 @@ CUresult check(CUstream& handle) {
   const std::uint64_t value = address_of(handle);
   if (value == wire::kStreamLegacy) return CUDA_SUCCESS;
   if (value == wire::kStreamPerThread) {
+    note_thread_stream();
     context().home->streams.note_unnamed();
     return CUDA_SUCCESS;
   }

@@ -167,6 +167,8 @@ class MemoryState {
   void on_context_destroyed(ContextState& context);
   // Only default streams die with a green context; others are the program's to destroy.
   void on_green_destroyed(ContextState& context) EXCLUDES(mutex_);
+  // Its own default streams end with it.
+  void on_thread_ends(const void* thread) EXCLUDES(mutex_);
 
   MemoryMap& map() { return map_; }
   PinnedHeap& pinned() { return pinned_; }

@@ -12,7 +12,7 @@
 namespace flyt::server {
 namespace {
 
-// More threads than that share the last stream: correct, only more ordered than they ask for.
+// More threads than that at a time share one stream: correct, only more ordered than they ask for.
 constexpr std::size_t kThreadStreamsMax = 4096;
 
 }  // namespace
@@ -75,6 +75,21 @@ std::shared_ptr<StreamOwner> ContextSubjects::thread_stream_owner(std::uint32_t 
   const Lock lock(mutex_);
   const auto found = thread_streams_.find({context, thread});
   return found == thread_streams_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<StreamOwner>> ContextSubjects::take_thread_streams(
+    std::uint32_t thread) {
+  std::vector<std::shared_ptr<StreamOwner>> taken;
+  const Lock lock(mutex_);
+  auto next = thread_streams_.begin();
+  while (next != thread_streams_.end()) {
+    const std::uint32_t context = next->first.first;
+    if (auto found = thread_streams_.extract({context, thread})) {
+      taken.push_back(std::move(found.mapped()));
+    }
+    next = thread_streams_.upper_bound({context, UINT32_MAX});
+  }
+  return taken;
 }
 
 void ContextSubjects::replace_thread_stream(std::uint32_t context, std::uint32_t thread,

@@ -59,6 +59,9 @@ class ContextSubjects {
   // Null where there is none.
   std::shared_ptr<StreamOwner> thread_stream_owner(std::uint32_t context, std::uint32_t thread)
       EXCLUDES(mutex_);
+  // The thread has none any more.
+  std::vector<std::shared_ptr<StreamOwner>> take_thread_streams(std::uint32_t thread)
+      EXCLUDES(mutex_);
   void replace_thread_stream(std::uint32_t context, std::uint32_t thread,
                              std::shared_ptr<StreamOwner> fresh) EXCLUDES(mutex_);
 

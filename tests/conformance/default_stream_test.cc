@@ -1,4 +1,6 @@
 // The legacy default stream waits for and holds up blocking streams; the per-thread one does not.
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -91,6 +93,79 @@ TEST_F(DefaultStreamTest, EachThreadHasItsOwnPerThreadStream) {
   CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(CU_STREAM_PER_THREAD));
   gate.open();
   CU_OK(cu().cuStreamSynchronize(CU_STREAM_PER_THREAD));
+}
+
+TEST_F(DefaultStreamTest, EachThreadHasItsOwnPerThreadStreamHoweverManyHaveEnded) {
+  constexpr int kEnded = 4200;
+  int written = 0;
+  {
+    const Unrecorded quiet;
+    for (int i = 0; i < kEnded; ++i) {
+      std::thread([&] {
+        const CUresult entered = cu().cuCtxSetCurrent(context);
+        written += entered == CUDA_SUCCESS && write(CU_STREAM_PER_THREAD, 1) == CUDA_SUCCESS;
+      }).join();
+    }
+  }
+  EXPECT_EQ(kEnded, written);
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(1u, memory->read<std::uint32_t>()[0]);
+  Gate gate;
+  CUresult own = CUDA_ERROR_UNKNOWN;
+  CUresult other = CUDA_ERROR_UNKNOWN;
+  const auto query = [&](CUresult& answer) {
+    CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    answer = cu().cuStreamQuery(CU_STREAM_PER_THREAD);
+  };
+  // Two new ones, for this one may have had its stream before.
+  std::thread([&] {
+    CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    gate.close(CU_STREAM_PER_THREAD);
+    std::thread([&] { query(other); }).join();
+    query(own);
+    gate.open();
+    CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  }).join();
+  EXPECT_EQ(CUDA_SUCCESS, other);
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, own);
+}
+
+// What a thread that ends has left in its stream.
+struct Left {
+  std::atomic<bool> awaited{false};
+  std::atomic<bool> done{false};
+  static void run(void* data) {
+    auto& left = *static_cast<Left*>(data);
+    // A driver may let a thread end only when that is done.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (!left.awaited && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    // lint: allow(sleep): who awaits it has said so just before the call that waits
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    left.done = true;
+  }
+  void leave(CUcontext context) {
+    std::thread([&] {
+      CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      CU_IS(CUDA_SUCCESS, cu().cuLaunchHostFunc(CU_STREAM_PER_THREAD, &Left::run, this));
+    }).join();
+    awaited = true;
+  }
+};
+
+TEST_F(DefaultStreamTest, TheContextWaitsForWhatAThreadThatEndedHasLeft) {
+  Left left;
+  left.leave(context);
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_TRUE(left.done);
+}
+
+TEST_F(DefaultStreamTest, TheLegacyStreamWaitsForWhatAThreadThatEndedHasLeft) {
+  Left left;
+  left.leave(context);
+  CU_OK(write(nullptr, 8));
+  CU_OK(cu().cuStreamSynchronize(nullptr));
+  EXPECT_TRUE(left.done);
+  EXPECT_EQ(8u, memory->read<std::uint32_t>()[0]);
 }
 
 TEST_F(DefaultStreamTest, PtszFormsUseThePerThreadStream) {

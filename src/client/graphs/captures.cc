@@ -83,6 +83,15 @@ void Captures::on_context_destroyed(const ContextState& context) {
   count();
 }
 
+void Captures::on_thread_ends() {
+  if (!any()) return;
+  const Lock lock(mutex_);
+  std::erase_if(captures_, [](const Capture& each) {
+    return each.stream == address_of(CU_STREAM_PER_THREAD) && each.thread == &thread_state();
+  });
+  count();
+}
+
 CUresult Captures::judge() {
   const CUstreamCaptureMode own = thread_state().capture_mode;
   if (own == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;

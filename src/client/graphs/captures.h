@@ -39,6 +39,8 @@ class Captures {
   std::uint64_t ended(CUstream stream) EXCLUDES(mutex_);
   void on_stream_destroyed(CUstream stream) EXCLUDES(mutex_);
   void on_context_destroyed(const ContextState& context) EXCLUDES(mutex_);
+  // The calling thread ends, and its own default streams with it.
+  void on_thread_ends() EXCLUDES(mutex_);
 
   // Before a call that may wait for all work: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the
   // captures are invalid, where one and the calling thread's mode forbid that.

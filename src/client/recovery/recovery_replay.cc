@@ -36,7 +36,7 @@ constexpr std::size_t kPieceBytes = 128 * kKiB;
 
 // What becomes of a command that was sent and lost, in a session that does such things again.
 enum class Again : std::uint8_t {
-  kNeeded,     // It gave the GPU work.
+  kNeeded,     // It gave the GPU work, or ends what that was given to.
   kNotNeeded,  // What it left was made again, or it left nothing.
   kEnds,       // Work before it may need what it ended, which is gone.
   kNever,      // What it needs is gone.
@@ -61,7 +61,7 @@ Again again_of(std::uint16_t op) {
   if (is_one_of<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent, LaunchKernel,
                 TryLaunchKernel, StreamMemOp, FillMemory, CopyToDevice, CopyToDeviceAndWait,
                 CopyRowsToDevice, CopyOnDevice, CopyBoxOnDevice, CopyToArray, CopyBoxWithArray,
-                LaunchGraph, TryLaunchGraph>(op)) {
+                LaunchGraph, TryLaunchGraph, EndThread>(op)) {
     return Again::kNeeded;
   }
   const bool ends = is_one_of<UnloadModule, UnloadLibrary, UnmapHost, ReleasePrimary, ResetPrimary,

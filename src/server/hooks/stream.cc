@@ -17,13 +17,21 @@ namespace flyt::server::hooks {
 namespace {
 
 // What a stream that ends has not done yet is under way all the same.
-void note_work(Session& session, const Handles::Entry& stream) {
-  const auto* const owner = dynamic_cast<const StreamOwner*>(stream.attachment.get());
+void note_work(Session& session, const StreamOwner* owner) {
   if (owner == nullptr || session.recovery() == nullptr || session.recovery()->spoilt()) return;
   // A question would end it.
   if (session.graphs().capturing(owner->stream())) return;
   if (session.enter(owner->context()) != CUDA_SUCCESS) return;
   session.memory().ended_streams.note(owner->context(), owner->stream());
+}
+
+// Before it ends, and its address comes back as another one's.
+void forget(Session& session, std::uint32_t context, CUstream stream) {
+  session.enter(context);
+  session.moves().note_end(context, stream);
+  session.memory().depths.forget(stream);
+  session.memory().pools.forget_stream(stream);
+  session.graphs().forget_stream(stream);
 }
 
 }  // namespace
@@ -46,22 +54,30 @@ CUresult stream_create(Request& request, const commands::StreamCreate& command) 
 }
 
 CUresult stream_destroy(Request& request, const commands::StreamDestroy& command) {
-  MemorySubjects& memory = request.session().memory();
+  Session& session = request.session();
   Handles::Entry entry =
-      request.session().handles().drop(wire::HandleKind::kStream, address_of(command.stream));
-  if (entry.handle == 0) return request.session().ended_before(CUDA_ERROR_INVALID_HANDLE);
-  memory.holds.seal();
-  note_work(request.session(), entry);
-  request.session().enter(request.context());
-  request.session().moves().note_end(request.context(), static_cast<CUstream>(entry.native));
-  memory.depths.forget(static_cast<CUstream>(entry.native));
-  memory.pools.forget_stream(static_cast<CUstream>(entry.native));
-  request.session().graphs().forget_stream(static_cast<CUstream>(entry.native));
-  if (const auto* const owner = dynamic_cast<const StreamOwner*>(entry.attachment.get())) {
-    request.session().contexts().note_ended_stream(owner->context());
-  }
+      session.handles().drop(wire::HandleKind::kStream, address_of(command.stream));
+  if (entry.handle == 0) return session.ended_before(CUDA_ERROR_INVALID_HANDLE);
+  const auto* const owner = dynamic_cast<const StreamOwner*>(entry.attachment.get());
+  session.memory().holds.seal();
+  note_work(session, owner);
+  forget(session, request.context(), static_cast<CUstream>(entry.native));
+  if (owner != nullptr) session.contexts().note_ended_stream(owner->context());
   // The driver finishes the stream's work by itself, and a capture ends.
   entry.attachment.reset();
+  return CUDA_SUCCESS;
+}
+
+CUresult end_thread(Request& request, const commands::EndThread&) {
+  Session& session = request.session();
+  auto streams = session.contexts().take_thread_streams(request.thread());
+  if (!streams.empty()) session.memory().holds.seal();
+  for (auto& owner : streams) {
+    note_work(session, owner.get());
+    forget(session, owner->context(), owner->stream());
+    session.contexts().note_ended_stream(owner->context());
+    owner.reset();  // As above.
+  }
   return CUDA_SUCCESS;
 }
 
