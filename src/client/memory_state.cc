@@ -79,6 +79,7 @@ void MemoryState::on_green_destroyed(ContextState& context) {
 }
 
 void MemoryState::on_thread_ends(const void* thread) {
+  transfers_.on_thread_ends();
   const Lock lock(mutex_);
   std::erase_if(default_stream_ids_, [&](const auto& item) { return item.first.second == thread; });
 }

@@ -59,6 +59,7 @@ class Transfers {
   void await_arrivals(std::uint64_t base, std::uint64_t bytes) EXCLUDES(mutex_);
   // A stream of that context is done with what was sent into it, or is destroyed.
   void note_done(std::uint64_t context, CUstream stream) { room_.give(context, stream); }
+  void on_thread_ends() { room_.on_thread_ends(); }
   // Whoever has code loaded or unloaded holds this meanwhile.
   CodeTurns::Turn code_turn() { return code_turns_.load(); }
   // Before a context ends, which waits for its streams: the copies for which they stand are made.

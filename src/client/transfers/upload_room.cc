@@ -54,14 +54,24 @@ void UploadRoom::give(std::uint64_t context, CUstream stream) {
   any_.store(!shares_.empty(), std::memory_order_relaxed);
 }
 
-void UploadRoom::on_context_destroyed(std::uint64_t context) {
+template <class Is>
+void UploadRoom::give_all(Is is) {
   const Lock lock(mutex_);
   std::erase_if(shares_, [&](const auto& item) REQUIRES(mutex_) {
-    if (std::get<0>(item.first) != context) return false;
+    if (!is(item.first)) return false;
     give_back(item.second);
     return true;
   });
   any_.store(!shares_.empty(), std::memory_order_relaxed);
+}
+
+void UploadRoom::on_context_destroyed(std::uint64_t context) {
+  give_all([context](const Key& key) { return std::get<0>(key) == context; });
+}
+
+void UploadRoom::on_thread_ends() {
+  give_all(
+      [thread = std::this_thread::get_id()](const Key& key) { return std::get<2>(key) == thread; });
 }
 
 }  // namespace flyt::client

@@ -38,6 +38,8 @@ class UploadRoom {
   // What was sent into the stream has been read, or the stream is gone.
   void give(std::uint64_t context, CUstream stream) EXCLUDES(mutex_);
   void on_context_destroyed(std::uint64_t context) EXCLUDES(mutex_);
+  // The calling thread's own default streams are gone.
+  void on_thread_ends() EXCLUDES(mutex_);
   // In bytes, blocks of lanes apart.
   std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
@@ -51,6 +53,9 @@ class UploadRoom {
     bool none() const { return bytes == 0 && blocks == Blocks{}; }
   };
   static Key key(std::uint64_t context, CUstream stream);
+  // Of all whose key `is`.
+  template <class Is>
+  void give_all(Is is) EXCLUDES(mutex_);
   void give_back(const Share& share) REQUIRES(mutex_);
 
   Mutex mutex_;

@@ -58,8 +58,10 @@ TEST(UploadRoomTest, ThreadsHaveDefaultStreamsOfTheirOwn) {
   std::thread([&] {
     room.give(1, CU_STREAM_PER_THREAD);
     EXPECT_TRUE(room.take(1, CU_STREAM_PER_THREAD, 10));
+    EXPECT_EQ(UploadRoom::kBytesMax + 10, room.taken());
+    room.on_thread_ends();
   }).join();
-  EXPECT_EQ(UploadRoom::kBytesMax + 10, room.taken());
+  EXPECT_EQ(UploadRoom::kBytesMax, room.taken());
   EXPECT_FALSE(room.take(1, CU_STREAM_PER_THREAD, 10));
 }
 
