@@ -382,7 +382,7 @@ TEST_F(PrimaryAlone, ArgumentsAreChecked) {
 }
 
 // Whoever makes contexts and whoever destroys them need not be the same thread, in a server either.
-TEST_F(ContextStateTest, ContextsComeAndGoWithoutEnd) {
+TEST_F(ContextStackTest, ContextsComeAndGoWithoutEnd) {
   // Where making one is no matter of milliseconds.
   char name[64] = "";
   CU_OK(cu().cuDeviceGetName(name, sizeof name, device));
