@@ -42,7 +42,7 @@ TEST_F(LanesSimulation, LanesThatOvertakeAndAreOvertakenLoseNothing) {
   std::uint64_t to_client = 0;
   for (std::uint64_t seed = first_seed(); seed < first_seed() + seeds(); ++seed) {
     SCOPED_TRACE("FLYT_SIM_FIRST_SEED=" + std::to_string(seed));
-    const Outcome outcome = simulate_apart(with_lanes(seed));
+    const Outcome outcome = simulate(with_lanes(seed));
     ASSERT_TRUE(outcome.finished);
     expect_whole(outcome);
     to_server += outcome.lane_bytes_to_server;
@@ -67,7 +67,7 @@ TEST_F(LanesSimulation, ACutOfAnyConnectionIsAnErrorFromThenOn) {
     // The greeting; among a few blocks; anywhere.
     constexpr std::array<std::uint64_t, 3> kWithin = {400, 3 * kMiB, 12 * kMiB};
     direction.cut_after = random.below(kWithin[random.below(kWithin.size())]);
-    const Outcome outcome = simulate_apart(plan);
+    const Outcome outcome = simulate(plan);
     ASSERT_TRUE(outcome.finished);
     expect_honest(outcome);
     lost += outcome.errors > 0 ? 1 : 0;

@@ -1,9 +1,5 @@
 #include "tests/sim/simulation.h"
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -15,7 +11,6 @@
 #include <vector>
 
 #include "base/annotations.h"
-#include "base/fd.h"
 #include "base/random.h"
 #include "client/current.h"
 #include "client/session.h"
@@ -95,23 +90,8 @@ void admit_lanes(Door& door, server::Session& session) {
   }
 }
 
-// What a session is made of at the server.
-struct Served {
-  Served(std::unique_ptr<transport::Connection> connection, const wire::Limits& limits,
-         const Log& to)
-      : log(to),
-        buffers(soft_driver()),
-        endpoint(std::move(connection), limits, buffers.received),
-        session({.endpoint = endpoint, .driver = soft_driver(), .buffers = buffers, .log = log}) {}
-  const Log log;
-  server::HostBuffers buffers;
-  rpc::Endpoint endpoint;
-  server::Session session;
-};
-
 // The server's side of one session, from the hello to its end.
-std::string serve(std::unique_ptr<transport::Connection> connection, Door& door,
-                  std::unique_ptr<Served>& served) {
+std::string serve(std::unique_ptr<transport::Connection> connection, Door& door) {
   const Log log("server", LogLevel::kOff);
   const Instant deadline = system_clock().now() + std::chrono::seconds(20);
   auto hello = rpc::receive_hello(*connection, deadline);
@@ -128,8 +108,10 @@ std::string serve(std::unique_ptr<transport::Connection> connection, Door& door,
   if (const auto sent = rpc::send_welcome(*connection, welcome, deadline); !sent) {
     return sent.error().message;
   }
-  served = std::make_unique<Served>(std::move(connection), *limits, log);
-  server::Session& session = served->session;
+  server::HostBuffers buffers(soft_driver());
+  rpc::Endpoint endpoint(std::move(connection), *limits, buffers.received);
+  server::Session session(
+      {.endpoint = endpoint, .driver = soft_driver(), .buffers = buffers, .log = log});
   auto admitting = std::async(std::launch::async, [&] { admit_lanes(door, session); });
   std::string reason = session.run();
   door.close();
@@ -327,26 +309,6 @@ void play(std::unique_ptr<transport::Connection> connection, const Plan& plan, D
 
 }  // namespace
 
-Outcome simulate_apart(Plan plan) {
-  plan.ends_process = true;
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
-  const Fd reading(ends[0]);
-  Fd writing(ends[1]);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const Outcome outcome = simulate(plan);
-    const bool told = ::write(writing.get(), &outcome, sizeof(outcome)) == sizeof(outcome);
-    ::_exit(told ? EXIT_SUCCESS : EXIT_FAILURE);
-  }
-  writing.close();
-  Outcome outcome;
-  if (::read(reading.get(), &outcome, sizeof(outcome)) != sizeof(outcome)) outcome = {};
-  int status = 0;
-  if (child < 0 || ::waitpid(child, &status, 0) != child || status != 0) outcome.finished = false;
-  return outcome;
-}
-
 Outcome simulate(const Plan& plan) {
   Outcome outcome;
   soft_driver();
@@ -354,9 +316,8 @@ Outcome simulate(const Plan& plan) {
   if (!pair) return outcome;
   Door door;
   LaneTraffic traffic;
-  std::unique_ptr<Served> served;
   auto server = std::async(std::launch::async, [&, connection = std::move(pair->second)]() mutable {
-    return serve(std::move(connection), door, served);
+    return serve(std::move(connection), door);
   });
   auto client = std::async(std::launch::async, [&, connection = std::move(pair->first)]() mutable {
     play(std::move(connection), plan, door, traffic, outcome);
@@ -366,13 +327,10 @@ Outcome simulate(const Plan& plan) {
     std::fprintf(stderr, "flyt_sim: seed %llu hangs\n", static_cast<unsigned long long>(plan.seed));
     std::abort();
   }
-  const std::string reason = server.get();
-  reason.copy(outcome.server_reason.data(), outcome.server_reason.size() - 1);
+  outcome.server_reason = server.get();
   outcome.lane_bytes_to_server = traffic.to_server.load();
   outcome.lane_bytes_to_client = traffic.to_client.load();
   outcome.finished = true;
-  if (plan.ends_process) static_cast<void>(served.release());
-  served.reset();
   soft_driver().cuDevicePrimaryCtxReset_v2(0);
   return outcome;
 }

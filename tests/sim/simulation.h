@@ -2,9 +2,8 @@
 // connections that misbehave by a seed.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <type_traits>
+#include <string>
 #include <vector>
 
 #include "transport/sim.h"
@@ -21,10 +20,9 @@ struct Plan {
   // are large enough for them.
   std::vector<transport::SimOptions> lanes;
   wire::LanePacking packing = wire::LanePacking::kAuto;
-  bool ends_process = false;  // What the server's session is made of is left to the process's end.
 };
 
-// What a program did over one session. Goes from process to process as it is.
+// What a program did over one session.
 struct Outcome {
   bool opened = false;
   int calls = 0;
@@ -34,14 +32,9 @@ struct Outcome {
   std::uint64_t lane_bytes_to_server = 0;
   std::uint64_t lane_bytes_to_client = 0;
   bool finished = false;  // Nobody hung.
-  std::array<char, 256> server_reason{};
+  std::string server_reason;
 };
-static_assert(std::is_trivially_copyable_v<Outcome>);
 
 Outcome simulate(const Plan& plan);
-
-// The same in a process of its own, which frees nothing at its end, as that of a session does. The
-// calling one must have no threads, so it has never called simulate(). Not `finished`: it died.
-Outcome simulate_apart(Plan plan);
 
 }  // namespace flyt::sim
