@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from frameworks import ITEMS
+from frameworks import ITEMS, REPEATABLE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT = os.path.join(HERE, 'frameworks.py')
@@ -19,6 +19,8 @@ ITEM_SECONDS = 75
 SECONDS = {'torch_compile': 150, 'nccl_two': 120, 'shared_tensors': 100, 'jax': 100,
            'torch_ops_0': 200, 'torch_ops_1': 200, 'torch_ops_2': 200, 'torch_ops_3': 200,
            'numba_driver': 150, 'numba_kernels': 300}
+# Processes that try natively what has differed, until each has come out in two ways.
+NATIVE_PROCESSES_MAX = 6
 TAIL_LINES = 15
 URLS = {'shm': None, 'tcp': 'tcp://127.0.0.1:0'}
 
@@ -35,9 +37,23 @@ def differences(native, remote):
     return [name for name in {**native, **remote} if native.get(name) != remote.get(name)]
 
 
-def judge(native, remote, native_again):
+def steady(wanted, native, tried):
+    """Those of the names that come out in one way natively, as far as `tried` goes: it gives for
+    names what each is worth in one more process, or None."""
+    for _ in range(NATIVE_PROCESSES_MAX):
+        if not wanted:
+            break
+        values = tried(wanted)
+        if values is None:
+            break
+        wanted = [name for name in wanted
+                  if all(value == native.get(name) for value in values.get(name, ()))]
+    return wanted
+
+
+def judge(native, remote, native_again, native_values=None):
     """(equal, note) of what two runs found. `native_again` runs natively once more: what differs
-    there, too, is no fault of remoting."""
+    there, too, is no fault of remoting. `native_values`, where there is one, is as in steady()."""
     if remote is None:
         return 'NO', ''
     if 'skipped' in remote:
@@ -51,6 +67,10 @@ def judge(native, remote, native_again):
     again = native_again() or {}
     unsteady = differences(native['equal'], again['equal']) if 'equal' in again else []
     wrong = [name for name in different if name not in unsteady]
+    if native_values:
+        left = steady(wrong, native['equal'], native_values)
+        unsteady += [name for name in wrong if name not in left]
+        wrong = left
     if wrong:
         return 'NO', 'differs: ' + ', '.join(
             f'{name} ({remote["equal"].get(name)})' if 'raises' in str(remote['equal'].get(name))
@@ -80,8 +100,8 @@ class Items:
         self.troubles = []
         self._lock = threading.Lock()
 
-    def one_run(self, item, kind, url=None):
-        """(outcome, what the item found or None)."""
+    def one_run(self, item, kind, url=None, names=()):
+        """(outcome, what the item found or None), of some names alone."""
         label = f'fw-{item}-{kind}'
         path = os.path.join(self.runner.out, f'{label}.json')
         caches = os.path.join(self.runner.out, f'{label}-caches')
@@ -91,7 +111,7 @@ class Items:
         environment = dict(
             os.environ, TRITON_CACHE_DIR=f'{caches}/triton', CUPY_CACHE_DIR=f'{caches}/cupy',
             TORCHINDUCTOR_CACHE_DIR=f'{caches}/inductor', CUDA_CACHE_PATH=f'{caches}/nv')
-        command = [sys.executable, SCRIPT, item, path]
+        command = [sys.executable, SCRIPT, item, path, *names]
         seconds = SECONDS.get(item, ITEM_SECONDS)
         if kind.startswith('native'):
             outcome = self.runner.run(label, command, seconds, environment)
@@ -116,9 +136,14 @@ class Items:
                 again.append(self.one_run(item, 'native2')[1])
             return again[0]
 
+        def native_values(names):
+            found = self.one_run(item, 'native-tries', names=names)[1]
+            return found and found.get('equal')
+
         for transport in self.transports:
             remote, remote_found = self.one_run(item, transport, URLS[transport] or 'shm')
-            equal, note = judge(native_found, remote_found, native_again)
+            equal, note = judge(native_found, remote_found, native_again,
+                                native_values if item in REPEATABLE else None)
             others = self.other_drivers(remote_found)
             if others:
                 equal, note = 'NO', f'not remote: used {", ".join(others)}'

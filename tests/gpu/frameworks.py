@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""One framework item a run.  frameworks.py ITEM RESULT.json
+"""One framework item a run.  frameworks.py ITEM RESULT.json [NAME ...]
 
 RESULT.json then holds `equal`, names and what a remote run must reproduce exactly, and `drivers`,
 the libraries that served as libcuda; or `skipped`, why the item says nothing on this machine.
+With names, for items whose results do not depend on each other: those alone, each worked out TRIES
+times, and `equal` has the list of all that came out.
 Everything is seeded; no file is downloaded. An expression that raises is recorded as that, and its
 traceback printed: it must raise remotely, too.
 """
@@ -32,6 +34,10 @@ ITEMS = {
 }
 # Parts that items start as processes of their own.
 PARTS = {'matmuls': 'fw_processes', 'nccl_rank': 'fw_processes'}
+
+# Items of which some results may be asked for alone: each is seeded by itself.
+REPEATABLE = {'torch_ops_0', 'torch_ops_1', 'torch_ops_2', 'torch_ops_3'}
+TRIES = 20
 
 ENVIRONMENT = {
     'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_OFFLINE': '1', 'CUBLAS_WORKSPACE_CONFIG': ':4096:8',
@@ -83,21 +89,29 @@ def summary(value):
 
 
 class Found:
-    """What an item found, by name."""
+    """What an item found, by name. With `names`, of those alone all that came out in TRIES."""
 
-    def __init__(self):
+    def __init__(self, names=()):
         self.equal = {}
+        self.names = set(names)
 
     def keep(self, name, make):
         """Keeps what `make` is or returns; what it raises, too."""
+        if not self.names:
+            self.equal[name] = self.worth(name, make)
+        elif name in self.names:
+            values = [self.worth(name, make) for _ in range(TRIES)]
+            self.equal[name] = [value for i, value in enumerate(values) if value not in values[:i]]
+
+    def worth(self, name, make):
         try:
-            self.equal[name] = summary(make() if callable(make) else make)
+            return summary(make() if callable(make) else make)
         except Skip:
             raise
         except Exception as error:  # The others are of interest, too.
             print(f'-- {name}:', file=sys.stderr)
             traceback.print_exc()
-            self.equal[name] = f'raises {type(error).__name__}'
+            return f'raises {type(error).__name__}'
 
 
 def drivers():
@@ -107,14 +121,14 @@ def drivers():
     return sorted(path for path in paths if os.path.basename(path).startswith('libcuda.so'))
 
 
-def run(item):
-    """The result of one item in this process."""
+def run(item, names=()):
+    """The result of one item in this process, or of the names in it."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if item in ALLOCATOR:
         os.environ['PYTORCH_ALLOC_CONF'] = ALLOCATOR[item]
         os.environ['PYTORCH_CUDA_ALLOC_CONF'] = ALLOCATOR[item]
-    found = Found()
+    found = Found(names)
     try:
         module = importlib.import_module((ITEMS | PARTS)[item])
         getattr(module, item)(found)
@@ -126,14 +140,15 @@ def run(item):
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in ITEMS | PARTS:
+    if (len(sys.argv) < 3 or sys.argv[1] not in ITEMS | PARTS or
+            (sys.argv[3:] and sys.argv[1] not in REPEATABLE)):
         print(__doc__, '\nitems:', ' '.join(ITEMS), file=sys.stderr)
         return 2
     limit = float(os.environ.get('FLYT_CASE_SECONDS', '0'))
     if limit > 5:
         # A hang tells where before the runner ends it.
         faulthandler.dump_traceback_later(limit - 3, exit=False)
-    result = run(sys.argv[1])
+    result = run(sys.argv[1], sys.argv[3:])
     with open(sys.argv[2], 'w', encoding='utf-8') as file:
         json.dump(result, file, indent=1)
     print(json.dumps(result))

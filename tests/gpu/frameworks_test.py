@@ -107,6 +107,39 @@ class Judgement(unittest.TestCase):
                                     {'a': 3, 'b': 1, 'c': 1}),
                          ('yes', '2 results; native is not reproducible: a'))
 
+    def test_what_comes_out_differently_natively_in_some_process_is_no_fault_of_ours(self):
+        asked = []
+
+        def tried(values):
+            def native_values(names):
+                asked.append(list(names))
+                return values.pop(0) if values else None
+            return native_values
+
+        def judge(*values):
+            asked.clear()
+            return framework_steps.judge(
+                {'equal': {'a': 1, 'b': 1, 'c': 1}}, {'equal': {'a': 2, 'b': 2, 'c': 1}},
+                lambda: {'equal': {'a': 1, 'b': 1, 'c': 1}}, tried(list(values)))
+
+        self.assertEqual(judge({'a': [1, 5], 'b': [1]}, {'b': [3]}),
+                         ('skipped', 'native is not reproducible: a, b'))
+        self.assertEqual(asked, [['a', 'b'], ['b']])
+        self.assertEqual(judge({'a': [1, 5], 'b': [1]}), ('NO', 'differs: b'))
+        self.assertEqual(judge(), ('NO', 'differs: a, b'))
+        # No name is tried for ever.
+        always = [{'a': [1], 'b': [1]}] * (framework_steps.NATIVE_PROCESSES_MAX + 1)
+        self.assertEqual(judge(*always), ('NO', 'differs: a, b'))
+        self.assertEqual(len(asked), framework_steps.NATIVE_PROCESSES_MAX)
+
+    def test_names_alone_are_worked_out_several_times(self):
+        count = iter(range(1000))
+        found = frameworks.Found(['b', 'c'])
+        for name, make in {'a': lambda: self.fail(), 'b': lambda: next(count) % 3,
+                           'c': lambda: 7}.items():
+            found.keep(name, make)
+        self.assertEqual(found.equal, {'b': [0, 1, 2], 'c': [7]})
+
     def test_skipping_only_remotely_fails(self):
         self.assertEqual(framework_steps.judge({'equal': {}}, {'skipped': 'x'}, dict),
                          ('NO', 'only remotely: x'))
