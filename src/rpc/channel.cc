@@ -358,9 +358,15 @@ bool Channel::noticed() const {
   return at.loss_.lost() || at.connection_->notice();
 }
 
+void Channel::show_waiting() { core().connection_->show_waiting(); }
+
 void Channel::limit_reply_spin(Duration most) { core().inbox_.limit_spin(most); }
 
-void Channel::count_wait() { core().calls_.fetch_add(1, std::memory_order_relaxed); }
+void Channel::note_wait(std::uint16_t op, Instant since) {
+  ChannelCore& at = core();
+  at.calls_.fetch_add(1, std::memory_order_relaxed);
+  if (at.observer_ != nullptr) at.observer_->on_answer(op, 0, at.clock_.now() - since);
+}
 
 int Channel::shared_file() const { return core().connection_->shared_file(); }
 

@@ -343,10 +343,12 @@ class Channel {
   // transport::Connection::notice(). Set before the server does anything that comes after what it
   // has to tell.
   bool noticed() const;
+  // transport::Connection::show_waiting().
+  void show_waiting();
   // ChannelOptions::reply_spin is `most` from now on, if it is longer.
   void limit_reply_spin(Duration most);
-  // A wait that needed no reply, for the counters.
-  void count_wait();
+  // The thread has waited since then without a reply, for what the GPU tells of a command `op`.
+  void note_wait(std::uint16_t op, Instant since);
 
   // transport::Connection::shared_file().
   int shared_file() const;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/spare_cores.h"
 #include "rpc/futex.h"
 
 namespace flyt::rpc {
@@ -73,13 +74,18 @@ void drop_front(std::span<Bytes> pieces, std::size_t size) {
 
 }  // namespace
 
+Looking Looking::on_this_machine() {
+  return {.after_commands = spin_on(4, kReceiveSpin),
+          .cores_to_spare = [cores = SpareCores()](Instant now) mutable { return cores.any(now); }};
+}
+
 Endpoint::Endpoint(std::unique_ptr<transport::Connection> connection, const wire::Limits& limits,
-                   BufferPool& pool, const Clock& clock)
+                   BufferPool& pool, const Clock& clock, Looking looking)
     : connection_(std::move(connection)),
       limits_(limits),
       pool_(pool),
       clock_(clock),
-      spin_(spin_on(4, kReceiveSpin)) {}
+      looking_(std::move(looking)) {}
 
 Endpoint::~Endpoint() {
   linger();
@@ -130,7 +136,7 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
   // command.
   const bool replied = replied_.exchange(false, std::memory_order_relaxed);
   if (replied) received_ = true;
-  bool sleep_first = replied && deadline.ns > 0 && spin_.count() == 0;
+  bool sleep_first = replied && deadline.ns > 0 && looking_.after_commands.count() == 0;
   std::uint32_t looks = 0;
   while (true) {
     if (!sleep_first) {
@@ -160,15 +166,28 @@ bool Endpoint::fill(Instant deadline, Received& outcome) {
 
 // Commands come in bursts: for a while after the last one, looking is quicker than being woken.
 bool Endpoint::worth_looking_again(Instant deadline, std::uint32_t looks) {
-  if (spin_.count() == 0 || deadline.ns == 0 || woken_.load(std::memory_order_relaxed) ||
-      !backlog_empty() || closed()) {
+  if (looking_.after_commands.count() == 0 || deadline.ns == 0 ||
+      woken_.load(std::memory_order_relaxed) || !backlog_empty() || closed()) {
     return false;
   }
   relax();
   if (looks % kLooksPerClock != 0) return true;
   const Instant now = clock_.now();
-  if (std::exchange(received_, false)) look_until_ = now + spin_;
+  if (std::exchange(received_, false)) {
+    look_until_ = now + looking_.after_commands;
+    look_with_client_until_ = now + Looking::kWithClientMax;
+    waiting_shown_ = connection_->waiting_shown();
+  }
+  if (now >= look_until_ && looks_with_client(now)) look_until_ = now + looking_.after_commands;
   return now < std::min(look_until_, deadline);
+}
+
+// To be woken takes tens of microseconds, which whoever waits for the GPU would have at each wait
+// that is longer than this side looks by itself: natively nobody has to be woken.
+bool Endpoint::looks_with_client(Instant now) {
+  const std::uint32_t shown = connection_->waiting_shown();
+  return std::exchange(waiting_shown_, shown) != shown && now < look_with_client_until_ &&
+         looking_.cores_to_spare(now);
 }
 
 // kCommands: it is worth reading again.

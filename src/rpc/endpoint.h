@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -73,6 +74,18 @@ inline constexpr std::uint32_t kCommandsPerReceiveMax = 256;
 // it, and both go out together.
 enum class Then : std::uint8_t { kAnything, kReply };
 
+// How long receive() looks for commands before it sleeps: after the last ones, and for as long
+// again and again while the client shows that it waits for the GPU (Connection::show_waiting()) and
+// there are cores to spare, kWithClientMax at most.
+struct Looking {
+  static constexpr Duration kWithClientMax = std::chrono::milliseconds(20);
+
+  Duration after_commands;
+  std::function<bool(Instant now)> cores_to_spare;
+
+  static Looking on_this_machine();
+};
+
 // Belongs to one session. receive() belongs to the main thread; everything else is safe from any
 // thread. Sends to a peer that does not read are kept, up to kBacklogBytesMax, and flushed by
 // receive(); beyond that the sending thread waits, which holds up this session alone.
@@ -82,7 +95,8 @@ class Endpoint {
 
   // `limits` are those told in the welcome (common_limits() of both sides).
   Endpoint(std::unique_ptr<transport::Connection> connection, const wire::Limits& limits,
-           BufferPool& pool, const Clock& clock = system_clock());
+           BufferPool& pool, const Clock& clock = system_clock(),
+           Looking looking = Looking::on_this_machine());
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -159,6 +173,7 @@ class Endpoint {
   // Main thread only.
   bool fill(Instant deadline, Received& outcome);
   bool worth_looking_again(Instant deadline, std::uint32_t looks);
+  bool looks_with_client(Instant now);
   Received sleep(Instant deadline);
   bool make_room();
   bool take_header(wire::CommandHeader& header);
@@ -189,7 +204,7 @@ class Endpoint {
   const wire::Limits limits_;
   BufferPool& pool_;
   const Clock& clock_;
-  const Duration spin_;
+  const Looking looking_;
   const transport::Wakeup wakeup_;
 
   // Main thread only: the chunk being filled; [begin_, end_) was received and not yet run.
@@ -198,7 +213,9 @@ class Endpoint {
   std::size_t end_ = 0;
   bool received_ = false;  // Something, since look_until_ was set.
   Instant look_until_{};
-  std::uint32_t glances_ = 0;  // Since then: times that receive() was not to wait.
+  Instant look_with_client_until_{};
+  std::uint32_t waiting_shown_ = 0;  // As last seen.
+  std::uint32_t glances_ = 0;        // Since then: times that receive() was not to wait.
   std::uint64_t next_sequence_ = 1;
   std::uint64_t received_bytes_ = 0;  // Frame bytes of all commands handed to the handler.
   std::uint64_t acked_sequence_ = 0;

@@ -30,6 +30,7 @@ struct Controls {
   RingControl to_server;
   RingControl to_client;
   alignas(64) std::atomic<std::uint32_t> notice;
+  alignas(64) std::atomic<std::uint32_t> waiting;
 };
 static_assert(sizeof(Controls) <= kControlBytes);
 
@@ -162,6 +163,12 @@ class SharedConnection final : public Connection {
   int shared_file() const override { return abandoned_.load() ? -1 : rings_.file_.get(); }
   void set_notice(bool on) override { segment_.controls().notice.store(on ? 1 : 0); }
   bool notice() const override { return segment_.controls().notice.load() != 0; }
+  void show_waiting() override {
+    segment_.controls().waiting.fetch_add(1, std::memory_order_relaxed);
+  }
+  std::uint32_t waiting_shown() const override {
+    return segment_.controls().waiting.load(std::memory_order_relaxed);
+  }
   void release_memory() override { segment_.release(); }
   int fd() const override { return socket_->fd(); }
   std::string peer() const override { return "shared memory, " + socket_->peer(); }

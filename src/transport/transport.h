@@ -94,6 +94,12 @@ class Connection {
   virtual void set_notice(bool /*on*/) {}
   virtual bool notice() const { return true; }
 
+  // The client's side, again and again: a thread of it looks all the while for what the GPU is to
+  // write, so that commands will come as soon as that has. The server's side: a number that differs
+  // each time it was shown. Costs no message; without shared memory nothing is shown.
+  virtual void show_waiting() {}
+  virtual std::uint32_t waiting_shown() const { return 0; }
+
   // A connection that has ended gives back the memory of what was not read.
   virtual void release_memory() {}
 

@@ -114,6 +114,22 @@ int managed() {
   return 0;
 }
 
+// 200 copies that wait, each followed by a wait for nothing more.
+int waits_twice() {
+  start();
+  constexpr std::size_t kBytes = 4096;
+  CUdeviceptr memory = 0;
+  void* host = nullptr;
+  need(cuMemAlloc_v2(&memory, kBytes), "cuMemAlloc");
+  need(cuMemHostAlloc(&host, kBytes, 0), "cuMemHostAlloc");
+  std::memset(host, 1, kBytes);
+  for (int i = 0; i < 200; ++i) {
+    need(cuMemcpyHtoD_v2(memory, host, kBytes), "cuMemcpyHtoD");
+    need(cuCtxSynchronize(), "cuCtxSynchronize");
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -123,6 +139,7 @@ int main(int argc, char** argv) {
   if (mode == "forks") return forks();
   if (mode == "polls") return polls();
   if (mode == "managed") return managed();
+  if (mode == "waits_twice") return waits_twice();
   start();
   work(10);
   if (mode == "killed") ::raise(SIGKILL);

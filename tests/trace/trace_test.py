@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', '..', 'tools'))
@@ -64,12 +65,13 @@ class Trace(unittest.TestCase):
         self.assertEqual(calls['cuMemsetD8Async']['wait_ns'], 0)
         self.assertEqual(calls['cuCtxSynchronize']['waited'], times)
         self.assertTrue(calls['cuCtxSynchronize']['sync_point'])
-        self.assertGreaterEqual(calls['cuMemcpyDtoH_v2']['bytes_received'], 4096 * times)
+        self.assertEqual(calls['cuMemcpyDtoH_v2']['waited'], times)
         self.assertEqual(calls['cuMemAlloc_v2']['waits'], times)
         self.assertFalse(calls['cuMemAlloc_v2']['sync_point'])
         self.assertEqual(calls['cuCheckpointProcessUnlock']['refused'], times)
         self.assertEqual(calls['cuCheckpointProcessUnlock']['failed'], times)
-        self.assertEqual(process['totals']['own_waits'], 2 * times)
+        # One more where the GPU tells of the end of work: the memory for that is shared first.
+        self.assertIn(process['totals']['own_waits'] - 2 * times, (0, 1))
         self.check_sums(process)
 
     def events(self):
@@ -131,12 +133,28 @@ class Trace(unittest.TestCase):
         self.assertEqual(asked['waits'], asked['waited'])
         self.check_sums(process)
 
+    def test_data_counts_where_it_travels(self):
+        process, = self.trace('--', self.subject, options='?shm=off')
+        self.check_work(process, 10)
+        calls = {call['name']: call for call in process['calls']}
+        self.assertGreaterEqual(calls['cuMemcpyDtoH_v2']['bytes_received'], 4096)
+
     def test_managed_memory_is_sent_only_where_it_is_not_shared(self):
         for options, sent in (('', False), ('?shm=off', True)):
             process, = self.trace('--', self.subject, 'managed', options=options)
             commands = {command['name'] for command in process['commands']}
             self.assertEqual('write_host' in commands, sent, options)
             self.assertEqual('share_host' in commands, not sent, options)
+
+    def test_a_wait_right_after_a_copy_that_waited_asks_nothing(self):
+        # On a busy machine some come too late to be right after.
+        with unittest.mock.patch.dict(os.environ, FLYT_FENCE_US='20000'):
+            process, = self.trace('--', self.subject, 'waits_twice')
+        calls = {call['name']: call for call in process['calls']}
+        copies, waits = calls['cuMemcpyHtoD_v2'], calls['cuCtxSynchronize']
+        self.assertEqual(copies['posted'] + copies['waited'], 200)
+        self.assertGreater(waits['local'], 0)
+        self.check_sums(process)
 
     def test_signals_reach_the_program(self):
         command = [self.flyt, 'trace', '--server', self.server.url, '--', self.subject,

@@ -6,6 +6,7 @@
 
 #include "client/memory_state.h"
 #include "client/session.h"
+#include "client/streams/stream_wait.h"
 #include "commands/memop.h"
 #include "rpc/futex.h"
 
@@ -17,6 +18,11 @@ constexpr std::size_t kFenceWords = SharedSlots::kWords - kResults;
 
 // The clock is read once in so many looks.
 constexpr int kLooksPerTurn = 32;
+
+// Whoever waits for longer shows it, and how often: the server looks for commands for 100 us after
+// the last one, and for 100 us more where it has been shown since.
+constexpr Duration kShowAfter = std::chrono::microseconds(50);
+constexpr Duration kShowEach = std::chrono::microseconds(25);
 
 }  // namespace
 
@@ -65,9 +71,15 @@ Instant Fences::deadline(Instant now) const {
   return now + (session_.waits_sleep() ? std::min(patience_, kSleepersSpin) : patience_);
 }
 
-void Fences::note_wait() {
-  session_.channel().count_wait();
+void Fences::note_wait(Instant since) {
+  session_.channel().note_wait(commands::StreamMemOp::kOp, since);
   session_.memory().watches().note_revelation();
+}
+
+void Fences::note_vain_wait(Instant since) {
+  // Shorter ones have not looked at all, as a rule.
+  if (system_clock().now() - since < kShowAfter) return;
+  session_.channel().note_wait(commands::StreamMemOp::kOp, since);
 }
 
 bool Fences::wait(ContextState& context, std::uint64_t fence) {
@@ -77,13 +89,14 @@ bool Fences::wait(ContextState& context, std::uint64_t fence) {
 std::optional<Instant> Fences::wait_for(ContextState& context, std::uint64_t fence) {
   const Instant now = system_clock().now();
   const std::optional<Instant> done = look_until(context, fence, now, deadline(now));
-  if (done) note_wait();
+  done ? note_wait(now) : note_vain_wait(now);
   return done;
 }
 
 std::optional<Instant> Fences::look_until(ContextState& context, std::uint64_t fence, Instant now,
                                           Instant deadline) {
   const std::atomic<std::uint64_t>* word = usable() ? word_of(context, fence) : nullptr;
+  Instant show_at = now + kShowAfter;
   // What the server has to tell may be why the word does not come.
   while (word != nullptr && !session_.channel().noticed() && now < deadline) {
     for (int i = 0; i < kLooksPerTurn; ++i) {
@@ -93,6 +106,10 @@ std::optional<Instant> Fences::look_until(ContextState& context, std::uint64_t f
       rpc::relax();
     }
     now = system_clock().now();
+    if (now >= show_at) {
+      session_.channel().show_waiting();
+      show_at = now + kShowEach;
+    }
   }
   return std::nullopt;
 }
@@ -108,19 +125,26 @@ bool Fences::all_done(ContextState& context) {
   std::size_t count = 0;
   {
     const Lock lock(context.streams.mutex());
-    for (CUstream stream : context.streams.all(room)) {
+    const std::span<const CUstream> streams = context.streams.all(room);
+    // As a rule that of the copy before.
+    if (streams.size() == 1 && StreamSeenDone::still(session_, streams.front())) return true;
+    for (CUstream stream : streams) {
       fences[count] = mark(context, stream);
       if (fences[count++] == 0) return false;
     }
   }
   if (count == 0) return false;
-  std::optional<Instant> now = system_clock().now();
-  const Instant until = deadline(*now);
+  const Instant start = system_clock().now();
+  const Instant until = deadline(start);
+  std::optional<Instant> now = start;
   for (std::size_t i = 0; i < count; ++i) {
     now = look_until(context, fences[i], *now, until);
-    if (!now) return false;
+    if (!now) {
+      note_vain_wait(start);
+      return false;
+    }
   }
-  note_wait();
+  note_wait(start);
   return true;
 }
 

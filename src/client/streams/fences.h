@@ -98,7 +98,9 @@ class Fences {
   // As wait().
   std::optional<Instant> wait_for(ContextState& context, std::uint64_t fence);
   Instant deadline(Instant now) const;
-  void note_wait();
+  void note_wait(Instant since);
+  // It was not seen done; the server is asked next.
+  void note_vain_wait(Instant since);
   const std::atomic<std::uint64_t>* word_of(ContextState& context, std::uint64_t fence);
 
   Session& session_;

@@ -1,8 +1,5 @@
 #include "server/streams/completion.h"
 
-#include <unistd.h>
-
-#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -11,14 +8,6 @@
 #include "server/session.h"
 
 namespace flyt::server {
-namespace {
-
-// Half of the cores may be busy, and there are some.
-constexpr double kCoresToPoll = 4;
-// How often the load of the machine is looked at.
-constexpr Duration kLoadLooks = std::chrono::milliseconds(250);
-
-}  // namespace
 
 void Completions::add(Completion completion) {
   Waiting waiting{std::move(completion), session_.clock().now()};
@@ -48,22 +37,13 @@ bool Completions::advance(Waiting& waiting) {
       completion.finish(result);
       return true;
     }
-    if (session_.clock().now() - waiting.since < poll_time()) return false;
+    const Instant now = session_.clock().now();
+    const Duration poll_time = spare_cores_.any(now) ? kPollTime : kPollTimeBusy;
+    if (now - waiting.since < poll_time) return false;
     if (blocked_.load() >= kBlockedMax) return false;
   }
   block_on_worker(std::move(completion));
   return true;
-}
-
-Duration Completions::poll_time() {
-  const Instant now = session_.clock().now();
-  if (now - load_seen_ < kLoadLooks) return poll_time_;
-  load_seen_ = now;
-  const double cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
-  double load = cores;
-  const bool spare = ::getloadavg(&load, 1) == 1 && cores >= kCoresToPoll && load < cores / 2;
-  poll_time_ = spare ? kPollTime : kPollTimeBusy;
-  return poll_time_;
 }
 
 void Completions::block_on_worker(Completion completion) {

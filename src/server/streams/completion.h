@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/spare_cores.h"
 #include "cuda/types.h"
 #include "server/workers.h"
 
@@ -55,12 +56,10 @@ class Completions {
   // True when it is done or handed to a worker.
   bool advance(Waiting& waiting);
   void block_on_worker(Completion completion);
-  Duration poll_time();
 
   Session& session_;
   std::vector<Waiting> waiting_;
-  Duration poll_time_ = kPollTimeBusy;
-  Instant load_seen_{};  // When poll_time_ was chosen.
+  SpareCores spare_cores_;
   std::atomic<std::size_t> blocked_{0};
 };
 
