@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "client/handle_table.h"
 #include "client/streams/context_streams.h"
+#include "client/streams/stream_load.h"
 #include "cuda/types.h"
 
 namespace flyt::client {
@@ -46,6 +47,7 @@ struct ContextState {
   static constexpr std::uint64_t kUnknownLimit = ~0ULL;
   std::array<std::atomic<std::uint64_t>, CU_LIMIT_MAX> limits{};
   ContextStreams streams;
+  StreamLoad legacy_load;
 
   void reset() {}  // For HandleTable, which never uses a context's slot again.
 };

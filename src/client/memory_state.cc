@@ -25,6 +25,7 @@ MemoryState::MemoryState(Session& session, Duration fence_patience)
       shared_(session, *this),
       host_calls_(session),
       fences_(session, fence_patience),
+      loads_(session),
       transfers_(session, host_calls_, fence_patience) {
   for (const wire::Window& window : session.channel().welcome().windows) {
     if (window.purpose == wire::WindowPurpose::kVmm) {
@@ -58,6 +59,7 @@ void MemoryState::on_recovered() {
   transfers_.on_recovered();
   host_calls_.on_lost();
   watches_.forget_all();
+  loads_.forget_all();
 }
 
 std::vector<SharedSlots::Shared> MemoryState::shared_areas() {
@@ -70,6 +72,7 @@ void MemoryState::on_lost() {
   if (transfers_.host_work_under_way()) host_work_lost_.store(true);
   transfers_.on_lost();
   host_calls_.on_lost();
+  loads_.forget_all();
 }
 
 void MemoryState::on_green_destroyed(ContextState& context) {

@@ -58,8 +58,10 @@ struct StreamState {
   std::atomic<int> mem_sync_domain{0};
   std::atomic<std::uint16_t> mem_sync_domain_map{0x0100};  // Default 0, remote 1.
   Kept<CUaccessPolicyWindow> access_window;
+  StreamLoad load;
 
   void reset() {
+    load.reset();
     access_window.set({});
     priority = 0;
     sync_policy = -1;
@@ -188,6 +190,7 @@ class MemoryState {
   Transfers& transfers() { return transfers_; }
   Fences& fences() { return fences_; }
   Watches& watches() { return watches_; }
+  StreamLoads& loads() { return loads_; }
   // Null where the server cannot map memory for programs.
   AddressSpace* reservable() { return reservable_.get(); }
 
@@ -232,6 +235,7 @@ class MemoryState {
   HostCallWorker host_calls_;
   Fences fences_;
   Watches watches_;
+  StreamLoads loads_;
   Transfers transfers_;
   std::unique_ptr<AddressSpace> reservable_;
   std::atomic<std::uint64_t> next_stream_id_{1};

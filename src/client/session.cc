@@ -106,7 +106,7 @@ class Session::Pushes final : public rpc::PushHandler {
   }
   void on_completed(std::uint64_t token, std::uint64_t result) override {
     if (MemoryState* memory = memory_.load(std::memory_order_acquire)) {
-      memory->watches().on_completed(token, result);
+      if (!memory->loads().on_completed(token)) memory->watches().on_completed(token, result);
     }
   }
   bool on_memory(Bytes changes) override {

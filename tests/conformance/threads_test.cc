@@ -328,6 +328,39 @@ TEST_F(ThreadsTest, ACopyBehindAHostFunctionIsMadeHoweverMuchStandsBehindIt) {
   EXPECT_EQ(7 + kLaunches, memory->read<std::uint32_t>()[0]);
 }
 
+// More than a driver takes. The thread that launches may wait; nobody else does.
+TEST_F(ThreadsTest, LaunchesBehindAStandingStreamHoldUpNoOtherThread) {
+  constexpr std::uint32_t kLaunches = 3000;
+  const Stream standing;
+  const Stream other(CU_STREAM_NON_BLOCKING, -1);  // Sure to have a queue of its own.
+  const DeviceMemory word(4);
+  Gate gate;
+  gate.close(standing);
+  std::atomic<std::uint32_t> launched{0};
+  std::thread launching([&] {
+    const Unrecorded quiet;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    for (std::uint32_t i = 0; i < kLaunches; ++i) {
+      EXPECT_EQ(CUDA_SUCCESS, add_one(standing));
+      ++launched;
+    }
+  });
+  {
+    const Unrecorded quiet;
+    EXPECT_TRUE(eventually([&] { return launched > 700; }));
+    for (int i = 0; i < 2000; ++i) {
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuMemsetD8Async(word, static_cast<unsigned char>(i), 4, other));
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(other));
+    }
+  }
+  EXPECT_LT(launched, kLaunches);
+  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
+  gate.open();
+  launching.join();
+  CU_OK(cu().cuStreamSynchronize(standing));
+  EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
+}
+
 // Drivers may wait for all work while they load code, and let nobody else in. That work may be a
 // function of the program's own, which is not to wait for any of them.
 class LoadWaitsTest : public ThreadsTest {

@@ -248,6 +248,7 @@ CUresult launch(CUfunction function, const LaunchShape& shape, void** parameters
   if (const CUresult no = packed.pack(*callable.code, parameters, extra); no != CUDA_SUCCESS) {
     return no;
   }
+  give_work(resolved.stream);
   session().memory().mirror().begin_all_in(packed.bytes());
   FunctionFacts& facts = *callable.facts;
   const bool ordinary = attributes.empty() && !packed.from_buffer() && facts.accepted.any() &&

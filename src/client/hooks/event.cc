@@ -99,6 +99,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
   const StreamState* stream = memory.streams.find(address_of(hStream));
   const ContextState* home = stream != nullptr ? stream->context->home : &owner();
   if (home != state.context) return CUDA_ERROR_INVALID_HANDLE;
+  give_work(hStream);
   if (external) state.in_graphs = true;
   state.captured = capturing && !external;
   FenceBehind behind{.revelations = memory.watches().revelations()};

@@ -95,6 +95,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   if (const CUresult no = check(hStream); no != CUDA_SUCCESS) return no;
   ExecState* state = find(hGraph);
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  give_work(hStream);
   const StreamState* stream = session().memory().streams.find(address_of(hStream));
   const ContextState* home = stream != nullptr ? stream->context : &context();
   if (!state->has_memory && state->accepted.load(std::memory_order_relaxed) == home) {

@@ -56,6 +56,7 @@ bool is_barrier(const CUstreamBatchMemOpParams& parameters) {
 }
 
 CUresult send(const Operation& operation, CUstream stream) {
+  give_work(stream);
   return post(commands::StreamMemOp{.stream = stream,
                                     .operation = static_cast<std::uint32_t>(operation.type),
                                     .address = operation.address,

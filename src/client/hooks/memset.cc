@@ -32,6 +32,7 @@ void fill_host(const Fill& fill) {
 
 CUresult fill_on_device(const Fill& fill, const Memory& memory, std::uint64_t bytes,
                         CUstream stream, Waiting waiting) {
+  give_work(stream);
   const std::uint64_t address = memory.device_address(fill.address);
   if (memory.mirrored) session().memory().mirror().send(address, bytes);
   const CUresult result = post(commands::FillMemory{.stream = stream,

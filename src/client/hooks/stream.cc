@@ -120,6 +120,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   const bool external = Flags == CU_EVENT_WAIT_EXTERNAL;
   if (!external && Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   EventState& event = *session().memory().events.find(address_of(hEvent));
+  give_work(hStream);
   const commands::StreamWaitEvent command{.stream = hStream, .event = hEvent, .flags = Flags};
   if (session().captures().any()) {
     if (external) event.in_graphs = true;

@@ -69,7 +69,8 @@ std::span<const bool> Recovery::not_missed() {
           PoolDestroy::kOp,      PoolFree::kOp,           DescribeUpload::kOp,
           commands::Upload::kOp, DropUpload::kOp,         WriteHost::kOp,
           DestroyLink::kOp,      DestroyTexture::kOp,     DestroySurface::kOp,
-          DestroyGraphExec::kOp, UploadGraph::kOp,        EndThread::kOp}) {
+          DestroyGraphExec::kOp, UploadGraph::kOp,        EndThread::kOp,
+          MarkStream::kOp}) {
       ops[op] = true;
     }
     return ops;

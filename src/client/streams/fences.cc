@@ -47,6 +47,7 @@ std::uint64_t Fences::mark(ContextState& context, CUstream stream) {
   const std::uint64_t fence = last_.fetch_add(1, std::memory_order_relaxed) + 1;
   const std::atomic<std::uint64_t>* word = word_of(context, fence);
   if (word == nullptr) return 0;
+  if (StreamLoad* const load = load_of(stream)) load->add();
   const CUresult posted =
       session_.post(commands::StreamMemOp{.stream = stream,
                                           .operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
@@ -122,6 +123,7 @@ std::optional<Instant> Fences::done(ContextState& context, CUstream stream) {
 bool Fences::all_done(ContextState& context) {
   ContextStreams::Room room{};
   std::array<std::uint64_t, std::tuple_size_v<ContextStreams::Room>> fences{};
+  std::array<std::optional<LoadSeenDone>, std::tuple_size_v<ContextStreams::Room>> loads{};
   std::size_t count = 0;
   {
     const Lock lock(context.streams.mutex());
@@ -129,6 +131,7 @@ bool Fences::all_done(ContextState& context) {
     // As a rule that of the copy before.
     if (streams.size() == 1 && StreamSeenDone::still(session_, streams.front())) return true;
     for (CUstream stream : streams) {
+      loads[count].emplace(stream);
       fences[count] = mark(context, stream);
       if (fences[count++] == 0) return false;
     }
@@ -143,6 +146,7 @@ bool Fences::all_done(ContextState& context) {
       note_vain_wait(start);
       return false;
     }
+    loads[i]->note();
   }
   note_wait(start);
   return true;

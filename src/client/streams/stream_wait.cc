@@ -39,11 +39,13 @@ bool StreamSeenDone::still(Session& session, CUstream stream) {
 
 CUresult synchronize_by_reply(Session& session, CUstream stream) {
   const StreamSeenDone seen(session, stream);
+  const LoadSeenDone load(stream);
   commands::StreamSynchronize::Reply reply;
   rpc::Reply answer;
   const CUresult result = session.ask(commands::StreamSynchronize{.stream = stream}, reply, answer);
   session.memory().transfers().note_done(context().handle, stream);
   if (result != CUDA_SUCCESS) return result;
+  load.note();
   seen.note();
   return session.take_posted_error();
 }
@@ -51,9 +53,11 @@ CUresult synchronize_by_reply(Session& session, CUstream stream) {
 CUresult synchronize(Session& session, CUstream stream) {
   if (StreamSeenDone::still(session, stream)) return session.take_posted_error();
   const StreamSeenDone seen(session, stream);
+  const LoadSeenDone load(stream);
   const std::optional<Instant> done = session.memory().fences().done(context(), stream);
   if (!done) return synchronize_by_reply(session, stream);
   session.memory().transfers().note_done(context().handle, stream);
+  load.note();
   seen.note(*done);
   return session.take_posted_error();
 }

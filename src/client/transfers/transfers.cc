@@ -145,6 +145,7 @@ CUresult Transfers::run(const BoxCopy& copy, CUstream stream, Waiting waiting,
                         std::uint64_t graph) {
   if (copy.empty()) return CUDA_SUCCESS;
   if (graph != 0) return capture_in_graph(copy, stream, graph);
+  give_work(stream);
   const BoxCopy box = flattened(waiting == Waiting::kSource ? from_the_program(copy) : copy);
   const bool mirrored = box.from.mirrored || box.to.mirrored;
   if (!mirrored) return start(box, stream, waiting);

@@ -151,10 +151,11 @@ CUresult watch_event(Request& request, const commands::WatchEvent& command,
   const CUresult result = driver.cuEventQuery(static_cast<CUevent>(entry.native));
   if (result != CUDA_ERROR_NOT_READY) return result;
   const auto owner = std::static_pointer_cast<EventOwner>(entry.attachment);
-  reply.watched = session.memory().watches.add(command.token, [&driver, owner] {
-    const CUevent present = owner->event();
-    return present == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : driver.cuEventQuery(present);
-  });
+  reply.watched =
+      session.memory().watches.add(command.token, Watches::For::kProgram, [&driver, owner] {
+        const CUevent present = owner->event();
+        return present == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : driver.cuEventQuery(present);
+      });
   return result;
 }
 

@@ -113,8 +113,26 @@ CUresult watch_stream(Request& request, const commands::WatchStream& command,
   CUresult marked = CUDA_SUCCESS;
   const auto end = memory.events.record(request.context(), stream, marked);
   if (end == nullptr) return result;
-  reply.watched = memory.watches.add(command.token, [end] { return end->poll(); });
+  reply.watched =
+      memory.watches.add(command.token, Watches::For::kProgram, [end] { return end->poll(); });
   return result;
+}
+
+// Whatever becomes of it, the client waits until it is told.
+CUresult mark_stream(Request& request, const commands::MarkStream& command) {
+  MemorySubjects& memory = request.session().memory();
+  CUstream stream = command.stream;
+  std::shared_ptr<Fence> end;
+  CUresult marked = CUDA_ERROR_INVALID_HANDLE;
+  if (request.resolve(stream) && !memory.watches.full() &&
+      !request.session().graphs().capturing(stream)) {
+    end = memory.events.record(request.context(), stream, marked);
+  }
+  if (end == nullptr ||
+      !memory.watches.add(command.token, Watches::For::kClient, [end] { return end->poll(); })) {
+    request.session().endpoint().push_completed(command.token, CUDA_SUCCESS);
+  }
+  return CUDA_SUCCESS;
 }
 
 void stream_synchronize(Request request, const commands::StreamSynchronize& command) {

@@ -21,7 +21,7 @@ class StreamDepths {
  public:
   // A driver takes about a thousand launches a stream and then makes the caller wait.
   static constexpr std::size_t kMarkEvery = 128;
-  static constexpr std::size_t kMarksMax = 4;
+  static constexpr std::size_t kMarksMax = 6;
 
   StreamDepths(Session& session, EventPool& events) : session_(session), events_(events) {}
 

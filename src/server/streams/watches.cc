@@ -17,11 +17,11 @@ constexpr std::size_t kLooksInTurn = 4;
 
 }  // namespace
 
-bool Watches::add(std::uint64_t token, std::function<CUresult()> poll) {
+bool Watches::add(std::uint64_t token, For whom, std::function<CUresult()> poll) {
   {
     const Lock lock(mutex_);
     if (full()) return false;
-    watches_.push_back({token, std::move(poll)});
+    watches_.push_back({token, whom, std::move(poll)});
     pending_.fetch_add(1, std::memory_order_release);
   }
   lookout_.expect();
@@ -33,9 +33,11 @@ void Watches::look(Look look) {
   const std::size_t looks = look == Look::kAll ? wire::kWatchesMax : kLooksInTurn;
   for (const Ended& ended : take_ended(looks)) {
     session_.moves().note_done();
-    session_.flush_before_reply();
-    if (ended.result == CUDA_SUCCESS) {
-      session_.memory().host_mirror.before_reply(commands::WatchEvent::kOp);
+    if (ended.whom == For::kProgram) {
+      session_.flush_before_reply();
+      if (ended.result == CUDA_SUCCESS) {
+        session_.memory().host_mirror.before_reply(commands::WatchEvent::kOp);
+      }
     }
     session_.endpoint().push_completed(ended.token, static_cast<std::uint32_t>(ended.result));
     pending_.fetch_sub(1, std::memory_order_release);
@@ -55,7 +57,7 @@ std::vector<Watches::Ended> Watches::take_ended(std::size_t looks) {
     if (result == CUDA_ERROR_NOT_READY) {
       watches_.push_back(std::move(watch));
     } else {
-      ended.push_back({watch.token, result});
+      ended.push_back({watch.token, watch.whom, result});
       gone.push_back(std::move(watch));
     }
   }
