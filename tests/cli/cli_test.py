@@ -516,6 +516,16 @@ class Mistakes(Cli):
         self.assertEqual(done.returncode, 1)
         self.assertIn('--ready-fd 0: the descriptor cannot be written to', done.stderr)
 
+    def test_options_of_clients_are_refused_where_a_server_listens(self):
+        server = ['flyt-server', '--driver', 'soft', '--log-level', 'off']
+        listen = [*server, '--listen', f'unix://{self.path("a.sock")}']
+        for name, words in (('lanes', [*server, '--listen', 'tcp://127.0.0.1:0?lanes=3']),
+                            ('delay', [*server, '--listen', 'tcp://127.0.0.1:0?delay=1ms']),
+                            ('code', [*listen[:-1], f'{listen[-1]}?shm=off&code=pack']),
+                            ('recover', [*listen, '--control',
+                                         f'unix://{self.path("b.sock")}?recover=off'])):
+            self.assertIn(f'{name} is for clients', self.run_program(*words, status=1).stderr)
+
     def test_a_server_does_not_start_without_what_it_is_to_have(self):
         server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']
         nowhere = self.path('no/such')

@@ -139,7 +139,7 @@ bool Supervisor::starts_again(Instant started) const {
 
 Status Supervisor::start_listening() {
   for (const std::string& text : options_.urls) {
-    const auto url = transport::parse_url(text);
+    const auto url = transport::parse_listening_url(text);
     if (!url) return url.error();
     auto listener = transport::listen(*url);
     if (!listener) return with_listening_advice(std::move(listener).error(), "--listen");
@@ -180,9 +180,10 @@ Status Supervisor::start_admission() {
 // Only this user and root may connect.
 Status Supervisor::start_control() {
   if (options_.control.empty()) return {};
-  const auto url = transport::parse_url(options_.control);
+  const auto url = transport::parse_listening_url(options_.control);
   if (!url) return url.error();
-  if (url->kind != transport::Kind::kUnix) {
+  // Nobody who controls shares memory.
+  if (url->kind != transport::Kind::kUnix || url->socket_only) {
     return Error{ErrorCode::kInvalid, "--control takes unix:///PATH, not " + options_.control};
   }
   wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
