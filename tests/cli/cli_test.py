@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Command lines: help and completion agree, mistakes have their status. cli_test.py BUILD."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD = ''
@@ -525,6 +527,34 @@ class Mistakes(Cli):
                             ('recover', [*listen, '--control',
                                          f'unix://{self.path("b.sock")}?recover=off'])):
             self.assertIn(f'{name} is for clients', self.run_program(*words, status=1).stderr)
+
+    def test_who_is_refused_again_and_again_does_not_fill_the_log(self):
+        path = self.path('a.sock')
+        ready, told = os.pipe()
+        server = subprocess.Popen(
+            [program('flyt-server'), '--listen', f'unix://{path}', '--driver', 'soft',
+             '--ready-fd', str(told)], stderr=subprocess.PIPE, text=True, pass_fds=[told])
+        self.addCleanup(server.kill)
+        os.close(told)
+        with os.fdopen(ready, 'rb') as until:
+            until.read(5)
+        begun = time.monotonic()
+        times = 400
+        for _ in range(times):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(path)
+                stranger.settimeout(60)
+                stranger.sendall(b'GET / HTTP/1.1\r\n' * 40)
+                # What it has not read when it hangs up is an error here.
+                with contextlib.suppress(ConnectionResetError):
+                    while stranger.recv(4096):
+                        pass
+        periods = int((time.monotonic() - begun) / 10) + 2
+        server.terminate()
+        log = server.communicate(timeout=120)[1]
+        told = log.count('client refused')
+        self.assertLessEqual(told, 50 * periods)
+        self.assertEqual(told + sum(map(int, re.findall('too many lines=(\\d+)', log))), times)
 
     def test_a_server_does_not_start_without_what_it_is_to_have(self):
         server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']

@@ -167,6 +167,7 @@ class Supervisor {
 
   SupervisorOptions options_;
   Log log_;
+  const LimitedLog refusals_{log_, *options_.session.refusals};
   const pid_t own_;  // This process.
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::unique_ptr<transport::Listener> control_;
