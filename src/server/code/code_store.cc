@@ -22,6 +22,12 @@ bool good_name(std::string_view tenant) {
   });
 }
 
+// What identity_of_peer() calls peers. Whatever else is in the folder is somebody else's, who may
+// have had it before it was named to us.
+bool is_tenants(const FolderEntry& entry) {
+  return entry.name.starts_with("unix-") || entry.name.starts_with("tcp-");
+}
+
 void remove_tenant(int folder, const std::string& name) {
   const Fd tenant(::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!tenant.valid()) return;
@@ -33,6 +39,7 @@ void remove_tenant(int folder, const std::string& name) {
 
 void make_room_for_tenant(int folder, const std::string& tenant) {
   std::vector<FolderEntry> tenants = entries_of(folder);
+  std::erase_if(tenants, [](const FolderEntry& entry) { return !is_tenants(entry); });
   const auto known = [&](const FolderEntry& entry) { return entry.name == tenant; };
   if (std::any_of(tenants.begin(), tenants.end(), known)) return;
   std::sort(tenants.begin(), tenants.end(), older);
@@ -161,9 +168,12 @@ void CodeStore::keep_note(const Digest& digest, std::string_view kind, Bytes not
 
 void CodeStore::keep_as(const std::string& name, Bytes bytes) {
   const Status kept = folder_.keep(name, bytes);
-  if (!kept && kept.error().code == ErrorCode::kSystem) {
-    complain("code is not stored", kept.error().message);
-  }
+  // Where others are at the folder the next client has it kept.
+  if (kept || kept.error().code == ErrorCode::kTimeout) return;
+  const bool large = kept.error().code == ErrorCode::kLimit;
+  complain("code is not stored",
+           large ? std::to_string(bytes.size()) + " bytes are more than --module-cache-bytes allows"
+                 : kept.error().message);
 }
 
 void CodeStore::complain(std::string_view what, std::string_view why) {
