@@ -107,10 +107,31 @@ class Trace(unittest.TestCase):
         self.assertEqual(len({event['tid'] for event in slices}), 5)
         waits = [event for event in slices if event['name'] == 'cuCtxSynchronize']
         self.assertTrue(all(0 < event['args']['wait_us'] <= event['dur'] for event in waits))
-        flows = {event['bind_id'] for event in slices if event.get('flow_in')}
-        for event in slices:
-            if event['name'] == 'cuMemsetD8Async':
-                self.assertIn(event['bind_id'], flows)
+        self.check_arrows(slices)
+
+    def check_arrows(self, slices):
+        """Each has one beginning and one end, as Perfetto wants it: in the slice of a posted call,
+        and later in the one of a synchronisation."""
+        posted = {(event['tid'], event['ts']) for event in slices if event['cat'] == 'posted'}
+        waits = [event for event in slices if event['name'] == 'cuCtxSynchronize']
+        begun = {}
+        ended = {}
+        for event in self.events():
+            if event['ph'] in 'sf':
+                ends = begun if event['ph'] == 's' else ended
+                self.assertNotIn(event['id'], ends)
+                ends[event['id']] = event
+        self.assertEqual(set(begun), set(ended))
+        for name, event in begun.items():
+            self.assertIn((event['tid'], event['ts']), posted)
+            end = ended[name]
+            self.assertGreaterEqual(end['ts'], event['ts'])
+            self.assertTrue(any(wait['tid'] == end['tid'] and
+                                wait['ts'] <= end['ts'] < wait['ts'] + wait['dur']
+                                for wait in waits), end)
+        fills = [event for event in slices if event['name'] == 'cuMemsetD8Async']
+        starts = {(event['tid'], event['ts']) for event in begun.values()}
+        self.assertTrue(starts.issuperset((event['tid'], event['ts']) for event in fills))
 
     def test_the_chrome_trace_is_bounded(self):
         processes = self.trace('--chrome', self.path('chrome.json'), '--events', '5', '--',
