@@ -81,6 +81,7 @@ class Trace(unittest.TestCase):
         self.assertEqual(len(processes), 1)
         self.assertEqual(processes[0]['program'], 'trace_subject')
         self.check_work(processes[0], 10)
+        self.assertEqual(processes[0]['totals']['unended'], 0)
 
     def test_tells_what_a_killed_program_called(self):
         processes = self.trace('--chrome', self.path('chrome.json'), '--', self.subject, 'killed',
@@ -88,6 +89,12 @@ class Trace(unittest.TestCase):
         self.check_work(processes[0], 10)
         names = [event['name'] for event in self.events() if event['ph'] == 'X']
         self.assertEqual(names.count('cuMemsetD8Async'), 10)
+
+    def test_the_call_in_which_a_program_hung_is_named(self):
+        process, = self.trace('--', self.subject, 'hangs', status=128 + signal.SIGKILL)
+        calls = {call['name']: call for call in process['calls']}
+        self.assertEqual(calls['cuCtxSynchronize']['unended'], 1)
+        self.assertEqual(process['totals']['unended'], 1)
 
     def test_a_forked_child_is_a_process_of_its_own(self):
         processes = self.trace('--chrome', self.path('chrome.json'), '--', self.subject, 'forks')
