@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -555,6 +556,36 @@ class Mistakes(Cli):
         told = log.count('client refused')
         self.assertLessEqual(told, 50 * periods)
         self.assertEqual(told + sum(map(int, re.findall('too many lines=(\\d+)', log))), times)
+
+    def test_a_server_that_keeps_no_code_says_so_when_it_starts(self):
+        server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']
+        done = self.run_program(*server, '--module-cache-bytes', '0', status=1)
+        self.assertIn('--module-cache off', done.stderr)
+        with open(self.path('file'), 'w', encoding='utf-8') as file:
+            file.write('in the way')
+        log = self.stopped_by(signal.SIGTERM, *server[1:], '--module-cache', self.path('file'))
+        self.assertIn('code will not be kept', log)
+        self.assertIn('--module-cache', log)
+
+    def stopped_by(self, number, *words):
+        """The log of a server whose whole process group gets a signal once it is ready."""
+        ready, told = os.pipe()
+        server = subprocess.Popen([program('flyt-server'), *words, '--ready-fd', str(told)],
+                                  stderr=subprocess.PIPE, text=True, pass_fds=[told],
+                                  start_new_session=True)
+        self.addCleanup(server.kill)
+        os.close(told)
+        with os.fdopen(ready, 'rb') as until:
+            until.read(5)
+        os.killpg(server.pid, number)
+        return server.communicate(timeout=120)[1]
+
+    def test_a_server_stopped_from_a_terminal_reports_no_trouble(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            log = self.stopped_by(number, '--listen', f'unix://{self.path("a.sock")}', '--driver',
+                                  'soft', '--recover', '5')
+            self.assertIn('stopped', log)
+            self.assertNotRegex(log, ' (warn|error) ')
 
     def test_a_server_does_not_start_without_what_it_is_to_have(self):
         server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -73,6 +74,12 @@ Digest seal_of(const Digest& digest, Bytes note) {
   return sha256(hashed);
 }
 
+Result<Fd> open_store_folder(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  return open_own_folder(AT_FDCWD, path);
+}
+
 constexpr std::string_view kFacts = ".facts";
 constexpr std::string_view kNext = ".next";
 
@@ -82,9 +89,7 @@ Result<std::unique_ptr<CodeStore>> CodeStore::open(const CodeStoreOptions& optio
                                                    std::string_view tenant, const Log& log) {
   const std::string name(tenant);
   if (!good_name(name)) return Error{ErrorCode::kInvalid, "the peer has no name"};
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(options.folder).parent_path(), ignored);
-  auto folder = open_own_folder(AT_FDCWD, options.folder);
+  auto folder = open_store_folder(options.folder);
   if (!folder) return std::move(folder).error();
   make_room_for_tenant(folder->get(), name);
   auto own = open_own_folder(folder->get(), name);
@@ -92,6 +97,14 @@ Result<std::unique_ptr<CodeStore>> CodeStore::open(const CodeStoreOptions& optio
   // The time of the folder is when its tenant last came.
   ::futimens(own->get(), nullptr);
   return std::unique_ptr<CodeStore>(new CodeStore(std::move(*own), options.bytes_max, log));
+}
+
+Status CodeStore::check(const CodeStoreOptions& options) {
+  if (options.folder.empty()) return {};
+  const auto folder = open_store_folder(options.folder);
+  if (!folder) return folder.error();
+  if (::faccessat(folder->get(), ".", W_OK | X_OK, AT_EACCESS) == 0) return {};
+  return system_error("writing to " + options.folder, errno);
 }
 
 std::optional<std::vector<std::byte>> CodeStore::find(const Digest& digest, std::uint64_t size) {

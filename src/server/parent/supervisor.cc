@@ -110,6 +110,7 @@ void Supervisor::start_exchange() {
   if (pid == 0) {
     door->outside.close();
     become_child(UsageBoard::kNoSlot);
+    outlive_the_terminal();
     options_.session.admission.reset();
     keeper_door_.close();
     run_exchange(std::move(door->inside));
@@ -216,6 +217,10 @@ Status Supervisor::run() {
   if (Status status = check_driver(); !status) return status;
   if (Status status = start_board(); !status) return status;
   if (Status status = start_admission(); !status) return status;
+  if (Status usable = CodeStore::check(options_.session.code_store); !usable) {
+    log_.warn("code will not be kept",
+              {{"why", usable.error().message}, {"remedy", "another folder for --module-cache"}});
+  }
   const LeaseOptions& lease = options_.session.lease;
   const auto grant = grant_sms(options_.session.fleet->sms, lease.sms, lease.sm_groups);
   if (!grant) return grant.error();
@@ -437,6 +442,12 @@ void Supervisor::give_to_child(Lobby::Guest& guest, bool monitor) {
   } else {
     fork_session(guest, monitor);
   }
+}
+
+// What stops the parent comes to its whole group from a terminal and from whoever ends a service. A
+// helper is there for sessions that go on for a while then, and ends with the parent.
+void Supervisor::outlive_the_terminal() {
+  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, SIG_IGN);
 }
 
 void Supervisor::become_child(std::size_t slot) {

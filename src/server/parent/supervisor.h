@@ -154,6 +154,7 @@ class Supervisor {
   Status fork_warm();
   [[noreturn]] void run_warm_child(Fd channel);
   void warm_ended(int status);
+  static void outlive_the_terminal();
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
