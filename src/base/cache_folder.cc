@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,7 +92,8 @@ bool write_all(int file, Bytes from) {
 }
 
 Fd CacheFolder::open(const std::string& name, std::uint64_t* bytes) const {
-  Fd file(::openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  // A pipe that somebody put there keeps nobody waiting.
+  Fd file(::openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
   *bytes = static_cast<std::uint64_t>(status.st_size);
@@ -103,8 +105,21 @@ Status CacheFolder::keep(const std::string& name, Bytes bytes) const {
   if (counted(bytes.size()) > bytes_max_) return Error{ErrorCode::kLimit, name + " is too large"};
   const Fd held = lock();
   if (!held.valid()) return Error{ErrorCode::kTimeout, "others are at the folder"};
-  if (!make_room(counted(bytes.size()))) return system_error("making room", errno);
-  return write(name, bytes);
+  if (const int failure = make_room(bytes_max_ - counted(bytes.size())); failure != 0) {
+    return system_error("making room", failure);
+  }
+  int failure = write(name, bytes);
+  if (failure == ENOSPC || failure == EDQUOT) {
+    // The disk has less room than the folder may have: what is here already makes room on it.
+    const std::uint64_t there = bytes_there();
+    struct statvfs disk {};
+    const bool helps = ::fstatvfs(folder_.get(), &disk) == 0 &&
+                       disk.f_bavail * disk.f_frsize + there >= counted(bytes.size());
+    if (helps && make_room(there - std::min(there, counted(bytes.size()))) == 0) {
+      failure = write(name, bytes);
+    }
+  }
+  return failure == 0 ? Status() : system_error("writing " + name, failure);
 }
 
 void CacheFolder::remove(const std::string& name) const {
@@ -122,41 +137,57 @@ Fd CacheFolder::lock() const {
   return {};
 }
 
-// Removes what was used longest ago until so many bytes more fit, and what a crash left over.
-bool CacheFolder::make_room(std::uint64_t bytes) const {
+std::uint64_t CacheFolder::bytes_there() const {
+  std::uint64_t total = 0;
+  for (const FolderEntry& entry : entries_of(folder_.get())) {
+    if (!entry.name.starts_with('.')) total += counted(entry.bytes);
+  }
+  return total;
+}
+
+// Removes what was used longest ago until no more than `bytes` are left and one entry more may be
+// there, and what a crash left over. 0, or an errno.
+int CacheFolder::make_room(std::uint64_t bytes) const {
   std::vector<FolderEntry> entries = entries_of(folder_.get());
   std::sort(entries.begin(), entries.end(), older);
-  std::uint64_t total = bytes;
+  std::uint64_t total = 0;
   std::size_t count = 1;
   for (const FolderEntry& entry : entries) {
     if (entry.name.starts_with('.')) continue;
     total += counted(entry.bytes);
     ++count;
   }
+  int failure = 0;
   for (const FolderEntry& entry : entries) {
     const bool left_over = entry.name.starts_with(kNewPrefix);
-    const bool too_many = total > bytes_max_ || count > kEntriesMax;
+    const bool too_many = total > bytes || count > kEntriesMax;
     if (!left_over && (entry.name.starts_with('.') || !too_many)) continue;
-    if (::unlinkat(folder_.get(), entry.name.c_str(), 0) != 0 && errno != ENOENT) return false;
+    // What cannot be removed, such as a folder that somebody made here, keeps its place.
+    if (::unlinkat(folder_.get(), entry.name.c_str(), 0) != 0 && errno != ENOENT) {
+      failure = errno;
+      continue;
+    }
     if (left_over) continue;
     total -= counted(entry.bytes);
     --count;
   }
-  return total <= bytes_max_;
+  if (total <= bytes && count <= kEntriesMax) return 0;
+  return failure == 0 ? ENOSPC : failure;
 }
 
-Status CacheFolder::write(const std::string& name, Bytes bytes) const {
+// 0, or an errno.
+int CacheFolder::write(const std::string& name, Bytes bytes) const {
   const std::string fresh = std::string(kNewPrefix) + std::to_string(::getpid());
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
   const Fd file(::openat(folder_.get(), fresh.c_str(), flags, kEntryMode));
-  if (!file.valid()) return system_error("making " + fresh, errno);
+  if (!file.valid()) return errno;
   if (write_all(file.get(), bytes) &&
       ::renameat(folder_.get(), fresh.c_str(), folder_.get(), name.c_str()) == 0) {
-    return {};
+    return 0;
   }
   const int failure = errno;
   ::unlinkat(folder_.get(), fresh.c_str(), 0);
-  return system_error("writing " + name, failure);
+  return failure;
 }
 
 }  // namespace flyt

@@ -50,15 +50,16 @@ class CacheFolder {
 
   // An entry to read from, with its size; invalid if there is none. It counts as used now.
   Fd open(const std::string& name, std::uint64_t* bytes) const;
-  // Puts an entry in place of what was used longest ago. Names begin with no dot. kLimit: it does
-  // not fit at all; kTimeout: others are at the folder; kSystem.
+  // Puts an entry in place of what was used longest ago, also where the disk is full. Names begin
+  // with no dot. kLimit: it does not fit at all; kTimeout: others are at the folder; kSystem.
   Status keep(const std::string& name, Bytes bytes) const;
   void remove(const std::string& name) const;
 
  private:
   Fd lock() const;
-  bool make_room(std::uint64_t bytes) const;
-  Status write(const std::string& name, Bytes bytes) const;
+  std::uint64_t bytes_there() const;
+  int make_room(std::uint64_t bytes) const;
+  int write(const std::string& name, Bytes bytes) const;
 
   const Fd folder_;
   const std::uint64_t bytes_max_;

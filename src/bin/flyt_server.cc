@@ -115,6 +115,9 @@ flyt::Status check(const flyt::server::SupervisorOptions& options, const Given& 
   if (given.ready_fd) {
     if (flyt::Status status = check_ready_fd(*given.ready_fd); !status) return status;
   }
+  if (options.session.code_store.bytes_max < flyt::CacheFolder::kEntryBytesMin) {
+    return invalid("--module-cache-bytes keeps nothing below 4K; --module-cache off says so");
+  }
   const std::string& lease = options.session.lease.id;
   if (!lease.empty() && !flyt::server::valid_lease_id(lease)) {
     return invalid("--lease takes at most 64 letters, digits, '.', '_' and '-'");

@@ -187,9 +187,11 @@ constinit std::atomic<TraceState> trace_state{TraceState::kUnknown};
 
 TracedCall::TracedCall(Export which) {
   if (trace_state.load(std::memory_order_acquire) != TraceState::kOn) find_out();
-  if (recording.load(std::memory_order_acquire) == nullptr) return;
+  trace::Recording* file = recording.load(std::memory_order_acquire);
+  if (file == nullptr) return;
   counted_ = true;
   if (this_call.depth++ != 0) return;
+  add_to(file->call(static_cast<std::uint16_t>(which)).begun, 1);
   const std::uint32_t thread = this_call.thread;
   this_call = {.depth = 1, .which = which, .thread = thread, .start_ns = now_ns()};
   if (thread == 0) this_call.thread = static_cast<std::uint32_t>(::gettid());

@@ -277,7 +277,8 @@ Result<wire::ClientHello> hear_client(transport::Connection& connection,
   auto hello = rpc::receive_hello(connection, system_clock().now() + kHelloTime);
   if (!hello) {
     const Log log("server", options.log_level);
-    log.info("client refused", {{"peer", connection.peer()}, {"reason", hello.error().message}});
+    LimitedLog(log, *options.refusals)
+        .info("client refused", {{"peer", connection.peer()}, {"reason", hello.error().message}});
   }
   return hello;
 }
@@ -294,7 +295,8 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   if (!greeted) {
     // One that is new has nothing that anybody could go on with.
     if (!recovery.before()) recovery.end();
-    log.info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
+    LimitedLog(log, *options.refusals)
+        .info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
   }
   peer = connection->peer();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/result.h"
 #include "base/room.h"
 #include "driver/load.h"
@@ -42,6 +43,8 @@ struct SessionOptions {
   std::string gpu_room;               // The same: who of them is there; empty: nobody counts.
   std::uint32_t gpu_sessions = 46;    // How many they may be; with gpu_room.
   std::uint32_t recover_seconds = 0;  // How long the room of a killed one is kept.
+  // Of lines about peers who are refused, by whatever process of the server.
+  std::shared_ptr<LogLimit> refusals = LogLimit::shared();
 };
 
 // A driver that has been loaded and initialised in this process.

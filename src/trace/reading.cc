@@ -38,7 +38,12 @@ void read_calls(Reader& reader, const Header& header, std::vector<CallRow>& call
 Result<Process> parse(Bytes file) {
   Reader reader(file);
   const Header header = reader.take<Header>();
-  if (!reader.ok() || header.magic != kMagic) return broken("it begins otherwise");
+  // The version is its last letter.
+  const bool same = std::equal(kMagic.begin(), kMagic.end() - 1, header.magic.begin());
+  if (!reader.ok() || !same) return broken("it begins otherwise");
+  if (header.magic != kMagic) {
+    return Error{ErrorCode::kUnsupported, "a recording of another version of flyt, which reads it"};
+  }
   if (header.calls == 0 || header.calls > kCallsMax || header.commands > kCommandsMax ||
       header.events_max > kEventsMax) {
     return broken("a number beyond its limit");

@@ -115,6 +115,19 @@ TEST_F(Recorded, LeavesOutWhatWasNotWrittenWhole) {
   EXPECT_EQ(read->events.size(), 1U);
 }
 
+TEST_F(Recorded, OneOfAnotherVersionIsToldFromWhatIsNone) {
+  Recording recording;
+  make(recording, 1);
+  recording.header().magic.back() = '1';
+  const Result<Process> older = read_recording(recording.path());
+  ASSERT_FALSE(older.ok());
+  EXPECT_NE(older.error().message.find("another version"), std::string::npos)
+      << older.error().message;
+  recording.header().magic.front() = 'f';
+  EXPECT_NE(read_recording(recording.path()).error().message.find("not a recording"),
+            std::string::npos);
+}
+
 TEST_F(Recorded, RefusesWhatIsNoRecording) {
   EXPECT_FALSE(read_recording(folder_ + "/nothing").ok());
   EXPECT_FALSE(parse({}).ok());

@@ -18,7 +18,7 @@
 
 namespace flyt::trace {
 
-inline constexpr std::array<char, 8> kMagic{'F', 'L', 'Y', 'T', 'T', 'R', 'C', '1'};
+inline constexpr std::array<char, 8> kMagic{'F', 'L', 'Y', 'T', 'T', 'R', 'C', '2'};
 inline constexpr std::uint32_t kCallsMax = 4096;
 inline constexpr std::uint32_t kCommandsMax = 4096;
 inline constexpr std::uint64_t kEventsMax = 16'000'000;
@@ -54,6 +54,7 @@ struct Name {
 static_assert(sizeof(Name) == 64);
 
 struct CallCounters {
+  std::uint64_t begun = 0;               // Calls; those that have not ended are of no kind yet.
   std::array<std::uint64_t, 4> kinds{};  // Calls, by Kind.
   std::uint64_t failed = 0;              // Calls that returned an error.
   std::uint64_t waits = 0;               // Answers waited for.
@@ -64,7 +65,7 @@ struct CallCounters {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
 };
-static_assert(sizeof(CallCounters) == 96);
+static_assert(sizeof(CallCounters) == 104);
 
 struct CommandCounters {
   std::uint64_t sent = 0;

@@ -216,6 +216,23 @@ Result<Url> parse_url(std::string_view text) {
   return url;
 }
 
+Result<Url> parse_listening_url(std::string_view text) {
+  Result<Url> url = parse_url(text);
+  std::string_view rest = text.substr(std::min(text.size(), text.find('?')));
+  while (url && !rest.empty()) {
+    rest.remove_prefix(1);
+    const std::string_view option = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(option.size());
+    const std::string_view name = option.substr(0, option.find('='));
+    if (name == "shm") continue;
+    return Error{ErrorCode::kInvalid, "address \"" + std::string(text) +
+                                          "\": " + std::string(name) +
+                                          " is for clients, who put it behind the address that "
+                                          "they connect to; who listens has no use for it"};
+  }
+  return url;
+}
+
 bool reaches_others(const Url& url) {
   return url.kind == Kind::kTcp && url.host != "localhost" && url.host != "::1" &&
          !url.host.starts_with("127.");

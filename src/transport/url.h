@@ -46,6 +46,10 @@ struct Url {
 // Errors name what is wrong and show the forms that are right.
 Result<Url> parse_url(std::string_view text);
 
+// The same of an address to listen at, in which options that only a client understands are refused:
+// all but shm=off.
+Result<Url> parse_listening_url(std::string_view text);
+
 // Whether other machines may reach who listens there: over tcp at anything but the loopback.
 bool reaches_others(const Url& url);
 

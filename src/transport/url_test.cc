@@ -64,6 +64,27 @@ TEST(Url, SharedMemoryIsAKindOfItsOwnAndCanBeRefused) {
   EXPECT_EQ(to_string(*off), "unix:///run/flyt.sock?shm=off");
 }
 
+TEST(Url, WhoListensIsToldOfEachOptionThatIsForClients) {
+  for (const char* text : {"unix:///x", "shm:///x", "unix:///x?shm=off", "tcp://h:1"}) {
+    const Result<Url> url = parse_listening_url(text);
+    ASSERT_TRUE(url.ok()) << text;
+    EXPECT_EQ(*url, *parse_url(text));
+  }
+  // Also as it would be without it.
+  for (const auto& [text, name] : {std::pair{"tcp://h:1?delay=1ms", "delay is for clients"},
+                                   std::pair{"tcp://h:1?delay=0ms", "delay is for clients"},
+                                   std::pair{"tcp://h:1?lanes=3", "lanes is for clients"},
+                                   std::pair{"tcp://h:1?compress=auto", "compress is for clients"},
+                                   std::pair{"unix:///x?code=auto", "code is for clients"},
+                                   std::pair{"unix:///x?recover=on", "recover is for clients"},
+                                   std::pair{"unix:///x?shm=off&code=send", "code is for clients"},
+                                   std::pair{"tcp://h:1?lag=1ms", "unknown option"}}) {
+    const Result<Url> url = parse_listening_url(text);
+    ASSERT_FALSE(url.ok()) << text;
+    EXPECT_NE(url.error().message.find(name), std::string::npos) << url.error().message;
+  }
+}
+
 TEST(Url, OthersAreReachedOverTcpAlone) {
   for (const char* text : {"unix:///run/flyt.sock", "shm:///run/flyt.sock", "tcp://127.0.0.1:7",
                            "tcp://127.1.2.3:7", "tcp://[::1]:7", "tcp://localhost:7"}) {

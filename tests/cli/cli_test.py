@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Command lines: help and completion agree, mistakes have their status. cli_test.py BUILD."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD = ''
@@ -515,6 +518,74 @@ class Mistakes(Cli):
                                   timeout=120)
         self.assertEqual(done.returncode, 1)
         self.assertIn('--ready-fd 0: the descriptor cannot be written to', done.stderr)
+
+    def test_options_of_clients_are_refused_where_a_server_listens(self):
+        server = ['flyt-server', '--driver', 'soft', '--log-level', 'off']
+        listen = [*server, '--listen', f'unix://{self.path("a.sock")}']
+        for name, words in (('lanes', [*server, '--listen', 'tcp://127.0.0.1:0?lanes=3']),
+                            ('delay', [*server, '--listen', 'tcp://127.0.0.1:0?delay=1ms']),
+                            ('code', [*listen[:-1], f'{listen[-1]}?shm=off&code=pack']),
+                            ('recover', [*listen, '--control',
+                                         f'unix://{self.path("b.sock")}?recover=off'])):
+            self.assertIn(f'{name} is for clients', self.run_program(*words, status=1).stderr)
+
+    def test_who_is_refused_again_and_again_does_not_fill_the_log(self):
+        path = self.path('a.sock')
+        ready, told = os.pipe()
+        server = subprocess.Popen(
+            [program('flyt-server'), '--listen', f'unix://{path}', '--driver', 'soft',
+             '--ready-fd', str(told)], stderr=subprocess.PIPE, text=True, pass_fds=[told])
+        self.addCleanup(server.kill)
+        os.close(told)
+        with os.fdopen(ready, 'rb') as until:
+            until.read(5)
+        begun = time.monotonic()
+        times = 400
+        for _ in range(times):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(path)
+                stranger.settimeout(60)
+                stranger.sendall(b'GET / HTTP/1.1\r\n' * 40)
+                # What it has not read when it hangs up is an error here.
+                with contextlib.suppress(ConnectionResetError):
+                    while stranger.recv(4096):
+                        pass
+        periods = int((time.monotonic() - begun) / 10) + 2
+        server.terminate()
+        log = server.communicate(timeout=120)[1]
+        told = log.count('client refused')
+        self.assertLessEqual(told, 50 * periods)
+        self.assertEqual(told + sum(map(int, re.findall('too many lines=(\\d+)', log))), times)
+
+    def test_a_server_that_keeps_no_code_says_so_when_it_starts(self):
+        server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']
+        done = self.run_program(*server, '--module-cache-bytes', '0', status=1)
+        self.assertIn('--module-cache off', done.stderr)
+        with open(self.path('file'), 'w', encoding='utf-8') as file:
+            file.write('in the way')
+        log = self.stopped_by(signal.SIGTERM, *server[1:], '--module-cache', self.path('file'))
+        self.assertIn('code will not be kept', log)
+        self.assertIn('--module-cache', log)
+
+    def stopped_by(self, number, *words):
+        """The log of a server whose whole process group gets a signal once it is ready."""
+        ready, told = os.pipe()
+        server = subprocess.Popen([program('flyt-server'), *words, '--ready-fd', str(told)],
+                                  stderr=subprocess.PIPE, text=True, pass_fds=[told],
+                                  start_new_session=True)
+        self.addCleanup(server.kill)
+        os.close(told)
+        with os.fdopen(ready, 'rb') as until:
+            until.read(5)
+        os.killpg(server.pid, number)
+        return server.communicate(timeout=120)[1]
+
+    def test_a_server_stopped_from_a_terminal_reports_no_trouble(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            log = self.stopped_by(number, '--listen', f'unix://{self.path("a.sock")}', '--driver',
+                                  'soft', '--recover', '5')
+            self.assertIn('stopped', log)
+            self.assertNotRegex(log, ' (warn|error) ')
 
     def test_a_server_does_not_start_without_what_it_is_to_have(self):
         server = ['flyt-server', '--listen', f'unix://{self.path("a.sock")}', '--driver', 'soft']

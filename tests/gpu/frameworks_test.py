@@ -7,12 +7,14 @@ With a build folder, programs that only pretend run natively and over the softwa
 import ast
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import types
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 import framework_steps  # noqa: E402
 import frameworks  # noqa: E402
@@ -151,6 +153,14 @@ class Options(unittest.TestCase):
         self.assertEqual(run.parse(['--frameworks', '--only', 'nvml']).names,
                          ['nvml', 'frameworks'])
         self.assertEqual(run.parse([]).names, [])
+
+
+class Help(unittest.TestCase):
+    def test_each_item_is_in_the_help(self):
+        shown = subprocess.run([os.path.join(ROOT, 'dev'), 'gpu-test', '--help'], text=True,
+                               capture_output=True, check=True, timeout=60).stdout
+        items = shown.partition('--frameworks runs')[2].partition('--only takes')[0]
+        self.assertEqual(set(framework_steps.selected(['frameworks'])) - set(items.split()), set())
 
 
 class WholeRun(unittest.TestCase):

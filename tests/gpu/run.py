@@ -489,7 +489,8 @@ def main():
     known = {*steps, 'torch', 'node', 'frameworks', *(f'frameworks:{item}' for item in items)}
     unknown = set(names) - known
     if unknown:
-        print(f'gpu-test: no {", ".join(sorted(unknown))}', file=sys.stderr)
+        print(f'gpu-test: no {", ".join(sorted(unknown))}; `./dev gpu-test --help` has the names',
+              file=sys.stderr)
         return 2
     runner = Runner(arguments)
     try:

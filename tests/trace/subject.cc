@@ -130,6 +130,22 @@ int waits_twice() {
   return 0;
 }
 
+// Dies while one thread waits for what never ends.
+[[noreturn]] void hang() {
+  start();
+  static std::atomic<bool> waits;
+  const CUhostFn die = [](void*) {
+    waits.wait(false);
+    flyt::wait_until_other_threads_sleep();
+    ::raise(SIGKILL);
+  };
+  need(cuLaunchHostFunc(nullptr, die, nullptr), "cuLaunchHostFunc");
+  waits = true;
+  waits.notify_all();
+  need(cuCtxSynchronize(), "cuCtxSynchronize");
+  std::exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -140,6 +156,7 @@ int main(int argc, char** argv) {
   if (mode == "polls") return polls();
   if (mode == "managed") return managed();
   if (mode == "waits_twice") return waits_twice();
+  if (mode == "hangs") hang();
   start();
   work(10);
   if (mode == "killed") ::raise(SIGKILL);

@@ -83,6 +83,7 @@ class Trace(unittest.TestCase):
         self.assertEqual(len(processes), 1)
         self.assertEqual(processes[0]['program'], 'trace_subject')
         self.check_work(processes[0], 10)
+        self.assertEqual(processes[0]['totals']['unended'], 0)
 
     def test_tells_what_a_killed_program_called(self):
         processes = self.trace('--chrome', self.path('chrome.json'), '--', self.subject, 'killed',
@@ -90,6 +91,12 @@ class Trace(unittest.TestCase):
         self.check_work(processes[0], 10)
         names = [event['name'] for event in self.events() if event['ph'] == 'X']
         self.assertEqual(names.count('cuMemsetD8Async'), 10)
+
+    def test_the_call_in_which_a_program_hung_is_named(self):
+        process, = self.trace('--', self.subject, 'hangs', status=128 + signal.SIGKILL)
+        calls = {call['name']: call for call in process['calls']}
+        self.assertEqual(calls['cuCtxSynchronize']['unended'], 1)
+        self.assertEqual(process['totals']['unended'], 1)
 
     def test_a_forked_child_is_a_process_of_its_own(self):
         processes = self.trace('--chrome', self.path('chrome.json'), '--', self.subject, 'forks')
@@ -109,10 +116,31 @@ class Trace(unittest.TestCase):
         self.assertEqual(len({event['tid'] for event in slices}), 5)
         waits = [event for event in slices if event['name'] == 'cuCtxSynchronize']
         self.assertTrue(all(0 < event['args']['wait_us'] <= event['dur'] for event in waits))
-        flows = {event['bind_id'] for event in slices if event.get('flow_in')}
-        for event in slices:
-            if event['name'] == 'cuMemsetD8Async':
-                self.assertIn(event['bind_id'], flows)
+        self.check_arrows(slices)
+
+    def check_arrows(self, slices):
+        """Each has one beginning and one end, as Perfetto wants it: in the slice of a posted call,
+        and later in the one of a synchronisation."""
+        posted = {(event['tid'], event['ts']) for event in slices if event['cat'] == 'posted'}
+        waits = [event for event in slices if event['name'] == 'cuCtxSynchronize']
+        begun = {}
+        ended = {}
+        for event in self.events():
+            if event['ph'] in 'sf':
+                ends = begun if event['ph'] == 's' else ended
+                self.assertNotIn(event['id'], ends)
+                ends[event['id']] = event
+        self.assertEqual(set(begun), set(ended))
+        for name, event in begun.items():
+            self.assertIn((event['tid'], event['ts']), posted)
+            end = ended[name]
+            self.assertGreaterEqual(end['ts'], event['ts'])
+            self.assertTrue(any(wait['tid'] == end['tid'] and
+                                wait['ts'] <= end['ts'] < wait['ts'] + wait['dur']
+                                for wait in waits), end)
+        fills = [event for event in slices if event['name'] == 'cuMemsetD8Async']
+        starts = {(event['tid'], event['ts']) for event in begun.values()}
+        self.assertTrue(starts.issuperset((event['tid'], event['ts']) for event in fills))
 
     def test_the_chrome_trace_is_bounded(self):
         processes = self.trace('--chrome', self.path('chrome.json'), '--events', '5', '--',

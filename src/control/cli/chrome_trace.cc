@@ -31,8 +31,7 @@ class Writer {
          ",\"tid\":" + std::to_string(thread) + ",\"args\":{\"name\":" + json_string(name) + "}}");
   }
 
-  // `flow` is the sequence number of the synchronisation that the slice's arrow leads to; 0: none.
-  void slice(const Process& process, const Event& event, std::uint64_t flow) {
+  void slice(const Process& process, const Event& event) {
     char text[kChromeEventBytesMax];
     const std::string& name = process.calls[event.call].name;
     int used = std::snprintf(text, sizeof text,
@@ -42,13 +41,6 @@ class Writer {
                              process.process, event.thread, us_since(start_ns_, event.start_ns),
                              static_cast<double>(event.call_ns) / 1e3);
     std::string whole(text, static_cast<std::size_t>(used));
-    if (flow != 0) {
-      const bool end = flow == event.sequence;
-      used =
-          std::snprintf(text, sizeof text, ",\"bind_id\":\"0x%x%08llx\",\"flow_%s\":true",
-                        process.process, static_cast<unsigned long long>(flow), end ? "in" : "out");
-      whole.append(text, static_cast<std::size_t>(used));
-    }
     used = std::snprintf(text, sizeof text,
                          ",\"args\":{\"wait_us\":%.3f,\"waits\":%u,\"sequence\":%llu,\"sent\":%llu,"
                          "\"received\":%llu,\"result\":%d}}",
@@ -57,11 +49,33 @@ class Writer {
                          static_cast<unsigned long long>(event.bytes_sent),
                          static_cast<unsigned long long>(event.bytes_received), event.result);
     whole.append(text, static_cast<std::size_t>(used));
-    FLYT_ASSERT(whole.size() < kChromeEventBytesMax);
+    FLYT_ASSERT(whole.size() < kChromeEventBytesMax - 2 * kEndBytesMax);
     line(whole);
   }
 
+  // Behind the slices that it leads from and to. An id is of one beginning and one end: what has
+  // several of either an importer takes for damage. The end lies within the slice that waited, so
+  // that it is not before the beginning, also where another thread waited already.
+  void arrow(const Process& process, const Event& from, const Event& to) {
+    ++arrows_;
+    end('s', process, from, from.start_ns);
+    end('f', process, to, to.start_ns + (to.call_ns == 0 ? 0 : to.call_ns - 1));
+  }
+
  private:
+  static constexpr std::size_t kEndBytesMax = 160;
+
+  void end(char phase, const Process& process, const Event& event, std::uint64_t at_ns) {
+    char text[kEndBytesMax];
+    const int used = std::snprintf(
+        text, sizeof text,
+        "{\"ph\":\"%c\",\"name\":\"waits\",\"cat\":\"waits\",\"id\":\"0x%llx\"%s,\"pid\":%u,"
+        "\"tid\":%u,\"ts\":%.3f}",
+        phase, static_cast<unsigned long long>(arrows_), phase == 'f' ? ",\"bp\":\"e\"" : "",
+        process.process, event.thread, us_since(start_ns_, at_ns));
+    FLYT_ASSERT(static_cast<std::size_t>(used) < kEndBytesMax);
+    line(text);
+  }
   static std::string json_name(const std::string& name) {
     const std::string quoted = json_string(name);
     return quoted.substr(1, quoted.size() - 2);
@@ -73,6 +87,7 @@ class Writer {
 
   std::ostream& out_;
   const std::uint64_t start_ns_;
+  std::uint64_t arrows_ = 0;
   bool first_ = true;
 };
 
@@ -94,12 +109,15 @@ void write_process(const Process& process, Writer& writer) {
   std::stable_sort(order.begin(), order.end(),
                    [](const Event* a, const Event* b) { return a->sequence > b->sequence; });
   // From the last command back: what was sent is waited for by the next synchronisation behind it.
-  std::uint64_t flow = 0;
+  const Event* waits = nullptr;
   for (const Event* event : order) {
-    if (event->sequence == 0) flow = 0;
-    if (synchronises(process, *event)) flow = event->sequence;
-    const bool has_flow = event->sequence == flow || event->kind == trace::Kind::kPosted;
-    writer.slice(process, *event, has_flow ? flow : 0);
+    writer.slice(process, *event);
+    if (event->sequence == 0) continue;
+    if (synchronises(process, *event)) {
+      waits = event;
+    } else if (waits != nullptr && event->kind == trace::Kind::kPosted) {
+      writer.arrow(process, *event, *waits);
+    }
   }
 }
 

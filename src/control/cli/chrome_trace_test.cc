@@ -41,11 +41,45 @@ TEST(ChromeTrace, LeadsPostedCallsToTheSynchronisationBehindThem) {
                     event(3, Kind::kWaited, 1), event(4, Kind::kPosted, 0),
                     event(0, Kind::kLocal, 0)};
   const std::string text = written(process);
-  EXPECT_EQ(times(text, "\"bind_id\":\"0x700000003\",\"flow_out\":true"), 2U) << text;
-  EXPECT_EQ(times(text, "\"bind_id\":\"0x700000003\",\"flow_in\":true"), 1U) << text;
-  EXPECT_EQ(times(text, "bind_id"), 3U) << text;
+  EXPECT_EQ(times(text, "\"ph\":\"s\""), 2U) << text;
+  EXPECT_EQ(times(text, "\"ph\":\"f\""), 2U) << text;
+  // Each has an id of its own, with one beginning and one end.
+  for (const char* id : {"\"id\":\"0x1\"", "\"id\":\"0x2\""})
+    EXPECT_EQ(times(text, id), 2U) << text;
+  // From the beginning of the one into the other.
+  EXPECT_EQ(times(text,
+                  "\"ph\":\"s\",\"name\":\"waits\",\"cat\":\"waits\",\"id\":\"0x1\",\"pid\":7,"
+                  "\"tid\":7,\"ts\":2.000}"),
+            1U)
+      << text;
+  EXPECT_EQ(times(text, "\"id\":\"0x1\",\"bp\":\"e\",\"pid\":7,\"tid\":7,\"ts\":3.499}"), 1U)
+      << text;
   EXPECT_EQ(times(text, "\"ph\":\"X\""), 5U);
   EXPECT_EQ(times(text, "\"thread_name\""), 1U);
+}
+
+TEST(ChromeTrace, NoArrowLeadsToASynchronisationThatNothingWasSentFor) {
+  trace::Process process{.process = 7, .program = "p"};
+  process.calls = {{"cuLaunch", false, {}}, {"cuSync", true, {}}};
+  process.events = {event(1, Kind::kWaited, 1), event(2, Kind::kWaited, 1)};
+  const std::string text = written(process);
+  EXPECT_EQ(times(text, "flow_"), 0U) << text;
+  EXPECT_EQ(times(text, "\"ph\":\"f\""), 0U) << text;
+}
+
+// A thread that waits may have begun before another one sends what it then waits for, too.
+TEST(ChromeTrace, AnArrowEndsBehindItsBeginning) {
+  trace::Process process{.process = 7, .program = "p"};
+  process.calls = {{"cuLaunch", false, {}}, {"cuSync", true, {}}};
+  trace::Event wait = event(9, Kind::kWaited, 1);
+  wait.start_ns = 1000;
+  wait.call_ns = 6000;
+  trace::Event post = event(2, Kind::kPosted, 0);
+  post.thread = 8;
+  process.events = {wait, post};
+  const std::string text = written(process);
+  EXPECT_EQ(times(text, "\"tid\":8,\"ts\":2.000}"), 1U) << text;
+  EXPECT_EQ(times(text, "\"tid\":7,\"ts\":6.999}"), 1U) << text;
 }
 
 TEST(ChromeTrace, KeepsItsPromiseOfSize) {
@@ -56,7 +90,11 @@ TEST(ChromeTrace, KeepsItsPromiseOfSize) {
   largest.bytes_sent = largest.bytes_received = UINT64_MAX;
   largest.thread = largest.waits = UINT32_MAX;
   largest.result = INT32_MIN;
-  largest.kind = Kind::kRefused;
+  largest.kind = Kind::kPosted;
+  trace::Event wait = largest;
+  wait.sequence += 1;
+  wait.kind = Kind::kWaited;
+  process.events = {wait};
   const std::string before = written(process);
   process.events.push_back(largest);
   // The event, and the name of its thread.

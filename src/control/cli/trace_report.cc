@@ -36,11 +36,18 @@ std::uint64_t all(const CallRow& row) {
   for (const std::uint64_t kind : row.counters.kinds) sum += kind;
   return sum;
 }
+// Calls in which threads were when the process ended, or are now. One that ends while a recording
+// is read may be counted twice.
+std::uint64_t unended(const CallRow& row) {
+  return row.counters.begun - std::min(row.counters.begun, all(row));
+}
 bool used(const CallRow& row) {
-  return all(row) != 0 || row.counters.waits != 0 || row.counters.bytes_received != 0;
+  return all(row) != 0 || row.counters.begun != 0 || row.counters.waits != 0 ||
+         row.counters.bytes_received != 0;
 }
 
 void add(trace::CallCounters& sum, const trace::CallCounters& more) {
+  sum.begun += more.begun;
   for (std::size_t i = 0; i < sum.kinds.size(); ++i) sum.kinds[i] += more.kinds[i];
   sum.failed += more.failed;
   sum.waits += more.waits;
@@ -81,6 +88,7 @@ void add(TraceTotals& sum, const TraceTotals& more) {
   sum.calls += more.calls;
   for (std::size_t i = 0; i < sum.kinds.size(); ++i) sum.kinds[i] += more.kinds[i];
   sum.failed += more.failed;
+  sum.unended += more.unended;
   sum.own_waits += more.own_waits;
   sum.own_wait_ns += more.own_wait_ns;
   sum.our_waits += more.our_waits;
@@ -94,6 +102,17 @@ std::string kinds_text(const TraceTotals& totals) {
   return print("%llu calls: %llu posted, %llu waited, %llu local, %llu refused; %llu failed",
                whole(totals.calls), whole(totals.kinds[1]), whole(totals.kinds[2]),
                whole(totals.kinds[0]), whole(totals.kinds[3]), whole(totals.failed));
+}
+
+// What hangs is what waits longest, and no table of waits has it.
+std::string unended_text(const Process& process) {
+  std::string names;
+  for (const CallRow& row : process.calls) {
+    if (unended(row) == 0) continue;
+    names += (names.empty() ? "" : ", ") + row.name;
+    if (unended(row) > 1) names += print(" (%llu)", whole(unended(row)));
+  }
+  return names.empty() ? names : "  had not ended: " + names + "\n";
 }
 
 std::string calls_table(std::span<const Process> processes) {
@@ -137,12 +156,13 @@ std::string commands_table(std::span<const Process> processes) {
   return text;
 }
 
-std::string json_counters(const trace::CallCounters& counters) {
+std::string json_counters(const CallRow& row) {
+  const trace::CallCounters& counters = row.counters;
   return print(
              "\"posted\": %llu, \"waited\": %llu, \"local\": %llu, \"refused\": %llu, "
-             "\"failed\": %llu, ",
+             "\"failed\": %llu, \"unended\": %llu, ",
              whole(counters.kinds[1]), whole(counters.kinds[2]), whole(counters.kinds[0]),
-             whole(counters.kinds[3]), whole(counters.failed)) +
+             whole(counters.kinds[3]), whole(counters.failed), whole(unended(row))) +
          print(
              "\"waits\": %llu, \"wait_ns\": %llu, \"wait_ns_max\": %llu, \"send_ns\": %llu, "
              "\"call_ns\": %llu, \"bytes_sent\": %llu, \"bytes_received\": %llu",
@@ -154,9 +174,10 @@ std::string json_counters(const trace::CallCounters& counters) {
 std::string json_totals(const TraceTotals& totals) {
   return print(
              "{\"calls\": %llu, \"posted\": %llu, \"waited\": %llu, \"local\": %llu, "
-             "\"refused\": %llu, \"failed\": %llu, ",
+             "\"refused\": %llu, \"failed\": %llu, \"unended\": %llu, ",
              whole(totals.calls), whole(totals.kinds[1]), whole(totals.kinds[2]),
-             whole(totals.kinds[0]), whole(totals.kinds[3]), whole(totals.failed)) +
+             whole(totals.kinds[0]), whole(totals.kinds[3]), whole(totals.failed),
+             whole(totals.unended)) +
          print(
              "\"own_waits\": %llu, \"own_wait_ns\": %llu, \"our_waits\": %llu, "
              "\"our_wait_ns\": %llu, \"send_ns\": %llu, \"bytes_sent\": %llu, "
@@ -177,8 +198,8 @@ std::string json_process(const Process& process) {
   for (const CallRow& row : process.calls) {
     if (!used(row)) continue;
     text += separator + std::string("      {\"name\": ") + json_string(row.name) +
-            ", \"sync_point\": " + (row.sync_point ? "true, " : "false, ") +
-            json_counters(row.counters) + "}";
+            ", \"sync_point\": " + (row.sync_point ? "true, " : "false, ") + json_counters(row) +
+            "}";
     separator = ",\n";
   }
   text += "],\n     \"commands\": [";
@@ -211,6 +232,7 @@ TraceTotals totals_of(const Process& process) {
       totals.calls += counters.kinds[i];
     }
     totals.failed += counters.failed;
+    totals.unended += unended(row);
     (row.sync_point ? totals.own_waits : totals.our_waits) += counters.waits;
     (row.sync_point ? totals.own_wait_ns : totals.our_wait_ns) += counters.wait_ns;
     totals.held_ns += counters.held_ns;
@@ -228,7 +250,7 @@ std::string trace_table(std::span<const Process> processes) {
     add(sum, totals);
     text += print("%s (%u), %.3f s: ", process.program.c_str(), process.process,
                   ms(process.ended_ns - process.started_ns) / 1e3) +
-            kinds_text(totals) + "\n";
+            kinds_text(totals) + "\n" + unended_text(process);
     if (process.events_dropped != 0) {
       text += print("  %llu calls are not in the Chrome trace: it was full\n",
                     whole(process.events_dropped));

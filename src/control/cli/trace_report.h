@@ -13,6 +13,7 @@ struct TraceTotals {
   std::uint64_t calls = 0;
   std::array<std::uint64_t, 4> kinds{};  // By trace::Kind.
   std::uint64_t failed = 0;
+  std::uint64_t unended = 0;    // Begun, and of no kind yet: a thread was in them to the last.
   std::uint64_t own_waits = 0;  // Of calls that a program makes in order to wait.
   std::uint64_t own_wait_ns = 0;
   std::uint64_t our_waits = 0;  // Of all others.

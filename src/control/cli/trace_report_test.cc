@@ -37,6 +37,21 @@ TEST(TraceReport, ListsUsedCallsByTheirWaits) {
   EXPECT_EQ(trace_table({}), "no process called CUDA\n");
 }
 
+TEST(TraceReport, NamesCallsThatHadNotEnded) {
+  trace::Process process = sample();
+  EXPECT_EQ(trace_table({&process, 1}).find("had not ended"), std::string::npos);
+  process.calls[0].counters.begun = 3;
+  process.calls[1].counters.begun = 5;
+  process.calls[2].counters.begun = 2;
+  EXPECT_EQ(totals_of(process).unended, 3U);
+  EXPECT_EQ(totals_of(process).calls, 7U);
+  const std::string table = trace_table({&process, 1});
+  EXPECT_NE(table.find("  had not ended: cuSync, cuUnused (2)\n"), std::string::npos) << table;
+  const std::string json = trace_json({&process, 1});
+  EXPECT_NE(json.find("\"failed\": 0, \"unended\": 3, \"own_waits\""), std::string::npos) << json;
+  EXPECT_NE(json.find("\"failed\": 0, \"unended\": 2, \"waits\""), std::string::npos) << json;
+}
+
 TEST(TraceReport, EscapesTextInJson) {
   EXPECT_EQ(json_string("a\"\\\n\xff"), "\"a\\\"\\\\??\"");
   const trace::Process process = sample();

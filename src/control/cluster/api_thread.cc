@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/log_limit.h"
 #include "control/cluster.grpc.pb.h"
 #include "control/cluster/records.h"
 #include "control/cluster/wrong_tries.h"
@@ -122,8 +123,10 @@ class Refused {
     tries_.wrong(who, now);
     return true;
   }
+  LogLimit& lines() { return lines_; }
 
  private:
+  LogLimit lines_;
   // gRPC's headers have annotations of the same names as ours. It guards what follows.
   std::mutex mutex_;
   WrongTries tries_;
@@ -159,6 +162,7 @@ struct Desk {
     if (pem.empty()) return Error{ErrorCode::kDenied, "there is no certificate"};
     return gate.caller_of({pem.front().data(), pem.front().size()}, context.peer());
   }
+  LimitedLog refusals() const { return {log, refused.lines()}; }
   // That a node is where its certificate says: the manager would ask another machine in its name.
   Status check_place(const grpc::ServerContext& context, const std::string& address) const {
     const auto place = control::parse_address(address);
@@ -169,7 +173,8 @@ struct Desk {
     const auto may = pki::may_serve_at({pem.front().data(), pem.front().size()}, place->host);
     if (!may) return may.error();
     if (*may) return {};
-    log.warn("refused", {{"peer", context.peer()}, {"node", found->name}, {"address", address}});
+    refusals().warn("refused",
+                    {{"peer", context.peer()}, {"node", found->name}, {"address", address}});
     return Error{ErrorCode::kDenied, "the certificate of " + found->name + " is not for " +
                                          place->host + ", which is its cluster.advertise: name it" +
                                          " with --host when the certificate is made"};
@@ -179,7 +184,7 @@ struct Desk {
     auto found = caller(context);
     const Status status = found ? need(*found, least) : Status(found.error());
     if (status) return found;
-    log.warn("refused", {{"peer", context.peer()}, {"reason", status.error().message}});
+    refusals().warn("refused", {{"peer", context.peer()}, {"reason", status.error().message}});
     return status.error();
   }
   Result<std::string> self(const grpc::ServerContext& context, Role machine,
@@ -187,7 +192,7 @@ struct Desk {
     const auto found = caller(context);
     auto name = found ? self_of(*found, machine, named) : Result<std::string>(found.error());
     if (!name) {
-      log.warn("refused", {{"peer", context.peer()}, {"reason", name.error().message}});
+      refusals().warn("refused", {{"peer", context.peer()}, {"reason", name.error().message}});
     }
     return name;
   }
@@ -268,7 +273,7 @@ struct Desk {
     const bool allowed = status.ok();
     if (allowed) status = answer(act(), reply);
     if (!allowed && !refused.is_news(found ? found->name : origin_of(context.peer()))) {
-      log.warn("refused", {{"peer", context.peer()}, {"reason", status.error_message()}});
+      refusals().warn("refused", {{"peer", context.peer()}, {"reason", status.error_message()}});
       return status;
     }
     entry.set_result(status.ok() ? "ok" : status.error_message());

@@ -1,6 +1,7 @@
 #include "control/cluster/pages.h"
 
 #include "base/listening.h"
+#include "base/log_limit.h"
 #include "control/cluster/documents.h"
 #include "control/cluster/metrics.h"
 #include "control/cluster/page/files.h"
@@ -127,10 +128,12 @@ control::PageMap site_of(control::PageMap map, Gate& gate, Documents& documents)
 // Whether a certificate's holder may see anything; what is refused is logged.
 control::PageTls site_tls(const Config& config, Gate& gate, const Log& log) {
   return {.files = {config.cert, config.key, config.ca},
-          .admit = [&gate, log](const std::string& certificate) -> Status {
+          .admit = [&gate, log, lines = std::make_shared<LogLimit>()](
+                       const std::string& certificate) -> Status {
             const auto caller = viewer_of(gate, certificate);
             if (caller) return {};
-            log.warn("refused", {{"peer", "page"}, {"reason", caller.error().message}});
+            LimitedLog(log, *lines)
+                .warn("refused", {{"peer", "page"}, {"reason", caller.error().message}});
             return caller.error();
           }};
 }

@@ -69,7 +69,7 @@ void UserDoor::let_in(const Admit& admit) {
     const Status status = user ? admit(*user, std::move(own))
                                : Status(Error{ErrorCode::kDenied, "the system does not name it"});
     if (!status) {
-      log_.warn("refused", {{"peer", identity}, {"reason", status.error().message}});
+      refusals_.warn("refused", {{"peer", identity}, {"reason", status.error().message}});
     }
   }
 }

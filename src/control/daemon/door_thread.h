@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/result.h"
 #include "transport/transport.h"
 
@@ -36,6 +37,8 @@ class UserDoor {
   void let_in(const Admit& admit);
 
   const Log log_;
+  LogLimit refusal_lines_;
+  const LimitedLog refusals_{log_, refusal_lines_};
   const std::unique_ptr<transport::Listener> listener_;
   std::thread thread_;
 };

@@ -1,5 +1,6 @@
 #include "control/daemon/door_thread.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -81,6 +82,36 @@ TEST_F(UserDoorTest, EndsWithoutHavingStarted) {
   const auto second = UserDoor::open(path_, "api.unix", log_);
   ASSERT_FALSE(second) << "the first one listens";
   EXPECT_TRUE(second.error().message.ends_with("name another address with api.unix"));
+}
+
+TEST_F(UserDoorTest, WhoIsRefusedAgainAndAgainDoesNotFillTheLog) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
+  auto door = UserDoor::open(path_, "api.unix", Log("test", LogLevel::kInfo, writing.get()));
+  ASSERT_TRUE(door) << door.error().message;
+  (*door)->start([](std::uint32_t, Fd) { return Status(Error{ErrorCode::kDenied, "nobody"}); });
+  const Instant begun = system_clock().now();
+  constexpr std::uint32_t kTimes = 4 * LogLimit::kLinesMax;
+  for (std::uint32_t i = 0; i < kTimes; ++i) {
+    auto connection = connect();
+    ASSERT_TRUE(connection);
+    EXPECT_FALSE(greeted(**connection));
+  }
+  door->reset();
+  const auto periods = (system_clock().now() - begun) / LogLimit::kPeriod + 2;
+  std::string text(1U << 20U, '\0');
+  const ssize_t got = ::read(reading.get(), text.data(), text.size());
+  ASSERT_GT(got, 0);
+  text.resize(static_cast<std::size_t>(got));
+  std::int64_t lines = 0;
+  for (std::size_t at = text.find("refused"); at != std::string::npos;
+       at = text.find("refused", at + 1)) {
+    ++lines;
+  }
+  EXPECT_GE(lines, LogLimit::kLinesMax);
+  EXPECT_LE(lines, periods * LogLimit::kLinesMax);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <atomic>
 
+#include "base/log_limit.h"
 #include "base/text.h"
 #include "control/daemon/door_thread.h"
 #include "control/daemon/serving.h"
@@ -170,11 +171,14 @@ class Roles final : public grpc::AuthMetadataProcessor {
 
  private:
   grpc::Status refuse(const std::string& name, const std::string& why) const {
-    log_.warn("refused", {{"name", name}, {"reason", why}});
+    refusals_.warn("refused", {{"name", name}, {"reason", why}});
     return {grpc::StatusCode::PERMISSION_DENIED, why};
   }
 
   const Log log_;
+  // A VM may ask as often as it likes.
+  mutable LogLimit refusal_lines_;
+  const LimitedLog refusals_{log_, refusal_lines_};
   pki::Revocations revocations_;
 };
 

@@ -20,6 +20,7 @@ void serve_control(std::unique_ptr<transport::Connection> connection, const Sess
   const auto hello = hear_client(*connection, options);
   if (!hello) return;
   const Log log("control", options.log_level);
+  const LimitedLog refusals(log, *options.refusals);
   const std::string peer = connection->peer();
   if (hello->role != wire::ConnectionRole::kAdmin) {
     constexpr std::string_view kReason = "this socket is for controlling the server";
@@ -27,12 +28,12 @@ void serve_control(std::unique_ptr<transport::Connection> connection, const Sess
     static_cast<void>(
         rpc::send_refusal(*connection, {wire::RefusalCode::kDenied, std::string(kReason)}, deadline)
             .ok());
-    log.info("peer refused", {{"peer", peer}, {"reason", kReason}});
+    refusals.info("peer refused", {{"peer", peer}, {"reason", kReason}});
     return;
   }
   const auto limits = greet_without_session(*connection, *hello, *options.fleet);
   if (!limits) {
-    log.info("peer refused", {{"peer", peer}, {"reason", limits.error().message}});
+    refusals.info("peer refused", {{"peer", peer}, {"reason", limits.error().message}});
     return;
   }
   log.debug("control started", {{"peer_pid", hello->process_id}, {"peer", hello->name}});

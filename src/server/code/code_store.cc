@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +23,12 @@ bool good_name(std::string_view tenant) {
   });
 }
 
+// What identity_of_peer() calls peers. Whatever else is in the folder is somebody else's, who may
+// have had it before it was named to us.
+bool is_tenants(const FolderEntry& entry) {
+  return entry.name.starts_with("unix-") || entry.name.starts_with("tcp-");
+}
+
 void remove_tenant(int folder, const std::string& name) {
   const Fd tenant(::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!tenant.valid()) return;
@@ -33,6 +40,7 @@ void remove_tenant(int folder, const std::string& name) {
 
 void make_room_for_tenant(int folder, const std::string& tenant) {
   std::vector<FolderEntry> tenants = entries_of(folder);
+  std::erase_if(tenants, [](const FolderEntry& entry) { return !is_tenants(entry); });
   const auto known = [&](const FolderEntry& entry) { return entry.name == tenant; };
   if (std::any_of(tenants.begin(), tenants.end(), known)) return;
   std::sort(tenants.begin(), tenants.end(), older);
@@ -66,6 +74,12 @@ Digest seal_of(const Digest& digest, Bytes note) {
   return sha256(hashed);
 }
 
+Result<Fd> open_store_folder(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  return open_own_folder(AT_FDCWD, path);
+}
+
 constexpr std::string_view kFacts = ".facts";
 constexpr std::string_view kNext = ".next";
 
@@ -75,9 +89,7 @@ Result<std::unique_ptr<CodeStore>> CodeStore::open(const CodeStoreOptions& optio
                                                    std::string_view tenant, const Log& log) {
   const std::string name(tenant);
   if (!good_name(name)) return Error{ErrorCode::kInvalid, "the peer has no name"};
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(options.folder).parent_path(), ignored);
-  auto folder = open_own_folder(AT_FDCWD, options.folder);
+  auto folder = open_store_folder(options.folder);
   if (!folder) return std::move(folder).error();
   make_room_for_tenant(folder->get(), name);
   auto own = open_own_folder(folder->get(), name);
@@ -85,6 +97,14 @@ Result<std::unique_ptr<CodeStore>> CodeStore::open(const CodeStoreOptions& optio
   // The time of the folder is when its tenant last came.
   ::futimens(own->get(), nullptr);
   return std::unique_ptr<CodeStore>(new CodeStore(std::move(*own), options.bytes_max, log));
+}
+
+Status CodeStore::check(const CodeStoreOptions& options) {
+  if (options.folder.empty()) return {};
+  const auto folder = open_store_folder(options.folder);
+  if (!folder) return folder.error();
+  if (::faccessat(folder->get(), ".", W_OK | X_OK, AT_EACCESS) == 0) return {};
+  return system_error("writing to " + options.folder, errno);
 }
 
 std::optional<std::vector<std::byte>> CodeStore::find(const Digest& digest, std::uint64_t size) {
@@ -161,9 +181,12 @@ void CodeStore::keep_note(const Digest& digest, std::string_view kind, Bytes not
 
 void CodeStore::keep_as(const std::string& name, Bytes bytes) {
   const Status kept = folder_.keep(name, bytes);
-  if (!kept && kept.error().code == ErrorCode::kSystem) {
-    complain("code is not stored", kept.error().message);
-  }
+  // Where others are at the folder the next client has it kept.
+  if (kept || kept.error().code == ErrorCode::kTimeout) return;
+  const bool large = kept.error().code == ErrorCode::kLimit;
+  complain("code is not stored",
+           large ? std::to_string(bytes.size()) + " bytes are more than --module-cache-bytes allows"
+                 : kept.error().message);
 }
 
 void CodeStore::complain(std::string_view what, std::string_view why) {

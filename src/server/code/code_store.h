@@ -50,6 +50,9 @@ class CodeStore {
   static Result<std::unique_ptr<CodeStore>> open(const CodeStoreOptions& options,
                                                  std::string_view tenant, const Log& log);
 
+  // Whether its folder can be used; no folder can.
+  static Status check(const CodeStoreOptions& options);
+
   // The code of that hash and size with a zero byte behind it, if it is there and undamaged. The
   // entry counts as used.
   std::optional<std::vector<std::byte>> find(const Digest& digest, std::uint64_t size);

@@ -1,10 +1,15 @@
 #include "server/code/code_store.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -181,6 +186,24 @@ TEST_F(CodeStoreTest, KeepsNothingThatIsLargerThanItself) {
   EXPECT_FALSE(fs::exists(path_of(code_of(2 * kMiB, 2))));
 }
 
+TEST_F(CodeStoreTest, WhatIsTooLargeIsToldOnce) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
+  const Log log("test", LogLevel::kInfo, writing.get());
+  auto store = CodeStore::open({folder_ + "/modules", 1 * kMiB}, "unix-1", log);
+  ASSERT_TRUE(store.ok());
+  keep(**store, code_of(2 * kMiB, 2));
+  keep(**store, code_of(3 * kMiB, 3));
+  std::string text(4096, '\0');
+  text.resize(static_cast<std::size_t>(
+      std::max<ssize_t>(::read(reading.get(), text.data(), text.size()), 0)));
+  EXPECT_NE(text.find("2097152 bytes are more than --module-cache-bytes allows"), std::string::npos)
+      << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
 TEST_F(CodeStoreTest, DropsADamagedEntry) {
   const auto store = open();
   const auto code = code_of(5000, 1);
@@ -209,6 +232,74 @@ TEST_F(CodeStoreTest, FollowsNoLinks) {
   EXPECT_FALSE(has(*store, code));
   fs::create_directory_symlink(folder_, folder_ + "/modules/unix-9");
   EXPECT_FALSE(CodeStore::open({folder_ + "/modules", 1 * kMiB}, "unix-9", log_).ok());
+}
+
+TEST_F(CodeStoreTest, APipeInAnEntrysPlaceKeepsNobodyWaiting) {
+  const auto store = open();
+  const auto code = code_of(5000, 1);
+  ASSERT_EQ(::mkfifo(path_of(code).c_str(), 0600), 0);
+  EXPECT_FALSE(has(*store, code));
+  keep(*store, code);
+  EXPECT_TRUE(has(*store, code));
+}
+
+TEST_F(CodeStoreTest, AFolderInItIsNotInTheWayOfWhatMustGo) {
+  const auto store = open();
+  const std::string folder = folder_ + "/modules/unix-1/folder";
+  fs::create_directory(folder);
+  fs::last_write_time(folder, fs::file_time_type::clock::now() - std::chrono::hours(100));
+  for (int i = 0; i < 5; ++i) keep(*store, code_of(300'000, i));
+  EXPECT_TRUE(has(*store, code_of(300'000, 4)));
+  EXPECT_TRUE(fs::exists(folder));
+}
+
+// A file system that is smaller than what a tenant may have; without the right to make one the
+// test has nothing to look at.
+TEST_F(CodeStoreTest, OnAFullDiskWhatWasUsedLongestAgoMakesRoom) {
+  const std::string disk = folder_ + "/modules";
+  fs::create_directory(disk);
+  fs::permissions(disk, fs::perms::owner_all);
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m,mode=0700") != 0) {
+    GTEST_SKIP() << "no file system can be mounted";
+  }
+  {
+    const auto store = open("unix-1", 1 * kGiB);
+    for (int i = 0; i < 8; ++i) {
+      keep(*store, code_of(300'000, i));
+      EXPECT_TRUE(has(*store, code_of(300'000, i))) << i;
+    }
+    // What does not fit at all costs nobody his place.
+    keep(*store, code_of(5'000'000, 9));
+    EXPECT_TRUE(has(*store, code_of(300'000, 6)));
+    EXPECT_TRUE(has(*store, code_of(300'000, 7)));
+  }
+  EXPECT_EQ(::umount(disk.c_str()), 0);
+}
+
+TEST_F(CodeStoreTest, WritersThatAreKilledLeaveNothingThatIsWrong) {
+  for (int round = 0; round < 40; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const auto mine = open("unix-1", 500'000);
+      for (int i = 0;; ++i) keep(*mine, code_of(50'000, i % 20));
+    }
+    // Somewhere in the middle of it: others work at the folder until then.
+    const auto store = open("unix-1", 500'000);
+    for (int i = 0; i < 4; ++i) keep(*store, code_of(50'000, (round + i) % 20));
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    for (int i = 0; i < 20; ++i) static_cast<void>(has(*store, code_of(50'000, i)));
+    keep(*store, code_of(50'000, round % 20));
+    EXPECT_TRUE(has(*store, code_of(50'000, round % 20)));
+    std::uint64_t total = 0;
+    for (const auto& entry : fs::directory_iterator(folder_ + "/modules/unix-1")) {
+      total += entry.file_size();
+      EXPECT_FALSE(entry.path().filename().string().starts_with(".new-"));
+    }
+    EXPECT_LE(total, 500'000U);
+  }
 }
 
 TEST_F(CodeStoreTest, RemovesWhatACrashLeftOver) {
@@ -248,6 +339,23 @@ TEST_F(CodeStoreTest, TheTenantThatCameLongestAgoMakesRoom) {
   EXPECT_TRUE(fs::exists(folder_ + "/modules/tcp-10.0.0.0"));
   EXPECT_FALSE(fs::exists(folder_ + "/modules/tcp-10.0.0.1"));
   EXPECT_TRUE(fs::exists(folder_ + "/modules/tcp-10.0.0.2"));
+}
+
+// As where somebody names his home to it.
+TEST_F(CodeStoreTest, FoldersThatAreNoTenantsAreLeftAlone) {
+  fs::create_directory(folder_ + "/modules");
+  fs::permissions(folder_ + "/modules", fs::perms::owner_all);
+  for (std::size_t i = 0; i < CodeStore::kTenantsMax + 6; ++i) {
+    const std::string other = folder_ + "/modules/documents-" + std::to_string(i);
+    fs::create_directory(other);
+    std::ofstream(other + "/letter") << "x";
+    fs::last_write_time(other, fs::file_time_type::clock::now() - std::chrono::hours(100 + i));
+  }
+  keep(*open("unix-1"), code_of(100, 1));
+  for (std::size_t i = 0; i < CodeStore::kTenantsMax + 6; ++i) {
+    EXPECT_TRUE(fs::exists(folder_ + "/modules/documents-" + std::to_string(i) + "/letter")) << i;
+  }
+  EXPECT_TRUE(has(*open("unix-1"), code_of(100, 1)));
 }
 
 TEST_F(CodeStoreTest, ManyThreadsAndProcessesShareIt) {

@@ -13,7 +13,8 @@ void serve_monitor(std::unique_ptr<transport::Connection> connection,
   const std::string machine = transport::machine_of(*connection);
   const auto limits = greet_without_session(*connection, hello, *options.fleet);
   if (!limits) {
-    log.info("client refused", {{"peer", peer}, {"reason", limits.error().message}});
+    LimitedLog(log, *options.refusals)
+        .info("client refused", {{"peer", peer}, {"reason", limits.error().message}});
     return;
   }
   log.debug("monitor started", {{"client_pid", hello.process_id},

@@ -110,6 +110,7 @@ void Supervisor::start_exchange() {
   if (pid == 0) {
     door->outside.close();
     become_child(UsageBoard::kNoSlot);
+    outlive_the_terminal();
     options_.session.admission.reset();
     keeper_door_.close();
     run_exchange(std::move(door->inside));
@@ -139,7 +140,7 @@ bool Supervisor::starts_again(Instant started) const {
 
 Status Supervisor::start_listening() {
   for (const std::string& text : options_.urls) {
-    const auto url = transport::parse_url(text);
+    const auto url = transport::parse_listening_url(text);
     if (!url) return url.error();
     auto listener = transport::listen(*url);
     if (!listener) return with_listening_advice(std::move(listener).error(), "--listen");
@@ -180,9 +181,10 @@ Status Supervisor::start_admission() {
 // Only this user and root may connect.
 Status Supervisor::start_control() {
   if (options_.control.empty()) return {};
-  const auto url = transport::parse_url(options_.control);
+  const auto url = transport::parse_listening_url(options_.control);
   if (!url) return url.error();
-  if (url->kind != transport::Kind::kUnix) {
+  // Nobody who controls shares memory.
+  if (url->kind != transport::Kind::kUnix || url->socket_only) {
     return Error{ErrorCode::kInvalid, "--control takes unix:///PATH, not " + options_.control};
   }
   wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -215,6 +217,10 @@ Status Supervisor::run() {
   if (Status status = check_driver(); !status) return status;
   if (Status status = start_board(); !status) return status;
   if (Status status = start_admission(); !status) return status;
+  if (Status usable = CodeStore::check(options_.session.code_store); !usable) {
+    log_.warn("code will not be kept",
+              {{"why", usable.error().message}, {"remedy", "another folder for --module-cache"}});
+  }
   const LeaseOptions& lease = options_.session.lease;
   const auto grant = grant_sms(options_.session.fleet->sms, lease.sms, lease.sm_groups);
   if (!grant) return grant.error();
@@ -242,6 +248,7 @@ Status Supervisor::run() {
   end_sessions();
   end_children(SIGKILL);
   if (keeper_line_) keeper_line_->quit();
+  refusals_.finish();
   log_.info("stopped");
   return {};
 }
@@ -284,6 +291,7 @@ Status Supervisor::wait_for_events() {
   if (control_ != nullptr && wanted[listeners].revents != 0) accept_control();
   if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
   free_held();
+  refusals_.tell_left_out();
   if (lobby_.size() != 0) let_in();
   keep_warm();
   if (handover_until_) try_handover();
@@ -296,6 +304,7 @@ int Supervisor::timeout_ms() const {
   int lobby = lobby_.timeout_ms();
   if (!held_.empty()) lobby = lobby < 0 ? kHeldLookMs : std::min(lobby, kHeldLookMs);
   lobby = no_connections_.limit(lobby, system_clock().now());
+  lobby = options_.session.refusals->limit(lobby, system_clock().now());
   if (warm_children() >= options_.warm || warm_failures_ >= kWarmFailuresMax) return lobby;
   if (no_processes_.resting(system_clock().now())) {
     return no_processes_.limit(lobby, system_clock().now());
@@ -337,7 +346,7 @@ std::unique_ptr<transport::Connection> Supervisor::accept_one(transport::Listene
   if (connection.error().code != ErrorCode::kSystem) return nullptr;
   // Those in the lobby have no process yet; whoever comes now is tried again at once.
   if (auto out = lobby_.give_way()) {
-    log_.warn("client refused", {{"peer", out->peer()}, {"reason", "no descriptor is free"}});
+    refusals_.warn("client refused", {{"peer", out->peer()}, {"reason", "no descriptor is free"}});
     refuse_full(*out);
     const Haste haste;
     out.reset();
@@ -357,7 +366,7 @@ void Supervisor::accept_control() {
     return child.second.kind == ChildKind::kControl;
   });
   if (!admin::may_control(*connection)) {
-    log_.warn("control refused", {{"peer", connection->peer()}, {"reason", "another user"}});
+    refusals_.warn("control refused", {{"peer", connection->peer()}, {"reason", "another user"}});
     return refuse_denied(*connection, "only the server's user and root may control it");
   }
   if (controls >= kControlsMax) return refuse_full(*connection);
@@ -393,7 +402,8 @@ void Supervisor::accept_from(transport::Listener& listener) {
   if (connection == nullptr) return;
   auto out = lobby_.enter(std::move(connection), !listener.url().socket_only);
   if (out == nullptr) return;
-  log_.warn("client refused", {{"peer", out->peer()}, {"reason", "too many who say no hello"}});
+  refusals_.warn("client refused",
+                 {{"peer", out->peer()}, {"reason", "too many who say no hello"}});
   refuse_full(*out);
   const Haste haste;
   out.reset();
@@ -407,12 +417,12 @@ void Supervisor::give_to_session(transport::Connection& lane, const wire::Sessio
     if (known && child.kind == ChildKind::kSession && child.channel.valid()) session = &child;
   }
   if (session == nullptr) {
-    log_.info("client refused", {{"peer", lane.peer()}, {"reason", "a lane of no session"}});
+    refusals_.info("client refused", {{"peer", lane.peer()}, {"reason", "a lane of no session"}});
     return refuse_unknown_session(lane);
   }
   const bool room = session->lanes < wire::kLanesMax;
   if (!room || !transport::send_fd(session->channel.get(), lane.fd(), {})) {
-    log_.warn("client refused", {{"peer", lane.peer()}, {"reason", "too many lanes"}});
+    refusals_.warn("client refused", {{"peer", lane.peer()}, {"reason", "too many lanes"}});
     return refuse_full(lane);
   }
   ++session->lanes;
@@ -432,6 +442,12 @@ void Supervisor::give_to_child(Lobby::Guest& guest, bool monitor) {
   } else {
     fork_session(guest, monitor);
   }
+}
+
+// What stops the parent comes to its whole group from a terminal and from whoever ends a service. A
+// helper is there for sessions that go on for a while then, and ends with the parent.
+void Supervisor::outlive_the_terminal() {
+  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, SIG_IGN);
 }
 
 void Supervisor::become_child(std::size_t slot) {
@@ -463,8 +479,8 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   const std::size_t slot = options_.session.board->claim();
   // A process that was warm has ended meanwhile. Without a place nothing would be counted.
   if (slot == UsageBoard::kNoSlot) {
-    log_.warn("client refused", {{"peer", guest.connection->peer()},
-                                 {"reason", "sessions that may go on have all places"}});
+    refusals_.warn("client refused", {{"peer", guest.connection->peer()},
+                                      {"reason", "sessions that may go on have all places"}});
     give_back(guest.charged);
     return refuse_full(*guest.connection);
   }
@@ -511,7 +527,7 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
   }
   if (hello->role == wire::ConnectionRole::kAdmin) {
     constexpr std::string_view kReason = "a server is controlled over its control socket";
-    log_.warn("client refused", {{"peer", connection->peer()}, {"reason", kReason}});
+    refusals_.warn("client refused", {{"peer", connection->peer()}, {"reason", kReason}});
     refuse_denied(*connection, kReason);
     ::_exit(EXIT_SUCCESS);
   }
@@ -528,7 +544,8 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
   }
   const auto ready = prepare_session(options_.session, hello->recovers);
   if (!ready && ready.error().code == ErrorCode::kLimit) {
-    log_.warn("client refused", {{"peer", connection->peer()}, {"reason", ready.error().message}});
+    refusals_.warn("client refused",
+                   {{"peer", connection->peer()}, {"reason", ready.error().message}});
     refuse_gpu_full(*connection, ready.error().message);
     ::_exit(EXIT_SUCCESS);
   }

@@ -154,6 +154,7 @@ class Supervisor {
   Status fork_warm();
   [[noreturn]] void run_warm_child(Fd channel);
   void warm_ended(int status);
+  static void outlive_the_terminal();
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
@@ -167,6 +168,7 @@ class Supervisor {
 
   SupervisorOptions options_;
   Log log_;
+  const LimitedLog refusals_{log_, *options_.session.refusals};
   const pid_t own_;  // This process.
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::unique_ptr<transport::Listener> control_;

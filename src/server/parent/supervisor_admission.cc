@@ -38,7 +38,7 @@ bool Supervisor::hold(Lobby::Guest& guest, Duration at_most, std::string_view wh
   const Instant now = system_clock().now();
   if (!guest.held_until) {
     guest.held_until = now + at_most;
-    log_.info(what, {{"peer", guest.connection->peer()}});
+    refusals_.info(what, {{"peer", guest.connection->peer()}});
   }
   return now < *guest.held_until && lobby_.hold(guest);
 }
@@ -49,7 +49,7 @@ void Supervisor::hold_return(Lobby::Guest& guest) {
     if (hold(guest, kEndingMax, "client waits for the process that it had")) return;
     reason = "the session's process is still there";
   }
-  log_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", reason}});
+  refusals_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", reason}});
   refuse_to_go_on(*guest.connection, reason);
 }
 
@@ -57,14 +57,15 @@ void Supervisor::hold_return(Lobby::Guest& guest) {
 void Supervisor::let_in() {
   leaving_ = lobby_.leave();
   for (const auto& late : leaving_.late) {
-    log_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
+    refusals_.info("client refused", {{"peer", late->peer()}, {"reason", kNoHello}});
     refuse_late(*late);
   }
   for (Lobby::Guest& guest : leaving_.ready) {
     const auto hello = peek_hello(*guest.connection);
     if (!hello) {
       const Error& why = hello.error();
-      log_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", why.message}});
+      refusals_.info("client refused",
+                     {{"peer", guest.connection->peer()}, {"reason", why.message}});
       refuse_bad_hello(*guest.connection, why);
       continue;
     }
@@ -84,8 +85,9 @@ void Supervisor::let_in() {
       if (!guest.held_until && admit(guest, *hello, true) == Verdict::kOut) continue;
       if (place) make_room();
       if (hold(guest, kLeavingMax, "client waits for a place")) continue;
-      log_.warn("client refused", {{"peer", guest.connection->peer()},
-                                   {"reason", "too many sessions; --max-sessions allows more"}});
+      refusals_.warn("client refused",
+                     {{"peer", guest.connection->peer()},
+                      {"reason", "too many sessions; --max-sessions allows more"}});
       refuse_full(*guest.connection);
       continue;
     }
@@ -101,7 +103,7 @@ void Supervisor::let_in() {
 void Supervisor::turn_all_away() {
   leaving_ = lobby_.leave();
   for (Lobby::Guest& guest : leaving_.ready) {
-    log_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", kAtTheEnd}});
+    refusals_.info("client refused", {{"peer", guest.connection->peer()}, {"reason", kAtTheEnd}});
     refuse_at_the_end(*guest.connection);
   }
   const Haste haste;
@@ -121,7 +123,7 @@ Supervisor::Verdict Supervisor::admit(Lobby::Guest& guest, const wire::ClientHel
     const auto verdict = judge_return(guest, hello.recovers, peer);
     if (verdict) return *verdict;
     const std::string& reason = verdict.error().message;
-    log_.info("client refused", {{"peer", connection.peer()}, {"reason", reason}});
+    refusals_.info("client refused", {{"peer", connection.peer()}, {"reason", reason}});
     refuse_to_go_on(connection, reason);
     return Verdict::kOut;
   }
@@ -134,7 +136,7 @@ Supervisor::Verdict Supervisor::admit(Lobby::Guest& guest, const wire::ClientHel
       admission->admit(hello.credential, peer, what, unix_seconds(), &guest.charged);
   if (admitted) return Verdict::kIn;
   const std::string& reason = admitted.error().message;
-  log_.warn("client refused", {{"peer", connection.peer()}, {"reason", reason}});
+  refusals_.warn("client refused", {{"peer", connection.peer()}, {"reason", reason}});
   refuse_denied(connection, reason);
   return Verdict::kOut;
 }
