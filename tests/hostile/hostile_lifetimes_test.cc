@@ -396,5 +396,52 @@ TEST_F(HostileWaits, AContextDoesNotEndWhileTheDriverLooksAtAnEventOfIt) {
   EXPECT_TRUE(peer_->alive());
 }
 
+// With a driver that gives a stream's handle away again while work of that stream goes on.
+class HostileStreamHandles : public HostileLifetimes {
+ protected:
+  static void SetUpTestSuite() {
+    ::setenv("FLYT_SOFTGPU_STREAMS_RETURN", "1", 1);
+    start_server({});
+    ::unsetenv("FLYT_SOFTGPU_STREAMS_RETURN");
+  }
+  void copy_from(CUstream stream, std::uint64_t address, std::uint64_t delivery) {
+    send(commands::PostToHost{.stream = stream,
+                              .address = address,
+                              .width = 4096,
+                              .rows = 1,
+                              .slices = 1,
+                              .delivery = delivery},
+         kPrimary);
+  }
+};
+
+TEST_F(HostileStreamHandles, ACopyDoesNotWaitForThatOfAStreamWhoseHandleItsStreamHas) {
+  const auto first = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto second = handle_as<CUstream>(HandleKind::kStream, 2);
+  ASSERT_EQ(ask(commands::MemAlloc{.bytes = 4096}, kPrimary), CUDA_SUCCESS);
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  send(commands::StreamCreate{.stream = first, .flags = CU_STREAM_NON_BLOCKING}, kPrimary);
+  send(commands::HostCall{.stream = first, .token = 1, .kind = 0}, kPrimary);
+  copy_from(first, allocated.address, 1);
+  send(commands::StreamDestroy{.stream = first}, kPrimary);
+  send(commands::StreamCreate{.stream = second, .flags = CU_STREAM_NON_BLOCKING}, kPrimary);
+  copy_from(second, allocated.address, 2);
+  const std::uint64_t wait = peer_->next_sequence();
+  send(commands::StreamSynchronize{.stream = second}, kPrimary);
+  // What a wait says is done is there.
+  bool there = false;
+  while (true) {
+    const Heard heard = peer_->read_frame();
+    ASSERT_EQ(heard.what, Heard::What::kFrame) << server().log();
+    if (heard.is(wire::FrameKind::kReply) && heard.header.sequence == wait) break;
+    there = there || (heard.is(wire::FrameKind::kHostData) && heard.header.sequence == 2);
+  }
+  EXPECT_TRUE(there);
+  send(commands::HostCallDone{.token = 1});
+  const Heard late = peer_->read_until(wire::FrameKind::kHostData);
+  EXPECT_TRUE(late.is(wire::FrameKind::kHostData) && late.header.sequence == 1);
+}
+
 }  // namespace
 }  // namespace flyt::sim

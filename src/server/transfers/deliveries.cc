@@ -39,6 +39,12 @@ BoxCursor DeliveryJob::cursor() const {
   return BoxCursor(box, Staging::kSlotBytes, array.array != nullptr);
 }
 
+bool Deliveries::StreamKey::operator<(const StreamKey& other) const {
+  if (context != other.context) return context < other.context;
+  if (stream != other.stream) return stream < other.stream;
+  return owner.owner_before(other.owner);
+}
+
 CUresult Deliveries::issue(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out) {
   const driver::Table& driver = session_.driver();
   CUresult result = CUDA_SUCCESS;
@@ -127,7 +133,7 @@ CUresult Deliveries::post(Request& request, const DeliveryJob& job) {
       return result;
     }
     const Lock lock(mutex_);
-    posted_[{job.context, job.stream}].push_back(std::move(piece));
+    posted_[{job.context, job.stream, job.stream_owner}].push_back(std::move(piece));
     pending_.fetch_add(1, std::memory_order_release);
   }
   lookout_.expect();
