@@ -32,6 +32,9 @@ constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
 constexpr Duration kQuietTurn = std::chrono::seconds(1);
 // The same while it waits for the moment to move.
 constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
+// Without commands for that long a session gives back what host memory its copies have had beyond
+// the reserves: more than between the steps of any program, for the next copies register it anew.
+constexpr Duration kBuffersKept = std::chrono::seconds(60);
 // After so many idle turns a session is quiet.
 constexpr int kBusyTurns = 50;
 // With so many commands it may go on without that, while nobody waits for it.
@@ -186,6 +189,7 @@ Session::Turn Session::begin_turn(int quiet_turns) {
   if (!shut) {
     looked_after_ = endpoint().last_sequence();
     polling = look_after(quiet_turns == kBusyTurns) || polling;
+    if (!polling && now - heard_ >= kBuffersKept) give_buffers_back();
     now = clock().now();
   }
   // After a while without commands nothing is left to look after.
@@ -216,6 +220,15 @@ bool Session::look_after(bool quiet) {
     moves_->poll();
   }
   return memory_->lookout.poll() || polling;
+}
+
+void Session::give_buffers_back() {
+  if (!memory_->keeps_buffers() || memory_->deliveries.pending() != 0) return;
+  const auto using_objects = use();
+  // A query would end a capture.
+  if (graphs_->capturing()) return;
+  if (any_stream([](CUresult result) { return result == CUDA_ERROR_NOT_READY; })) return;
+  memory_->give_buffers_back();
 }
 
 bool Session::unsettled() const { return parts_.marks != nullptr && parts_.marks->unsettled(); }

@@ -176,6 +176,8 @@ class Session final : public rpc::CommandHandler {
   // no more for now.
   bool look_ahead();
   bool look_after(bool quiet);  // True while waits are polled.
+  // Where no command has come for long: gives back what copies have had, unless there is work.
+  void give_buffers_back();
   // Work that was begun and not found done yet; then the main thread looks soon whether it is.
   bool unsettled() const;
   void look_whether_settled();
