@@ -12,8 +12,6 @@
 namespace flyt::server {
 namespace {
 
-// How long reclaim() leaves the GPU to itself when nothing could be freed.
-constexpr Duration kReclaimPause = std::chrono::microseconds(20);
 // How long the lease's other sessions have at most for giving up what lies idle, which takes them
 // a turn, and how often to look whether they have, or are gone.
 constexpr Duration kShortageWait = std::chrono::seconds(2);
@@ -146,7 +144,6 @@ void MemorySubjects::reclaim() {
   holds.seal();
   // What is not held here is held by requests that workers will get to.
   static_cast<void>(holds.poll());
-  session.clock().sleep_for(kReclaimPause);
 }
 
 void MemorySubjects::before_context_destroy() {

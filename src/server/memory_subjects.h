@@ -91,7 +91,7 @@ class MemorySubjects {
 
   // Main thread, once a turn: lets go of what the GPU has passed.
   void poll();
-  // Main thread, when the endpoint has no chunk to receive into: frees some, or waits a moment.
+  // Main thread, when the endpoint has no chunk to receive into: frees some, if it can.
   void reclaim();
   // With the context current, before it is destroyed or reset: waits for its work; under
   // Session::alone(), forgets all that dies with it; and then forgets what waits look at.

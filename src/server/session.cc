@@ -35,6 +35,10 @@ constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
 // Without commands for that long a session gives back what host memory its copies have had beyond
 // the reserves: more than between the steps of any program, for the next copies register it anew.
 constexpr Duration kBuffersKept = std::chrono::seconds(60);
+// How long the GPU is left to itself where it has all that can be received into: at first, and when
+// nothing has come back for long.
+constexpr Duration kReclaimPauseMin = std::chrono::microseconds(20);
+constexpr Duration kReclaimPauseMax = std::chrono::microseconds(500);
 // After so many idle turns a session is quiet.
 constexpr int kBusyTurns = 50;
 // With so many commands it may go on without that, while nobody waits for it.
@@ -148,6 +152,7 @@ std::string Session::run() {
       case rpc::Received::kCommands:
         ran = true;
         quiet_turns = 0;
+        reclaim_pause_ = kReclaimPauseMin;
         settling_pause_ = kSettlingFirst;
         break;
       case rpc::Received::kNothing:
@@ -330,8 +335,12 @@ void Session::do_main_work() {
 }
 
 void Session::reclaim() {
-  const auto using_objects = use();
-  memory_->reclaim();
+  {
+    const auto using_objects = use();
+    memory_->reclaim();
+  }
+  clock().sleep_for(reclaim_pause_);
+  reclaim_pause_ = std::clamp(reclaim_pause_ * 2, kReclaimPauseMin, kReclaimPauseMax);
 }
 
 Status Session::on_command(const rpc::Command& command) {

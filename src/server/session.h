@@ -237,6 +237,7 @@ class Session final : public rpc::CommandHandler {
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};         // Main thread only.
+  Duration reclaim_pause_{0};          // The same: the next one.
   SavePace save_pace_;                 // The same.
   bool worked_ = false;                // The same: since what work leaves was saved.
   std::atomic<unsigned> shutters_{0};  // Commands on workers that may shut the driver.

@@ -12,8 +12,10 @@
 namespace flyt::server {
 namespace {
 
-// How often a slot of staging memory is looked for when there is none.
-constexpr Duration kSlotPause = std::chrono::microseconds(20);
+// How often a slot of staging memory is looked for when there is none: at first, and when none
+// has come for long.
+constexpr Duration kSlotPauseMin = std::chrono::microseconds(20);
+constexpr Duration kSlotPauseMax = std::chrono::microseconds(500);
 
 CUresult copy_from_array(const driver::Table& driver, const DeliveryJob& job,
                          const BoxCursor::Piece& piece, void* to) {
@@ -98,12 +100,12 @@ bool Deliveries::issues_into(CUstream stream) const {
 
 Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t bytes,
                                         bool must_not_wait) {
-  for (;;) {
+  for (Duration pause = kSlotPauseMin;; pause = std::min(pause * 2, kSlotPauseMax)) {
     if (Staging::Slot slot = staging_.take(bytes, Staging::kBytesMax)) return slot;
     if (must_not_wait || pending() == 0) return staging_.take(bytes, Staging::kBytesHardMax);
     if (session_.endpoint().closed()) return {};
     send_finished();
-    session_.clock().sleep_for(kSlotPause);
+    session_.clock().sleep_for(pause);
     session_.enter(job.context);
   }
 }
