@@ -1,6 +1,7 @@
 // MemorySubjects: what a session keeps about memory, copies, streams and events.
 #include "server/memory_subjects.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "server/context_subjects.h"
@@ -11,8 +12,6 @@
 namespace flyt::server {
 namespace {
 
-// How long reclaim() leaves the GPU to itself when nothing could be freed.
-constexpr Duration kReclaimPause = std::chrono::microseconds(20);
 // How long the lease's other sessions have at most for giving up what lies idle, which takes them
 // a turn, and how often to look whether they have, or are gone.
 constexpr Duration kShortageWait = std::chrono::seconds(2);
@@ -45,8 +44,7 @@ MemorySubjects::MemorySubjects(Session& owner)
   lookout.add(deliveries);
   lookout.add(watches);
   owner.before_replies([this] { deliveries.send_finished(rpc::Then::kReply); });
-  for (PinnedStock* stock :
-       {&owner.buffers().staging.stock(), &owner.buffers().received.stock(), &lanes.stock()}) {
+  for (PinnedStock* stock : stocks()) {
     stock->on_shortage([this, stock] { restock_later(*stock); });
   }
 }
@@ -63,16 +61,44 @@ void MemorySubjects::on_context_gone(CUcontext context) {
   lanes.stock().forget(context);
 }
 
+std::optional<CUcontext> MemorySubjects::enter_any() {
+  for (const Handles::Entry& entry : session.handles().all(wire::HandleKind::kContext)) {
+    // What is registered goes with a context that has memory of its own.
+    if (ContextSubjects::origin(entry).green != nullptr) continue;
+    if (session.enter(wire::Handle{entry.handle}.index()) != CUDA_SUCCESS) continue;
+    return ContextSubjects::keeper(entry);
+  }
+  return std::nullopt;
+}
+
 void MemorySubjects::restock_later(PinnedStock& stock) {
   session.workers().run([this, &stock] {
     const auto using_context = session.use();
-    for (const Handles::Entry& entry : session.handles().all(wire::HandleKind::kContext)) {
-      // What is registered goes with a context that has memory of its own.
-      if (ContextSubjects::origin(entry).green != nullptr) continue;
-      if (session.enter(wire::Handle{entry.handle}.index()) != CUDA_SUCCESS) continue;
-      return stock.restock(ContextSubjects::keeper(entry));
-    }
+    if (const auto context = enter_any()) return stock.restock(*context);
     stock.given_up();
+  });
+}
+
+std::array<PinnedStock*, 3> MemorySubjects::stocks() {
+  return {&session.buffers().staging.stock(), &session.buffers().received.stock(), &lanes.stock()};
+}
+
+bool MemorySubjects::keeps_buffers() {
+  const auto all = stocks();
+  return std::any_of(all.begin(), all.end(), [](const auto* stock) { return stock->may_rest(); });
+}
+
+void MemorySubjects::give_buffers_back() {
+  session.workers().run([this, seen = session.endpoint().last_sequence()] {
+    for (PinnedStock* stock : stocks()) {
+      // A driver may wait for what a command that has come meanwhile has begun, so one at a time.
+      bool more = true;
+      while (more && session.endpoint().last_sequence() == seen) {
+        const auto using_context = session.use();
+        static_cast<void>(enter_any());
+        more = stock->rest_one();
+      }
+    }
   });
 }
 
@@ -118,7 +144,6 @@ void MemorySubjects::reclaim() {
   holds.seal();
   // What is not held here is held by requests that workers will get to.
   static_cast<void>(holds.poll());
-  session.clock().sleep_for(kReclaimPause);
 }
 
 void MemorySubjects::before_context_destroy() {

@@ -1,9 +1,11 @@
 // MemorySubjects: what a session keeps about memory, copies, streams and events.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -89,7 +91,7 @@ class MemorySubjects {
 
   // Main thread, once a turn: lets go of what the GPU has passed.
   void poll();
-  // Main thread, when the endpoint has no chunk to receive into: frees some, or waits a moment.
+  // Main thread, when the endpoint has no chunk to receive into: frees some, if it can.
   void reclaim();
   // With the context current, before it is destroyed or reset: waits for its work; under
   // Session::alone(), forgets all that dies with it; and then forgets what waits look at.
@@ -127,6 +129,10 @@ class MemorySubjects {
 
   // Has a worker register memory for a stock that runs short.
   void restock_later(PinnedStock& stock);
+  // Whether host memory for copies is there that none has had for a while, beyond the reserves.
+  bool keeps_buffers();
+  // Has a worker give it back, until a command comes. While the GPU has nothing to do.
+  void give_buffers_back();
 
   // Answers the request when all that is in the stream now is done. Main thread.
   void answer_at_end_of(CUstream stream, Request request);
@@ -166,6 +172,10 @@ class MemorySubjects {
   StreamDepths depths;
 
  private:
+  std::array<PinnedStock*, 3> stocks();
+  // Makes some context current that has memory of its own; none: there is none.
+  std::optional<CUcontext> enter_any();
+
   int devices_ = 0;
   Mutex opened_mutex_;
   // Owner and accessor, by open_to_current().

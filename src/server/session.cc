@@ -32,6 +32,13 @@ constexpr Duration kIdleTurn = std::chrono::milliseconds(20);
 constexpr Duration kQuietTurn = std::chrono::seconds(1);
 // The same while it waits for the moment to move.
 constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
+// Without commands for that long a session gives back what host memory its copies have had beyond
+// the reserves: more than between the steps of any program, for the next copies register it anew.
+constexpr Duration kBuffersKept = std::chrono::seconds(60);
+// How long the GPU is left to itself where it has all that can be received into: at first, and when
+// nothing has come back for long.
+constexpr Duration kReclaimPauseMin = std::chrono::microseconds(20);
+constexpr Duration kReclaimPauseMax = std::chrono::microseconds(500);
 // After so many idle turns a session is quiet.
 constexpr int kBusyTurns = 50;
 // With so many commands it may go on without that, while nobody waits for it.
@@ -145,6 +152,7 @@ std::string Session::run() {
       case rpc::Received::kCommands:
         ran = true;
         quiet_turns = 0;
+        reclaim_pause_ = kReclaimPauseMin;
         settling_pause_ = kSettlingFirst;
         break;
       case rpc::Received::kNothing:
@@ -186,6 +194,7 @@ Session::Turn Session::begin_turn(int quiet_turns) {
   if (!shut) {
     looked_after_ = endpoint().last_sequence();
     polling = look_after(quiet_turns == kBusyTurns) || polling;
+    if (!polling && now - heard_ >= kBuffersKept) give_buffers_back();
     now = clock().now();
   }
   // After a while without commands nothing is left to look after.
@@ -216,6 +225,15 @@ bool Session::look_after(bool quiet) {
     moves_->poll();
   }
   return memory_->lookout.poll() || polling;
+}
+
+void Session::give_buffers_back() {
+  if (!memory_->keeps_buffers() || memory_->deliveries.pending() != 0) return;
+  const auto using_objects = use();
+  // A query would end a capture.
+  if (graphs_->capturing()) return;
+  if (any_stream([](CUresult result) { return result == CUDA_ERROR_NOT_READY; })) return;
+  memory_->give_buffers_back();
 }
 
 bool Session::unsettled() const { return parts_.marks != nullptr && parts_.marks->unsettled(); }
@@ -317,8 +335,12 @@ void Session::do_main_work() {
 }
 
 void Session::reclaim() {
-  const auto using_objects = use();
-  memory_->reclaim();
+  {
+    const auto using_objects = use();
+    memory_->reclaim();
+  }
+  clock().sleep_for(reclaim_pause_);
+  reclaim_pause_ = std::clamp(reclaim_pause_ * 2, kReclaimPauseMin, kReclaimPauseMax);
 }
 
 Status Session::on_command(const rpc::Command& command) {

@@ -176,6 +176,8 @@ class Session final : public rpc::CommandHandler {
   // no more for now.
   bool look_ahead();
   bool look_after(bool quiet);  // True while waits are polled.
+  // Where no command has come for long: gives back what copies have had, unless there is work.
+  void give_buffers_back();
   // Work that was begun and not found done yet; then the main thread looks soon whether it is.
   bool unsettled() const;
   void look_whether_settled();
@@ -235,6 +237,7 @@ class Session final : public rpc::CommandHandler {
   Mutex main_work_mutex_;
   std::vector<std::function<void()>> main_work_ GUARDED_BY(main_work_mutex_);
   Duration settling_pause_{0};         // Main thread only.
+  Duration reclaim_pause_{0};          // The same: the next one.
   SavePace save_pace_;                 // The same.
   bool worked_ = false;                // The same: since what work leaves was saved.
   std::atomic<unsigned> shutters_{0};  // Commands on workers that may shut the driver.

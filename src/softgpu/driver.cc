@@ -79,6 +79,7 @@ Driver::Driver(const Settings& settings)
       surfaces_(HandleKind::kSurface),
       texture_references_(HandleKind::kTextureReference),
       surface_references_(HandleKind::kSurfaceReference) {
+  if (settings.streams_return) streams_.let_return();
   std::vector<ptx::MemoryMap*> maps;
   for (const unsigned unit : visible_units(settings)) {
     const auto number = static_cast<int>(devices_.size());

@@ -51,14 +51,20 @@ std::uint64_t from_handle(H handle) {
   return address_of(handle);
 }
 
-// Values are never used again. Safe from any thread. Whoever has tables names their kinds in its
-// constructor, in a .cc: beside the member, making and ending one would be compiled in every file.
+// Values are never used again, unless asked for. Safe from any thread. Whoever has tables names
+// their kinds in its constructor, in a .cc: beside the member, making and ending one would be
+// compiled in every file.
 template <class T>
 class HandleTable {
  public:
   explicit HandleTable(HandleKind kind)
       : base_(kHandleBase + (static_cast<std::uint64_t>(kind) << kHandleKindShift)), next_(base_) {}
 
+  // From now on what take() took out comes back, the last one first, by the next add().
+  void let_return() {
+    const std::unique_lock lock(mutex_);
+    returns_ = true;
+  }
   // A handle for put().
   std::uint64_t reserve() {
     const std::unique_lock lock(mutex_);
@@ -66,9 +72,15 @@ class HandleTable {
   }
   std::uint64_t add(std::shared_ptr<T> object) {
     const std::unique_lock lock(mutex_);
-    next_ += kHandleStep;
-    objects_.emplace(next_, std::move(object));
-    return next_;
+    std::uint64_t handle = 0;
+    if (gone_.empty()) {
+      handle = next_ += kHandleStep;
+    } else {
+      handle = gone_.back();
+      gone_.pop_back();
+    }
+    objects_.emplace(handle, std::move(object));
+    return handle;
   }
   // Gives an object the handle that an earlier one had, or that was reserved.
   void put(std::uint64_t handle, std::shared_ptr<T> object) {
@@ -88,6 +100,7 @@ class HandleTable {
     if (found == objects_.end()) return nullptr;
     std::shared_ptr<T> object = std::move(found->second);
     objects_.erase(found);
+    if (returns_) gone_.push_back(handle);
     return object;
   }
   // Was it ever given out?
@@ -119,8 +132,10 @@ class HandleTable {
 
  private:
   const std::uint64_t base_;
-  mutable std::shared_mutex mutex_;  // Guards the two below.
+  mutable std::shared_mutex mutex_;  // Guards all below.
   std::uint64_t next_;
+  bool returns_ = false;
+  std::vector<std::uint64_t> gone_;  // Those that come back.
   std::unordered_map<std::uint64_t, std::shared_ptr<T>> objects_;
 };
 

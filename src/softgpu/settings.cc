@@ -101,6 +101,9 @@ Settings Settings::from_environment() {
   if (const auto value = whole_number("FLYT_SOFTGPU_MEMORY_MOVES", 0, 1)) {
     settings.memory_moves = *value != 0;
   }
+  if (const auto value = whole_number("FLYT_SOFTGPU_STREAMS_RETURN", 0, 1)) {
+    settings.streams_return = *value != 0;
+  }
   if (const auto value = whole_number("FLYT_SOFTGPU_VARIABLES_MOVE", 0, kVariablePlacesMax)) {
     settings.variables_move = *value == 1;
     settings.variable_places = *value > 1 ? static_cast<unsigned>(*value) : 0;

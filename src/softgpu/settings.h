@@ -28,6 +28,7 @@ struct Settings {
   bool event_waits_late = false;                     // FLYT_SOFTGPU_EVENT_WAITS_LATE: 0 or 1
   bool loads_wait = false;                           // FLYT_SOFTGPU_LOADS_WAIT: 0 or 1
   bool memory_moves = false;                         // FLYT_SOFTGPU_MEMORY_MOVES: 0 or 1
+  bool streams_return = false;                       // FLYT_SOFTGPU_STREAMS_RETURN: 0 or 1
   bool variables_move = false;                       // FLYT_SOFTGPU_VARIABLES_MOVE: 0 or 1
   unsigned variable_places = 0;                      // The same: 2 or more; 0: no chunks
   std::string shared_faults;                         // FLYT_SOFTGPU_SHARED_FAULTS: a folder

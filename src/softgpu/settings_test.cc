@@ -22,6 +22,7 @@ class SettingsTest : public testing::Test {
                                            "FLYT_SOFTGPU_KERNEL_TIMEOUT_MS",
                                            "FLYT_SOFTGPU_MEMORY_MOVES",
                                            "FLYT_SOFTGPU_SHARED_CONTEXTS",
+                                           "FLYT_SOFTGPU_STREAMS_RETURN",
                                            "FLYT_SOFTGPU_VARIABLES_MOVE",
                                            "CUDA_VISIBLE_DEVICES"};
 };
@@ -34,6 +35,7 @@ TEST_F(SettingsTest, HaveDefaults) {
   EXPECT_EQ(settings.capability.number(), 90u);
   EXPECT_GE(settings.threads, 1u);
   EXPECT_FALSE(settings.memory_moves);
+  EXPECT_FALSE(settings.streams_return);
   EXPECT_EQ(settings.shared_contexts, 0u);
   EXPECT_FALSE(settings.variables_move);
   EXPECT_EQ(settings.variable_places, 0u);
@@ -47,6 +49,7 @@ TEST_F(SettingsTest, ComeFromTheEnvironment) {
   ::setenv("FLYT_SOFTGPU_KERNEL_TIMEOUT_MS", "250", 1);
   ::setenv("FLYT_SOFTGPU_MEMORY_MOVES", "1", 1);
   ::setenv("FLYT_SOFTGPU_SHARED_CONTEXTS", "48", 1);
+  ::setenv("FLYT_SOFTGPU_STREAMS_RETURN", "1", 1);
   ::setenv("FLYT_SOFTGPU_VARIABLES_MOVE", "1", 1);
   const Settings settings = Settings::from_environment();
   EXPECT_EQ(settings.devices, 3u);
@@ -55,6 +58,7 @@ TEST_F(SettingsTest, ComeFromTheEnvironment) {
   EXPECT_EQ(settings.capability.number(), 86u);
   EXPECT_EQ(settings.kernel_timeout_ns, 250'000'000u);
   EXPECT_TRUE(settings.memory_moves);
+  EXPECT_TRUE(settings.streams_return);
   EXPECT_EQ(settings.shared_contexts, 48u);
   EXPECT_TRUE(settings.variables_move);
   EXPECT_EQ(settings.variable_places, 0u);

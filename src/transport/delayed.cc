@@ -1,6 +1,11 @@
 #include "transport/delayed.h"
 
+#include <array>
+#include <cerrno>
+#include <string>
+
 #include "transport/relay_thread.h"
+#include "transport/socket.h"
 
 namespace flyt::transport {
 namespace {
@@ -57,12 +62,26 @@ class DelayedConnection final : public Connection {
   RelayThread in_;
 };
 
+// A pair whose ends tell of the real peer, and not of this process, what becomes of the connection.
+Result<ConnectionPair> pair_to(const std::string& peer) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return flyt::system_error("socketpair", errno);
+  }
+  Fd first(ends[0]);
+  Fd second(ends[1]);
+  set_unix_options(first.get());
+  set_unix_options(second.get());
+  return ConnectionPair(std::make_unique<SocketConnection>(std::move(first), peer),
+                        std::make_unique<SocketConnection>(std::move(second), peer));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Connection>> delayed(std::unique_ptr<Connection> connection,
                                             Duration delay) {
   FLYT_ASSERT(connection->fd() >= 0 && delay.count() >= 0);
-  Result<ConnectionPair> pair = connection_pair();
+  Result<ConnectionPair> pair = pair_to(connection->peer());
   if (!pair) return std::move(pair).error();
   auto made = std::make_unique<DelayedConnection>(std::move(connection), std::move(*pair), delay);
   if (Status started = made->start(); !started) return std::move(started).error();

@@ -158,6 +158,21 @@ TEST_F(Delayed, EndsThoughThePeerTakesNothing) {
   EXPECT_EQ(far->wait(kHangup, soon(), nullptr), kHangup);
 }
 
+TEST(DelayedLoss, IsToldOfThePeerAndNotOfThisProcess) {
+  Result<std::unique_ptr<Listener>> listener = listen(*parse_url("tcp://127.0.0.1:0"));
+  ASSERT_TRUE(listener.ok());
+  Url url = (*listener)->url();
+  url.delay = kDelay;
+  Result<std::unique_ptr<Connection>> near = connect(url, soon());
+  ASSERT_TRUE(near.ok()) << near.error().message;
+  ASSERT_TRUE((*listener)->accept(soon(), nullptr).ok());  // And closed.
+  std::array<std::byte, 8> space;
+  const MutableBytes into(space);
+  const Result<std::size_t> got = (*near)->read({&into, 1}, Patience::kWait);
+  ASSERT_FALSE(got.ok());
+  EXPECT_NE(got.error().message.find("tcp://127.0.0.1:"), std::string::npos) << got.error().message;
+}
+
 TEST(DelayedListener, IsRefused) {
   const Result<Url> url = parse_url("tcp://127.0.0.1:0?delay=1ms");
   ASSERT_TRUE(url.ok());

@@ -149,8 +149,9 @@ Status parse_options(std::string_view text, std::string_view rest, Url& url) {
     } else {
       return bad(
           text,
-          "unknown option; there are delay=1ms, code=auto, recover=on, for unix shm=off, and "
-          "for tcp lanes=8 and compress=auto");
+          "unknown option of " + std::string(to_string(url.kind)) +
+              "; there are code=auto and recover=on, for unix and tcp delay=1ms, for unix shm=off, "
+              "and for tcp lanes=8 and compress=auto");
     }
     if (!read) return read;
   }

@@ -46,6 +46,9 @@ TEST(Url, SaysWhatIsWrongAndWhatWouldBeRight) {
                                   std::pair{"tcp://h:1?delay=1", "delay is"},
                                   std::pair{"tcp://h:1?delay=11s", "delay is"},
                                   std::pair{"tcp://h:1?delay=-1ms", "delay is"},
+                                  std::pair{"shm:///x?delay=1ms", "option of shm; there are code"},
+                                  std::pair{"shm:///x?shm=off", "option of shm; there are code"},
+                                  std::pair{"unix:///x?lanes=2", "option of unix; there are code"},
                                   std::pair{"unix:///x?delay=1ms&more", "unknown option"}}) {
     const Result<Url> url = parse_url(text);
     ASSERT_FALSE(url.ok()) << text;

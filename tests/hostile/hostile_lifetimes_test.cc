@@ -1,5 +1,7 @@
 // Objects that a client ends at the wrong moment or in the wrong way, and bounds that it runs into.
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -7,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/code/code_subjects.h"
 #include "server/memory/images.h"
 #include "tests/hostile/hostile_session.h"
@@ -394,6 +397,139 @@ TEST_F(HostileWaits, AContextDoesNotEndWhileTheDriverLooksAtAnEventOfIt) {
   EXPECT_EQ(answer(), CUDA_SUCCESS);
   EXPECT_EQ(answer(), CUDA_SUCCESS);
   EXPECT_TRUE(peer_->alive());
+}
+
+// How often the main thread of a process has gone to sleep.
+std::uint64_t sleeps_of(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  constexpr std::string_view kName = "voluntary_ctxt_switches:";
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(kName)) return std::stoull(line.substr(kName.size()));
+  }
+  return 0;
+}
+
+// While a kernel runs for long nobody burns a processor for the copies behind it.
+class HostilePatience : public HostileLifetimes {
+ protected:
+  static constexpr std::uint64_t kBytes = 300 * kMiB;  // More than there is staging memory.
+
+  // A stream that stands for good, and device memory.
+  void stand() {
+    ASSERT_EQ(ask(commands::MemAlloc{.bytes = kBytes}, kPrimary), CUDA_SUCCESS);
+    commands::MemAlloc::Reply allocated;
+    ASSERT_TRUE(wire::decode(fields(), allocated));
+    address_ = allocated.address;
+    send(commands::StreamCreate{.stream = stream_, .flags = CU_STREAM_NON_BLOCKING}, kPrimary);
+    send(commands::StreamMemOp{.stream = stream_,
+                               .operation = CU_STREAM_MEM_OP_WAIT_VALUE_32,
+                               .address = address_,
+                               .value = 0x12345678,
+                               .flags = CU_STREAM_WAIT_VALUE_EQ},
+         kPrimary);
+    ASSERT_TRUE(peer_->alive());
+  }
+  // It takes a while until the memory is full, and then the session sleeps and looks, again and
+  // again.
+  static void expect_few_looks() {
+    const std::vector<pid_t> processes = server().children();
+    double most = 0;
+    for (int round = 0; round < 3; ++round) {
+      const Instant begun = system_clock().now();
+      std::vector<std::uint64_t> before;
+      for (const pid_t process : processes) before.push_back(sleeps_of(process));
+      static_cast<void>(tests::eventually(0.5, [] { return false; }));
+      most = 0;
+      for (std::size_t i = 0; i < processes.size(); ++i) {
+        most = std::max(most, static_cast<double>(sleeps_of(processes[i]) - before[i]));
+      }
+      most /= std::chrono::duration<double>(system_clock().now() - begun).count();
+    }
+    EXPECT_GT(most, 50) << "a second: nobody waits";
+    EXPECT_LT(most, 3000) << "a second";
+  }
+
+  const CUstream stream_ = handle_as<CUstream>(HandleKind::kStream, 1);
+  std::uint64_t address_ = 0;
+};
+
+TEST_F(HostilePatience, MemoryForCopiesToTheHostIsLookedForNowAndThen) {
+  stand();
+  send(commands::PostToHost{.stream = stream_,
+                            .address = address_,
+                            .width = kBytes,
+                            .rows = 1,
+                            .slices = 1,
+                            .delivery = 1},
+       kPrimary);
+  expect_few_looks();
+  peer_.reset();
+}
+
+TEST_F(HostilePatience, MemoryToReceiveIntoIsLookedForNowAndThen) {
+  stand();
+  const std::vector<std::byte> data(wire::kBulkBytesMax);
+  const commands::CopyToDevice copy{.stream = stream_, .address = address_, .data = data};
+  std::vector<std::byte> bytes(wire::encoded_size(copy));
+  Writer writer(bytes);
+  wire::encode(writer, copy);
+  wire::CommandHeader header;
+  header.payload_bytes = static_cast<std::uint32_t>(bytes.size());
+  header.op = commands::CopyToDevice::kOp;
+  header.context = kPrimary;
+  header.thread = 1;
+  for (header.sequence = peer_->next_sequence();; ++header.sequence) {
+    if (!peer_->send_header(header).ok() || !peer_->send(bytes, 2).ok()) break;
+  }
+  expect_few_looks();
+  peer_.reset();
+}
+
+// With a driver that gives a stream's handle away again while work of that stream goes on.
+class HostileStreamHandles : public HostileLifetimes {
+ protected:
+  static void SetUpTestSuite() {
+    ::setenv("FLYT_SOFTGPU_STREAMS_RETURN", "1", 1);
+    start_server({});
+    ::unsetenv("FLYT_SOFTGPU_STREAMS_RETURN");
+  }
+  void copy_from(CUstream stream, std::uint64_t address, std::uint64_t delivery) {
+    send(commands::PostToHost{.stream = stream,
+                              .address = address,
+                              .width = 4096,
+                              .rows = 1,
+                              .slices = 1,
+                              .delivery = delivery},
+         kPrimary);
+  }
+};
+
+TEST_F(HostileStreamHandles, ACopyDoesNotWaitForThatOfAStreamWhoseHandleItsStreamHas) {
+  const auto first = handle_as<CUstream>(HandleKind::kStream, 1);
+  const auto second = handle_as<CUstream>(HandleKind::kStream, 2);
+  ASSERT_EQ(ask(commands::MemAlloc{.bytes = 4096}, kPrimary), CUDA_SUCCESS);
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  send(commands::StreamCreate{.stream = first, .flags = CU_STREAM_NON_BLOCKING}, kPrimary);
+  send(commands::HostCall{.stream = first, .token = 1, .kind = 0}, kPrimary);
+  copy_from(first, allocated.address, 1);
+  send(commands::StreamDestroy{.stream = first}, kPrimary);
+  send(commands::StreamCreate{.stream = second, .flags = CU_STREAM_NON_BLOCKING}, kPrimary);
+  copy_from(second, allocated.address, 2);
+  const std::uint64_t wait = peer_->next_sequence();
+  send(commands::StreamSynchronize{.stream = second}, kPrimary);
+  // What a wait says is done is there.
+  bool there = false;
+  while (true) {
+    const Heard heard = peer_->read_frame();
+    ASSERT_EQ(heard.what, Heard::What::kFrame) << server().log();
+    if (heard.is(wire::FrameKind::kReply) && heard.header.sequence == wait) break;
+    there = there || (heard.is(wire::FrameKind::kHostData) && heard.header.sequence == 2);
+  }
+  EXPECT_TRUE(there);
+  send(commands::HostCallDone{.token = 1});
+  const Heard late = peer_->read_until(wire::FrameKind::kHostData);
+  EXPECT_TRUE(late.is(wire::FrameKind::kHostData) && late.header.sequence == 1);
 }
 
 }  // namespace

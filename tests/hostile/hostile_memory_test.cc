@@ -1,12 +1,14 @@
 // Memory that both sides hold, and what a client may not do with it.
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "base/system_memory.h"
 #include "tests/hostile/hostile_session.h"
 #include "transport/transport.h"
@@ -170,6 +172,91 @@ TEST_F(HostileMemory, OfAClientThatSaysItHasReadWhatNobodyWroteIsTheServersNoMor
   auto* const read = reinterpret_cast<std::atomic<std::uint64_t>*>(rings + 256 + 64);
   read->store(std::uint64_t{1} << 40);
   EXPECT_TRUE(server().logged("the peer spoilt the shared memory", 60)) << server().log();
+}
+
+// What the rings have room for, behind a page of positions: first what goes to the server.
+constexpr std::size_t kPositions = 4096;
+constexpr std::size_t kRing = 2 * kMiB;
+
+// What was read of a command is what counts, however long the command takes.
+TEST_F(HostileMemory, WhereACommandStoodMayChangeWhenTheCommandWasRead) {
+  auto sharing = Peer::greeted(server().url(), true);
+  ASSERT_TRUE(sharing.ok()) << sharing.error().message;
+  peer_ = std::make_unique<Peer>(std::move(*sharing));
+  std::byte* const rings = own_rings();
+  ASSERT_NE(rings, nullptr);
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::RetainPrimary{.context = context(kPrimary)}, 0));
+  constexpr std::size_t kBytes = 256 * kKiB;
+  ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = kBytes}));
+  commands::MemAlloc::Reply allocated;
+  ASSERT_TRUE(wire::decode(fields(), allocated));
+  const auto stream = static_cast<CUstream>(pointer_at(wire::kStreamLegacy));
+  const std::vector<std::byte> sent(kBytes, std::byte{0x5A});
+  // The stream stands with the copy in it.
+  send(commands::HostCall{.stream = stream, .token = 1, .kind = 0});
+  send(commands::CopyToDevice{.stream = stream, .address = allocated.address, .data = sent});
+  ASSERT_TRUE(peer_->alive());
+  std::memset(rings + kPositions, 0xFF, kRing);
+  send(commands::HostCallDone{.token = 1});
+  const std::uint64_t copy = peer_->next_sequence();
+  send(commands::CopyToHost{.stream = stream,
+                            .address = allocated.address,
+                            .width = kBytes,
+                            .rows = 1,
+                            .slices = 1,
+                            .delivery = 1});
+  std::vector<std::byte> there;
+  while (true) {
+    const Heard heard = peer_->read_frame();
+    ASSERT_EQ(heard.what, Heard::What::kFrame) << server().log();
+    if (heard.is(wire::FrameKind::kReply) && heard.header.sequence == copy) break;
+    if (!heard.is(wire::FrameKind::kHostData)) continue;
+    there.insert(there.end(), heard.payload.begin(), heard.payload.end());
+  }
+  EXPECT_EQ(there, sent);
+}
+
+// Whatever the server finds there ends that session and nothing else.
+TEST_F(HostileMemory, OfRingsThatChangeWhileTheServerReadsEndsTheSession) {
+  const std::uint64_t seed = random_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  const std::vector<std::byte> data(512, std::byte{1});
+  for (int round = 0; round < 10; ++round) {
+    auto sharing = Peer::greeted(server().url(), true);
+    ASSERT_TRUE(sharing.ok()) << sharing.error().message;
+    peer_ = std::make_unique<Peer>(std::move(*sharing));
+    std::byte* const rings = own_rings();
+    ASSERT_NE(rings, nullptr);
+    ASSERT_EQ(CUDA_SUCCESS, ask(commands::RetainPrimary{.context = context(kPrimary)}, 0));
+    ASSERT_EQ(CUDA_SUCCESS, ask(commands::MemAlloc{.bytes = data.size()}));
+    commands::MemAlloc::Reply allocated;
+    ASSERT_TRUE(wire::decode(fields(), allocated));
+    const commands::CopyToDevice copy{
+        .stream = static_cast<CUstream>(pointer_at(wire::kStreamLegacy)),
+        .address = allocated.address,
+        .data = data};
+    std::vector<std::byte> bytes(wire::encoded_size(copy));
+    Writer writer(bytes);
+    wire::encode(writer, copy);
+    std::atomic<bool> over{false};
+    std::thread scribbler([&over, rings, own = Random(random.next())]() mutable {
+      while (!over.load()) {
+        std::atomic_ref<std::byte> victim(rings[kPositions + own.below(kRing)]);
+        victim.store(static_cast<std::byte>(own.next()), std::memory_order_relaxed);
+      }
+    });
+    bool going = true;
+    const Instant late = system_clock().now() + std::chrono::seconds(60);
+    while (going && system_clock().now() < late) {
+      going = peer_->send_command(commands::CopyToDevice::kOp, bytes, false, kPrimary).ok();
+    }
+    over.store(true);
+    scribbler.join();
+    EXPECT_FALSE(going) << "of all that nothing has met a command";
+  }
+  EXPECT_EQ(server().log().find("signal="), std::string::npos) << server().log();
+  EXPECT_EQ(server().log().find("Sanitizer"), std::string::npos) << server().log();
 }
 
 TEST_F(HostileMemory, IsWrittenInsideItsRanges) {

@@ -12,8 +12,10 @@
 namespace flyt::server {
 namespace {
 
-// How often a slot of staging memory is looked for when there is none.
-constexpr Duration kSlotPause = std::chrono::microseconds(20);
+// How often a slot of staging memory is looked for when there is none: at first, and when none
+// has come for long.
+constexpr Duration kSlotPauseMin = std::chrono::microseconds(20);
+constexpr Duration kSlotPauseMax = std::chrono::microseconds(500);
 
 CUresult copy_from_array(const driver::Table& driver, const DeliveryJob& job,
                          const BoxCursor::Piece& piece, void* to) {
@@ -37,6 +39,12 @@ CUresult copy_from_array(const driver::Table& driver, const DeliveryJob& job,
 
 BoxCursor DeliveryJob::cursor() const {
   return BoxCursor(box, Staging::kSlotBytes, array.array != nullptr);
+}
+
+bool Deliveries::StreamKey::operator<(const StreamKey& other) const {
+  if (context != other.context) return context < other.context;
+  if (stream != other.stream) return stream < other.stream;
+  return owner.owner_before(other.owner);
 }
 
 CUresult Deliveries::issue(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out) {
@@ -92,12 +100,12 @@ bool Deliveries::issues_into(CUstream stream) const {
 
 Staging::Slot Deliveries::wait_for_slot(const DeliveryJob& job, std::uint64_t bytes,
                                         bool must_not_wait) {
-  for (;;) {
+  for (Duration pause = kSlotPauseMin;; pause = std::min(pause * 2, kSlotPauseMax)) {
     if (Staging::Slot slot = staging_.take(bytes, Staging::kBytesMax)) return slot;
     if (must_not_wait || pending() == 0) return staging_.take(bytes, Staging::kBytesHardMax);
     if (session_.endpoint().closed()) return {};
     send_finished();
-    session_.clock().sleep_for(kSlotPause);
+    session_.clock().sleep_for(pause);
     session_.enter(job.context);
   }
 }
@@ -127,7 +135,7 @@ CUresult Deliveries::post(Request& request, const DeliveryJob& job) {
       return result;
     }
     const Lock lock(mutex_);
-    posted_[{job.context, job.stream}].push_back(std::move(piece));
+    posted_[{job.context, job.stream, job.stream_owner}].push_back(std::move(piece));
     pending_.fetch_add(1, std::memory_order_release);
   }
   lookout_.expect();

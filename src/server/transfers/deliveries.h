@@ -97,7 +97,14 @@ class Deliveries final : public Lookout::Subject {
     Staging::Slot slot;
     std::shared_ptr<Fence> fence;
   };
-  using StreamKey = std::pair<std::uint32_t, CUstream>;
+  // A driver may give the handle of a stream that was destroyed away while the stream's work goes
+  // on. So the owner tells streams apart, whom nothing here keeps alive.
+  struct StreamKey {
+    std::uint32_t context = 0;
+    CUstream stream = nullptr;
+    std::weak_ptr<Attachment> owner;  // Of default streams: none.
+    bool operator<(const StreamKey& other) const;
+  };
 
   // As long as it lives, or until end(), issues_into() a stream.
   class Issuing {

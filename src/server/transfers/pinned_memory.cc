@@ -36,6 +36,12 @@ std::size_t PinnedStock::reserve() const {
                     [](const auto& block) { return !block->taken && block->home != nullptr; }));
 }
 
+PinnedStock::Block* PinnedStock::resting() const {
+  const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [](const auto& block) { return block->resting; });
+  return found == blocks_.end() ? nullptr : found->get();
+}
+
 PinnedStock::Block* PinnedStock::add() {
   void* mapped = ::mmap(nullptr, sizes_.block_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,9 +53,11 @@ PinnedStock::Block* PinnedStock::add() {
 
 bool PinnedStock::ask_for_more() {
   if (!possible_ || !shortage_) return false;
-  const bool loose = std::any_of(blocks_.begin(), blocks_.end(),
-                                 [](const auto& block) { return block->home == nullptr; });
-  const bool scarce = reserve() < sizes_.reserve && blocks_.size() < blocks_max_;
+  const bool loose = std::any_of(blocks_.begin(), blocks_.end(), [](const auto& block) {
+    return block->home == nullptr && !block->resting;
+  });
+  const bool scarce =
+      reserve() < sizes_.reserve && (blocks_.size() < blocks_max_ || resting() != nullptr);
   return (loose || scarce) && !std::exchange(asked_, true);
 }
 
@@ -73,7 +81,9 @@ std::optional<std::size_t> PinnedStock::take(std::size_t blocks_max) {
   if (!found) found = find_free(true);
   if (!found) found = find_free(false);
   if (!found && blocks_.size() < blocks_max && add() != nullptr) found = blocks_.size() - 1;
-  if (found) blocks_[*found]->taken = true;
+  if (!found) return found;
+  blocks_[*found]->taken = true;
+  blocks_[*found]->resting = false;
   return found;
 }
 
@@ -94,10 +104,51 @@ bool PinnedStock::pinned(std::size_t index) const {
 
 PinnedStock::Block* PinnedStock::next_to_register() {
   for (const auto& block : blocks_) {
-    if (block->home == nullptr && !block->registering) return block.get();
+    if (block->home == nullptr && !block->registering && !block->resting) return block.get();
   }
-  const std::size_t blocks_max = std::max(blocks_max_, sizes_.reserve);
-  return reserve() < sizes_.reserve && blocks_.size() < blocks_max ? add() : nullptr;
+  if (reserve() >= sizes_.reserve) return nullptr;
+  if (Block* block = resting()) {
+    block->resting = false;
+    return block;
+  }
+  return blocks_.size() < std::max(blocks_max_, sizes_.reserve) ? add() : nullptr;
+}
+
+PinnedStock::Block* PinnedStock::next_to_rest() const {
+  if (!rests_) return nullptr;
+  const bool more_than_reserve = reserve() > sizes_.reserve;
+  for (const auto& block : blocks_) {
+    const bool spare = block->home == nullptr || more_than_reserve;
+    if (!block->taken && !block->registering && !block->resting && spare) return block.get();
+  }
+  return nullptr;
+}
+
+bool PinnedStock::may_rest() const {
+  const Lock lock(mutex_);
+  return next_to_rest() != nullptr;
+}
+
+bool PinnedStock::rest_one() {
+  Block* block = nullptr;
+  bool pinned = false;
+  {
+    const Lock lock(mutex_);
+    block = next_to_rest();
+    if (block == nullptr) return false;
+    block->taken = block->registering = true;
+    pinned = block->home != nullptr;
+  }
+  const CUresult result = pinned ? driver_.cuMemHostUnregister(block->bytes.data()) : CUDA_SUCCESS;
+  // Of memory that is registered still the driver would go on with the pages of before.
+  const bool free = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (free) ::madvise(block->bytes.data(), block->bytes.size(), MADV_DONTNEED);
+  const Lock lock(mutex_);
+  if (free) block->home = nullptr;
+  block->resting = rests_ = free;
+  block->taken = block->registering = false;
+  changed_.notify_all();
+  return free;
 }
 
 void PinnedStock::restock(CUcontext context) {

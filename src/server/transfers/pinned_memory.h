@@ -50,6 +50,11 @@ class PinnedStock {
   // thread that may wait for the GPU.
   void restock(CUcontext context) EXCLUDES(mutex_);
   void given_up() EXCLUDES(mutex_);
+  // Gives the system the memory of one free block beyond the reserve; its index stays. False: there
+  // is none, or the driver does not let it go. With a context current, where restock() may be
+  // called.
+  bool rest_one() EXCLUDES(mutex_);
+  bool may_rest() const EXCLUDES(mutex_);
   // A context is gone, and what was registered in it is not any more: it is registered anew.
   void forget(CUcontext context) EXCLUDES(mutex_);
 
@@ -58,13 +63,16 @@ class PinnedStock {
     MutableBytes bytes;
     CUcontext home = nullptr;  // Where it is registered; null: nowhere.
     bool taken = false;
-    bool registering = false;
+    bool registering = false;  // Or the opposite.
+    bool resting = false;      // Free, without memory, and nowhere registered.
   };
 
   std::optional<std::size_t> find_free(bool pinned) const REQUIRES(mutex_);
   std::size_t reserve() const REQUIRES(mutex_);  // Free blocks that are registered.
   Block* add() REQUIRES(mutex_);
   Block* next_to_register() REQUIRES(mutex_);
+  Block* resting() const REQUIRES(mutex_);
+  Block* next_to_rest() const REQUIRES(mutex_);
   bool ask_for_more() REQUIRES(mutex_);  // True: the caller calls shortage_, unlocked.
 
   const driver::Table& driver_;
@@ -76,6 +84,7 @@ class PinnedStock {
   std::size_t blocks_max_ GUARDED_BY(mutex_) = 0;  // The most that a taker allowed.
   bool possible_ GUARDED_BY(mutex_) = false;       // The driver registers what it is given.
   bool asked_ GUARDED_BY(mutex_) = false;
+  bool rests_ GUARDED_BY(mutex_) = true;  // The driver lets go what it is asked to.
 };
 
 // What a session's Endpoint receives into, so that copies to the device start from the received

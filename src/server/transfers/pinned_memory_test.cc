@@ -114,6 +114,59 @@ TEST_F(PinnedStockTest, WhatDiesWithItsContextIsRegisteredAnew) {
   EXPECT_TRUE(stock->pinned(*kept));
 }
 
+TEST_F(PinnedStockTest, WhatIsBeyondTheReserveRestsUntilItIsTaken) {
+  for (std::size_t i = 0; i < kMax; ++i) ASSERT_TRUE(stock->take(kMax));
+  stock->restock(context(1));
+  for (std::size_t i = 0; i < kMax; ++i) *stock->bytes(i).data() = std::byte{7};
+  EXPECT_FALSE(stock->may_rest()) << "all are in use";
+  for (std::size_t i = 0; i < kMax; ++i) stock->give(i);
+  ASSERT_TRUE(stock->may_rest());
+  while (stock->rest_one()) {
+  }
+  EXPECT_FALSE(stock->may_rest());
+  EXPECT_EQ(registrations().now.size(), 2U);
+  std::size_t resting = 0;
+  for (std::size_t i = 0; i < kMax; ++i) {
+    // Who has its address may go on with it, and finds that the memory was given back.
+    resting += *stock->bytes(i).data() == std::byte{0} ? 1 : 0;
+    EXPECT_EQ(stock->pinned(i), *stock->bytes(i).data() == std::byte{7});
+  }
+  EXPECT_EQ(resting, kMax - 2);
+}
+
+TEST_F(PinnedStockTest, WhatRestsIsRegisteredOnlyForTheReserve) {
+  for (std::size_t i = 0; i < kMax; ++i) ASSERT_TRUE(stock->take(kMax));
+  stock->restock(context(1));
+  for (std::size_t i = 0; i < kMax; ++i) stock->give(i);
+  while (stock->rest_one()) {
+  }
+  const int asked = shortages;
+  ASSERT_TRUE(stock->take(kMax));
+  EXPECT_EQ(shortages, asked + 1);
+  stock->restock(context(1));
+  EXPECT_EQ(registrations().now.size(), 3U);
+  // As many as before, and no more, however they come by their memory.
+  for (std::size_t i = 1; i < kMax; ++i) ASSERT_TRUE(stock->take(kMax));
+  EXPECT_FALSE(stock->take(kMax));
+  stock->restock(context(1));
+  EXPECT_EQ(registrations().now.size(), kMax);
+}
+
+TEST_F(PinnedStockTest, WhatTheDriverDoesNotLetGoStaysAsItIs) {
+  for (std::size_t i = 0; i < kMax; ++i) ASSERT_TRUE(stock->take(kMax));
+  stock->restock(context(1));
+  for (std::size_t i = 0; i < kMax; ++i) *stock->bytes(i).data() = std::byte{7};
+  for (std::size_t i = 0; i < kMax; ++i) stock->give(i);
+  driver.cuMemHostUnregister = [](void*) { return CUDA_ERROR_ILLEGAL_ADDRESS; };
+  EXPECT_FALSE(stock->rest_one());
+  EXPECT_FALSE(stock->may_rest()) << "it would be asked again and again";
+  for (std::size_t i = 0; i < kMax; ++i) {
+    EXPECT_TRUE(stock->pinned(i));
+    EXPECT_EQ(*stock->bytes(i).data(), std::byte{7});
+  }
+  driver.cuMemHostUnregister = &unregister_memory;
+}
+
 TEST_F(PinnedStockTest, ADriverThatRefusesIsNotAskedAgain) {
   registrations().answer = CUDA_ERROR_OUT_OF_MEMORY;
   stock->restock(context(1));
