@@ -207,6 +207,44 @@ TEST_F(MappedTest, RangesComeAndGoWhileAnotherThreadLaunches) {
   launching.join();
 }
 
+TEST_F(MappedTest, RangesGoWhileFunctionsOfTheProgramWriteToOthers) {
+  std::vector<std::uint32_t> counted(1024);
+  CU_OK(cu().cuMemHostRegister_v2(counted.data(), 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+  CUdeviceptr word = 0;
+  CU_OK(cu().cuMemHostGetDevicePointer_v2(&word, counted.data(), 0));
+  constexpr std::uint32_t kRounds = 300;
+  std::vector<std::thread> threads;
+  std::atomic<std::uint32_t> gone{0};
+  for (std::uint32_t thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([&, thread] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      const Stream stream;
+      const auto count = [](void* at) { ++*static_cast<std::uint32_t*>(at); };
+      for (std::uint32_t i = 0; i < kRounds; ++i) {
+        ASSERT_EQ(CUDA_SUCCESS, cu().cuLaunchHostFunc(stream, count, counted.data() + 16 * thread));
+      }
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+    });
+    threads.emplace_back([&] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      std::vector<std::uint32_t> storage(2048);
+      CUdeviceptr address = 0;
+      for (std::uint32_t i = 0; i < kRounds / 10; ++i) {
+        gone += cu().cuMemHostRegister_v2(storage.data(), 40, CU_MEMHOSTREGISTER_DEVICEMAP) ==
+                    CUDA_SUCCESS &&
+                cu().cuMemHostGetDevicePointer_v2(&address, storage.data(), 0) == CUDA_SUCCESS &&
+                cu().cuMemHostUnregister(storage.data()) == CUDA_SUCCESS;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(2 * (kRounds / 10), gone);
+  for (const std::uint32_t thread : {0, 1}) EXPECT_EQ(kRounds, counted[16 * thread]);
+  CU_OK(cu().cuMemHostUnregister(counted.data()));
+}
+
 TEST_F(MappedTest, PointersInAStructureInDeviceMemoryAreFollowed) {
   const PinnedMemory in(16);
   const PinnedMemory out(16);
