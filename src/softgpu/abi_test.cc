@@ -287,7 +287,8 @@ TEST_F(AbiTest, AForkedChildHasNoDriver) {
   const pid_t child = ::fork();
   if (child == 0) {
     int count = 0;
-    const bool good = cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
+    const bool good = cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
                       cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
     ::_exit(good ? 0 : 1);
   }

@@ -12,6 +12,7 @@ namespace flyt::softgpu {
 namespace {
 
 std::atomic<Driver*> driver{nullptr};
+std::atomic<bool> forked{false};
 std::atomic<std::uint64_t> threads{0};
 constinit thread_local ContextStack stack;
 constinit thread_local std::uint64_t number = 0;
@@ -19,9 +20,9 @@ constinit thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE
 constinit thread_local auto host_function = InHostFunction::Kind::kNone;
 
 // A forked child has none of the threads that its parent's driver works with: for it, CUDA is not
-// initialised.
+// initialised, and cannot be, as with NVIDIA's driver.
 void forget_driver() {
-  driver.store(nullptr, std::memory_order_release);
+  if (driver.exchange(nullptr) != nullptr) forked.store(true);
   stack = ContextStack();
 }
 
@@ -30,6 +31,7 @@ void forget_driver() {
 Driver* current_driver() { return driver.load(std::memory_order_acquire); }
 
 CUresult start_driver() {
+  if (forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
   static Mutex mutex;
   const Lock lock(mutex);
   if (current_driver() != nullptr) return CUDA_SUCCESS;

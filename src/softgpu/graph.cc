@@ -134,7 +134,7 @@ Work Graph::clone_work(const Work& work, Driver* driver) {
     for (auto& body : conditional->bodies) {
       body = body->clone(driver);
       body->set_owned();
-      body->set_body();
+      body->set_body(0);
       conditional->told.push_back(to_handle<CUgraph>(body->handle()));
     }
   }
@@ -206,6 +206,14 @@ bool Graph::has_memory() const {
   each([&found](const GraphNode& node) {
     found = found || std::holds_alternative<AllocWork>(node.work) ||
             std::holds_alternative<FreeWork>(node.work);
+  });
+  return found;
+}
+
+bool Graph::has_conditionals() const {
+  bool found = false;
+  each([&found](const GraphNode& node) {
+    found = found || std::holds_alternative<ConditionalWork>(node.work);
   });
   return found;
 }

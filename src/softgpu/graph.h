@@ -155,16 +155,25 @@ class Graph {
   std::vector<GraphNode*> order() const;
   // Has it, or a graph in it, nodes that allocate or free?
   bool has_memory() const;
+  // Conditional ones?
+  bool has_conditionals() const;
+  // Is there neither a clone nor a second instance of it?
+  bool is_single() const { return has_memory() || has_conditionals(); }
 
   // A child's or a body's: it goes with its node.
   bool owned() const { return owned_; }
   void set_owned() { owned_ = true; }
   // The body of a conditional node.
   bool body() const { return body_; }
-  void set_body() { body_ = true; }
+  void set_body(std::uint64_t outer) {
+    body_ = true;
+    outer_ = outer;
+  }
+  // The handle of the graph that the node is in whose body this is, if it has one.
+  std::uint64_t outer() const { return outer_; }
   // A capture adds to it.
   unsigned captures = 0;
-  // Executable graphs of it; counted where it has memory nodes.
+  // Executable graphs of it.
   std::shared_ptr<unsigned> instances = std::make_shared<unsigned>(0);
 
   std::map<std::uint64_t, Conditional>& conditionals() { return conditionals_; }
@@ -184,6 +193,7 @@ class Graph {
   std::uint64_t origin_ = 0;
   bool owned_ = false;
   bool body_ = false;
+  std::uint64_t outer_ = 0;
   std::vector<std::shared_ptr<GraphNode>> nodes_;  // In the order in which they were added.
   std::map<std::uint64_t, Conditional> conditionals_;
   std::map<std::shared_ptr<UserObject>, std::uint64_t> objects_;  // And how often it is held.

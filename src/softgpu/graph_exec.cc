@@ -86,8 +86,7 @@ CUresult GraphExec::make(const Graph& graph, std::uint64_t flags, std::uint64_t 
     *result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  // Their memory is at one address: it cannot be there twice.
-  if (graph.has_memory() && *graph.instances != 0) {
+  if (graph.is_single() && *graph.instances != 0) {
     *result = CUDA_GRAPH_INSTANTIATE_ERROR;
     return CUDA_ERROR_NOT_SUPPORTED;
   }

@@ -1,6 +1,9 @@
 // The legacy default stream waits for and holds up blocking streams; the per-thread one does not.
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -166,6 +169,39 @@ TEST_F(DefaultStreamTest, TheLegacyStreamWaitsForWhatAThreadThatEndedHasLeft) {
   CU_OK(cu().cuStreamSynchronize(nullptr));
   EXPECT_TRUE(left.done);
   EXPECT_EQ(8u, memory->read<std::uint32_t>()[0]);
+}
+
+// What a thread does at its end: for thread-locals, then for each round of destructors of keys.
+struct AtEnd {
+  std::function<void()> act;
+  int rounds = 0;
+  pthread_key_t key{};
+  ~AtEnd() { act(); }
+  static void run(void* data) {
+    auto& end = *static_cast<AtEnd*>(data);
+    end.act();
+    if (--end.rounds == 0) return;
+    EXPECT_EQ(0, ::pthread_setspecific(end.key, data));
+  }
+};
+
+TEST_F(DefaultStreamTest, DestructorsOfAThreadMayStillUseItsStream) {
+  const auto count = [&] {
+    CU_IS(CUDA_SUCCESS, launch(add, 1, 1, CU_STREAM_PER_THREAD, static_cast<CUdeviceptr>(*memory),
+                               std::uint32_t{1}));
+    CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  };
+  AtEnd keyed{.act = count, .rounds = 3};
+  ASSERT_EQ(0, ::pthread_key_create(&keyed.key, &AtEnd::run));
+  std::thread([&] {
+    CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    thread_local AtEnd local{.act = count};
+    EXPECT_EQ(0, ::pthread_setspecific(keyed.key, &keyed));
+    local.act();
+  }).join();
+  keyed.act = [] {};
+  EXPECT_EQ(0, ::pthread_key_delete(keyed.key));
+  EXPECT_EQ(5u, memory->read<std::uint32_t>()[0]);
 }
 
 TEST_F(DefaultStreamTest, PtszFormsUseThePerThreadStream) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -91,6 +92,31 @@ TEST_F(ForkAlone, AForkWhileAnotherThreadWaitsLeavesThatThreadWaiting) {
   EXPECT_FALSE(released);
   gate.open();
   waiter.join();
+  CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
+}
+
+// The thread that forked is the child's only one: with its end the child exits.
+TEST_F(ForkAlone, AChildWhoseThreadEndsLeavesTheStreamOfItsParentsThread) {
+  Gate gate;
+  pid_t child = -1;
+  int status = -1;
+  std::thread([&] {
+    CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    gate.close(CU_STREAM_PER_THREAD);
+    child = ::fork();
+    if (child == 0) {
+      // Before whatever else there is at exit, of which the parent has its own.
+      std::atexit([] { ::_exit(0); });
+      return;
+    }
+    EXPECT_TRUE(eventually([&] { return ::waitpid(child, &status, WNOHANG) == child; }));
+    CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(CU_STREAM_PER_THREAD));
+    gate.open();
+    CU_IS(CUDA_SUCCESS, cu().cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  }).join();
+  ASSERT_GE(child, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(0, WEXITSTATUS(status));
   CU_IS(CUDA_SUCCESS, cu().cuCtxSynchronize());
 }
 

@@ -62,6 +62,37 @@ TEST_F(GraphHostMemoryTest, AHostNodeSeesWhatWasCopiedBeforeItAndTheCopyBehindIt
   }
 }
 
+// Through a server it may be refused; what is not refused has to be right.
+TEST_F(GraphHostMemoryTest, CopiesOfPageableMemoryThatOverlapAreOrderedOrRefused) {
+  for (const bool captured : {true, false}) {
+    const Unrecorded quiet;
+    std::vector<std::uint32_t> pageable(8);
+    memory->write<std::uint32_t>({7, 8, 0, 0});
+    CUresult more = CUDA_ERROR_UNKNOWN;
+    CUgraph graph = nullptr;
+    const CUDA_MEMCPY3D up = to_host(pageable.data(), word(0), 8);
+    const CUDA_MEMCPY3D down = to_device(word(2), pageable.data() + 1, 8);
+    if (captured) {
+      CaptureOf capture(*stream);
+      CU_OK(cu().cuMemcpyDtoHAsync_v2(pageable.data(), word(0), 8, *stream));
+      more = cu().cuMemcpyHtoDAsync_v2(word(2), pageable.data() + 1, 8, *stream);
+      CU_OK(capture.end(&graph));
+    } else {
+      CUgraphNode first = nullptr;
+      CUgraphNode second = nullptr;
+      CU_OK(cu().cuGraphCreate(&graph, 0));
+      CU_OK(cu().cuGraphAddMemcpyNode(&first, graph, nullptr, 0, &up, context));
+      more = cu().cuGraphAddMemcpyNode(&second, graph, &first, 1, &down, context);
+    }
+    const OwnedGraph owned(graph);
+    if (more == CUDA_ERROR_NOT_SUPPORTED) continue;
+    CU_OK(more);
+    const OwnedExec exec(owned);
+    CU_OK(run(exec));
+    EXPECT_EQ((std::vector<std::uint32_t>{7, 8, 8, 0}), memory->read<std::uint32_t>());
+  }
+}
+
 TEST_F(GraphHostMemoryTest, CopyNodesTellTheProgramsOwnAddresses) {
   std::vector<std::uint32_t> pageable(4);
   const PinnedMemory pinned(16);

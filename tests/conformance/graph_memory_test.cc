@@ -365,6 +365,49 @@ TEST_F(GraphConditionalTest, WorkCanBeCapturedIntoABody) {
   EXPECT_EQ(6u, read(2));
 }
 
+TEST_F(GraphConditionalTest, ANodeInABodyMayHaveAHandleOfTheGraphAroundIt) {
+  for (const unsigned value : {0u, 1u, 2u}) {
+    const OwnedGraph graph;
+    const CUgraphConditionalHandle inner = handle_for(graph, value);
+    const auto bodies = add_conditional(graph, handle_for(graph, 1), CU_GRAPH_COND_TYPE_IF, 1);
+    ASSERT_EQ(1u, bodies.size());
+    const auto cases = add_conditional(bodies[0], inner, CU_GRAPH_COND_TYPE_SWITCH, 2);
+    ASSERT_EQ(2u, cases.size());
+    for (unsigned i = 0; i < 2; ++i) {
+      CUgraphNode node = nullptr;
+      CU_OK(add_add(cases[i], {}, i, &node));
+    }
+    CUgraphNodeParams again{};
+    again.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    again.conditional.handle = inner;
+    again.conditional.size = 1;
+    again.conditional.ctx = context;
+    CUgraphNode node = nullptr;
+    CU_IS(CUDA_ERROR_INVALID_VALUE,
+          cu().cuGraphAddNode_v2(&node, graph, nullptr, nullptr, 0, &again));
+    const OwnedExec exec(graph);
+    CU_OK(run(exec));
+  }
+  EXPECT_EQ((std::vector<std::uint32_t>{1, 1, 0, 0}), memory->read<std::uint32_t>());
+}
+
+TEST_F(GraphConditionalTest, ConditionalNodesForbidClonesChildrenAndSecondInstances) {
+  const OwnedGraph graph;
+  const OwnedGraph other;
+  ASSERT_EQ(1u, add_conditional(graph, handle_for(graph, 1), CU_GRAPH_COND_TYPE_IF, 1).size());
+  CUgraph clone = nullptr;
+  EXPECT_NE(CUDA_SUCCESS, cu().cuGraphClone(&clone, graph));
+  CUgraphNode node = nullptr;
+  EXPECT_NE(CUDA_SUCCESS, cu().cuGraphAddChildGraphNode(&node, other, nullptr, 0, graph));
+  {
+    const OwnedExec exec(graph);
+    CUgraphExec second = nullptr;
+    EXPECT_NE(CUDA_SUCCESS, cu().cuGraphInstantiateWithFlags(&second, graph, 0));
+  }
+  const OwnedExec exec(graph);
+  CU_OK(run(exec));
+}
+
 TEST_F(GraphConditionalTest, ConditionalNodesCheckTheirParameters) {
   const OwnedGraph graph;
   CUgraphNodeParams params{};

@@ -1,7 +1,9 @@
 // Host memory that kernels reach: what one side wrote, the other sees at the points where it may.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
@@ -168,6 +170,79 @@ TEST_F(MappedTest, SmallRangesAreRegisteredAndReachedEachOnItsOwn) {
     EXPECT_EQ(6u, *part);
     CU_OK(cu().cuMemHostUnregister(part));
   }
+}
+
+TEST_F(MappedTest, RangesComeAndGoWhileAnotherThreadLaunches) {
+  const Module module(kBasicPtx);
+  const CUfunction add = module.function("add_one");
+  std::atomic<bool> stop{false};
+  std::thread launching([&] {
+    const Unrecorded quiet;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    const DeviceMemory memory(4);
+    const Stream stream;
+    while (!stop) {
+      ASSERT_EQ(CUDA_SUCCESS, launch(add, 1, 1, stream, static_cast<CUdeviceptr>(memory), 1u));
+      ASSERT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+    }
+  });
+  const Stream stream;
+  std::vector<std::uint32_t> storage(2048);
+  bool right = true;
+  for (std::uint32_t i = 1; i <= 300 && right; ++i) {
+    const Unrecorded quiet;
+    std::uint32_t* const words = storage.data() + 1;
+    *words = i;
+    CUdeviceptr address = 0;
+    right = cu().cuMemHostRegister_v2(words, 40, CU_MEMHOSTREGISTER_DEVICEMAP) == CUDA_SUCCESS &&
+            cu().cuMemHostGetDevicePointer_v2(&address, words, 0) == CUDA_SUCCESS &&
+            launch(add, 1, 1, stream, address, 1u) == CUDA_SUCCESS &&
+            cu().cuStreamSynchronize(stream) == CUDA_SUCCESS && *words == i + 1;
+    // Nobody's but the program's any more: what was not sent need not be.
+    words[5] = i;
+    right = cu().cuMemHostUnregister(words) == CUDA_SUCCESS && right && words[5] == i;
+    EXPECT_TRUE(right) << "in round " << i;
+  }
+  stop = true;
+  launching.join();
+}
+
+TEST_F(MappedTest, RangesGoWhileFunctionsOfTheProgramWriteToOthers) {
+  std::vector<std::uint32_t> counted(1024);
+  CU_OK(cu().cuMemHostRegister_v2(counted.data(), 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+  CUdeviceptr word = 0;
+  CU_OK(cu().cuMemHostGetDevicePointer_v2(&word, counted.data(), 0));
+  constexpr std::uint32_t kRounds = 300;
+  std::vector<std::thread> threads;
+  std::atomic<std::uint32_t> gone{0};
+  for (std::uint32_t thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([&, thread] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      const Stream stream;
+      const auto count = [](void* at) { ++*static_cast<std::uint32_t*>(at); };
+      for (std::uint32_t i = 0; i < kRounds; ++i) {
+        ASSERT_EQ(CUDA_SUCCESS, cu().cuLaunchHostFunc(stream, count, counted.data() + 16 * thread));
+      }
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+    });
+    threads.emplace_back([&] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      std::vector<std::uint32_t> storage(2048);
+      CUdeviceptr address = 0;
+      for (std::uint32_t i = 0; i < kRounds / 10; ++i) {
+        gone += cu().cuMemHostRegister_v2(storage.data(), 40, CU_MEMHOSTREGISTER_DEVICEMAP) ==
+                    CUDA_SUCCESS &&
+                cu().cuMemHostGetDevicePointer_v2(&address, storage.data(), 0) == CUDA_SUCCESS &&
+                cu().cuMemHostUnregister(storage.data()) == CUDA_SUCCESS;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(2 * (kRounds / 10), gone);
+  for (const std::uint32_t thread : {0, 1}) EXPECT_EQ(kRounds, counted[16 * thread]);
+  CU_OK(cu().cuMemHostUnregister(counted.data()));
 }
 
 TEST_F(MappedTest, PointersInAStructureInDeviceMemoryAreFollowed) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -109,13 +110,17 @@ class Program {
     return good;
   }
 
+  // Counts in the words of that thread. Safe from any thread.
+  CUresult launch(CUstream stream, int thread = 0) {
+    CUdeviceptr words = memory_ + static_cast<CUdeviceptr>(thread) * 32 * 4;
+    void* parameters[] = {&words};
+    return cu_.cuLaunchKernel(add_, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
+  }
+  CUdeviceptr memory() const { return memory_; }
   CUcontext context() const { return context_; }
 
  private:
-  CUresult launch() {
-    void* parameters[] = {&memory_};
-    return cu_.cuLaunchKernel(add_, 1, 1, 1, 32, 1, 1, 0, stream_, parameters, nullptr);
-  }
+  CUresult launch() { return launch(stream_); }
   std::size_t some_bytes() { return 4 * (1 + random_.below(kBytes / 4)); }
   static CUresult not_ready_is_fine(CUresult result) {
     return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
@@ -236,6 +241,96 @@ int bereaved(const tests::CudaLibrary& cu, Program& program) {
   ::_exit(good ? 0 : 1);
 }
 
+// Threads with work in default streams of their own, which they keep until they are let go.
+class Crowd {
+ public:
+  Crowd(const tests::CudaLibrary& cu, Program& program) : cu_(cu), program_(program) {
+    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this, i] { run(i + 1); });
+    while (working_ != kThreads) std::this_thread::yield();
+  }
+  ~Crowd() { end(); }
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+  void end() {
+    may_end_ = true;
+    may_end_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+  bool good() const { return good_ == kThreads; }
+
+ private:
+  static constexpr int kThreads = 4;
+  void run(int number) {
+    const bool entered = cu_.cuCtxSetCurrent(program_.context()) == CUDA_SUCCESS;
+    good_ += entered && program_.launch(CU_STREAM_PER_THREAD, number) == CUDA_SUCCESS;
+    ++working_;
+    may_end_.wait(false);
+  }
+
+  const tests::CudaLibrary& cu_;
+  Program& program_;
+  std::atomic<int> working_{0};
+  std::atomic<int> good_{0};
+  std::atomic<bool> may_end_{false};
+  std::vector<std::thread> threads_;
+};
+
+int deserted(const tests::CudaLibrary& cu, Program& program) {
+  Crowd crowd(cu, program);
+  if (!crowd.good()) return 2;
+  say("ready\n");
+  CUresult first = CUDA_SUCCESS;
+  while (first == CUDA_SUCCESS) first = program.launch(CU_STREAM_PER_THREAD);
+  const Clock::time_point lost = Clock::now();
+  crowd.end();
+  CUresult late = CUDA_SUCCESS;
+  std::thread([&] { late = cu.cuStreamSynchronize(CU_STREAM_PER_THREAD); }).join();
+  std::printf("lost result=%d late_result=%d ended_us=%lld.\n", static_cast<int>(first),
+              static_cast<int>(late), static_cast<long long>(us_since(lost)));
+  return late == CUDA_SUCCESS ? 1 : 0;
+}
+
+// Work of the main thread's that is not done when the program exits.
+struct Unfinished {
+  const tests::CudaLibrary& cu;
+  Program& program;
+  std::atomic<bool> exiting{false};
+
+  CUresult begin() {
+    const CUresult result = cu.cuLaunchHostFunc(CU_STREAM_PER_THREAD, &wait_for_exit, this);
+    return result == CUDA_SUCCESS ? program.launch(CU_STREAM_PER_THREAD) : result;
+  }
+  static void wait_for_exit(void* data) { static_cast<Unfinished*>(data)->exiting.wait(false); }
+  // What exit() calls: the stream is there still, with all that is in it, and so are some threads.
+  static void finish(int, void* data) {
+    auto& own = *static_cast<Unfinished*>(data);
+    std::uint32_t words[32] = {};
+    bool good = own.program.launch(CU_STREAM_PER_THREAD) == CUDA_SUCCESS;
+    own.exiting = true;
+    own.exiting.notify_all();
+    // In the same stream: the legacy one would wait for streams that have ended, too.
+    good = good && own.cu.cuMemcpyDtoHAsync_v2(words, own.program.memory(), sizeof(words),
+                                               CU_STREAM_PER_THREAD) == CUDA_SUCCESS;
+    good = good && own.cu.cuStreamSynchronize(CU_STREAM_PER_THREAD) == CUDA_SUCCESS &&
+           words[0] == 2 && words[31] == 2;
+    say(good ? "ok\n" : "the stream was not what it was\n");
+    if (!good) ::_exit(1);
+  }
+};
+
+int leaving(const tests::CudaLibrary& cu, Program& program) {
+  const std::uint32_t words[32] = {};
+  if (cu.cuMemcpyHtoD_v2(program.memory(), words, sizeof(words)) != CUDA_SUCCESS) return 2;
+  Crowd ended(cu, program);
+  ended.end();
+  Crowd crowd(cu, program);
+  if (!ended.good() || !crowd.good() || cu.cuCtxSynchronize() != CUDA_SUCCESS) return 2;
+  Unfinished work{.cu = cu, .program = program};
+  if (work.begin() != CUDA_SUCCESS || ::on_exit(&Unfinished::finish, &work) != 0) return 2;
+  std::exit(0);
+}
+
 bool stdin_ended() {
   pollfd readable{0, POLLIN | POLLHUP, 0};
   return ::poll(&readable, 1, 0) > 0;
@@ -267,6 +362,14 @@ int run_witness(const std::string& library, std::uint64_t seed) {
 
 int run_bereaved(const std::string& library, std::uint64_t seed) {
   return with_program(library, seed, bereaved);
+}
+
+int run_deserted(const std::string& library, std::uint64_t seed) {
+  return with_program(library, seed, deserted);
+}
+
+int run_leaving(const std::string& library, std::uint64_t seed) {
+  return with_program(library, seed, leaving);
 }
 
 int run_info(const std::string& library) {

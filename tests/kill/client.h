@@ -1,4 +1,4 @@
-// The clients of the kill tests: this program once more, with one of three jobs.
+// The clients of the kill tests: this program once more, with one of these jobs.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,16 @@ int run_witness(const std::string& library, std::uint64_t seed);
 //   lost result=R calls=N slowest_us=T over_100ms=N waiter_result=R waiter_late_us=T
 // and returns 0 only if no call succeeded after the first failure.
 int run_bereaved(const std::string& library, std::uint64_t seed);
+
+// Has threads with work in default streams of their own, which end when a call has failed. Prints
+// "ready" first and then
+//   lost result=R late_result=R ended_us=T
+// and ends as programs do, with 0 unless a new thread's own stream was there all the same.
+int run_deserted(const std::string& library, std::uint64_t seed);
+
+// Exits while some threads have such streams, and others have ended; what exit() calls uses the
+// main thread's. Prints "ok" if it could.
+int run_leaving(const std::string& library, std::uint64_t seed);
 
 // Prints the bytes of free device memory.
 int run_info(const std::string& library);

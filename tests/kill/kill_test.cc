@@ -153,6 +153,27 @@ TEST_P(KillTest, AClientWhoseWholeServerDiesGetsErrorsForEver) {
   }
 }
 
+TEST_P(KillTest, ThreadsWithStreamsOfTheirOwnEndThoughTheServerIsLost) {
+  for (int i = 0; i < std::max(1, kills() / 4); ++i) {
+    auto deserted = client("deserted");
+    ASSERT_TRUE(deserted->wrote("ready", kSlow)) << deserted->output() << server->log();
+    for (const pid_t process : server->children()) ::kill(process, SIGKILL);
+    ASSERT_EQ(0, deserted->wait(kSlow)) << deserted->output();
+    ASSERT_TRUE(deserted->wrote(".\n", kSlow)) << deserted->output();
+    EXPECT_LT(field(deserted->output(), "ended_us"), 30'000'000) << deserted->output();
+    ASSERT_TRUE(children_are(0)) << server->log();
+  }
+}
+
+TEST_P(KillTest, AProgramsOwnStreamIsThereUntilItHasExited) {
+  for (int i = 0; i < std::max(1, kills() / 4); ++i) {
+    auto leaving = client("leaving");
+    ASSERT_EQ(0, leaving->wait(kSlow)) << leaving->output() << server->log();
+    ASSERT_TRUE(leaving->wrote("ok", kSlow)) << leaving->output();
+    ASSERT_TRUE(children_are(0)) << server->log();
+  }
+}
+
 TEST_P(KillTest, AnInterruptedServerEndsItsSessionsAndItself) {
   auto bereaved = client("bereaved");
   ASSERT_TRUE(bereaved->wrote("ready", kSlow)) << bereaved->output() << server->log();
@@ -214,6 +235,8 @@ int run_client(const std::string& job, std::uint64_t seed) {
   if (job == "busy") return run_busy(library, seed);
   if (job == "witness") return run_witness(library, seed);
   if (job == "bereaved") return run_bereaved(library, seed);
+  if (job == "deserted") return run_deserted(library, seed);
+  if (job == "leaving") return run_leaving(library, seed);
   return run_info(library);
 }
 

@@ -88,7 +88,8 @@ TEST_P(MeanwhileTest, WhatEndsMeanwhileHasEnded) {
   start();
   const auto child = client();
   ASSERT_EQ("0", ask(child, "spares"));
-  for (const char* what : {"end-pinned", "end-module", "end-library", "end-context"}) {
+  for (const char* what :
+       {"end-pinned", "end-module", "end-library", "end-context", "end-thread"}) {
     ASSERT_NO_FATAL_FAILURE(stop_session());
     std::string ended;
     std::thread ending([&] { ended = ask(child, what); });
@@ -99,6 +100,9 @@ TEST_P(MeanwhileTest, WhatEndsMeanwhileHasEnded) {
     // Some ask no server: now there is another process, and the next turn is about that one.
     ASSERT_EQ("0", ask(child, "sync")) << what << server_->log();
   }
+  EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+  // None of the ends keeps the session from going on once more.
+  kill_idle();
   EXPECT_EQ("ok", ask(child, "use")) << server_->log();
 }
 

@@ -40,10 +40,17 @@ bool find_for_gpu(std::uint64_t& address, std::uint64_t bytes) {
   return true;
 }
 
+// The last byte of a box, from its first one.
+std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
+  return (copy.slices - 1) * side.slice_pitch + (copy.rows - 1) * side.pitch + copy.width;
+}
+
 // How far the GPU's address of host memory is from the program's.
-CUresult reach_host(std::uint64_t first, std::uint64_t bytes, LentMemories& lent,
+CUresult reach_host(const BoxCopy& box, const BoxSide& side, LentMemories& lent,
                     std::uint64_t& distance) {
   MemoryState& memory = session().memory();
+  const std::uint64_t first = side.address;
+  const std::uint64_t bytes = extent(box, side);
   std::uint64_t address = first;
   if (memory.map().place(first, bytes).place == MemoryMap::Place::kPinned) {
     if (!find_for_gpu(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -53,7 +60,8 @@ CUresult reach_host(std::uint64_t first, std::uint64_t bytes, LentMemories& lent
   std::uint64_t loan = 0;
   const CUresult result = memory.mirror().borrow(first, bytes, address, loan);
   if (result != CUDA_SUCCESS) return result;
-  lent.insert(std::make_shared<LentMemory>(memory.mirror(), loan));
+  const LentRows rows{first, box.width, box.rows, side.pitch, box.slices, side.slice_pitch};
+  lent.insert(std::make_shared<LentMemory>(memory.mirror(), loan, rows, &side == &box.to));
   distance = address - first;
   return CUDA_SUCCESS;
 }
@@ -62,18 +70,13 @@ CUresult check_event(CUevent event) {
   return event == nullptr ? CUDA_ERROR_INVALID_VALUE : check(event);
 }
 
-// The last byte of a box, from its first one.
-std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
-  return (copy.slices - 1) * side.slice_pitch + (copy.rows - 1) * side.pitch + copy.width;
-}
-
 // Host memory of one side; device memory that is mirrored has its address already.
 CUresult take_side(const BoxCopy& box, const BoxSide& side, LentMemories& lent, CUmemorytype type,
                    const void*& host, CUdeviceptr& device) {
   if (type == CU_MEMORYTYPE_ARRAY) return CUDA_SUCCESS;
   std::uint64_t distance = 0;
   if (side.memory == BoxSide::Memory::kHost) {
-    const CUresult result = reach_host(side.address, extent(box, side), lent, distance);
+    const CUresult result = reach_host(box, side, lent, distance);
     if (result != CUDA_SUCCESS) return result;
   } else {
     distance = side.distance;

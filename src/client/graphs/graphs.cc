@@ -1,5 +1,6 @@
 #include "client/graphs/graphs.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "client/call.h"
@@ -8,6 +9,22 @@
 #include "client/streams/host_call_scope.h"
 
 namespace flyt::client {
+
+bool LentRows::meet(const LentRows& other) const {
+  for (std::uint64_t i = 0; i < slices * rows; ++i) {
+    const std::uint64_t begin = first + i / rows * slice_pitch + i % rows * pitch;
+    for (std::uint64_t slice = 0; slice < other.slices; ++slice) {
+      const std::uint64_t base = other.first + slice * other.slice_pitch;
+      if (begin + width <= base) continue;
+      // The last row that begins before the end of this one.
+      const std::uint64_t before = begin + width - 1 - base;
+      const std::uint64_t row =
+          other.pitch == 0 ? 0 : std::min(before / other.pitch, other.rows - 1);
+      if (base + row * other.pitch + other.width > begin) return true;
+    }
+  }
+  return false;
+}
 
 LentMemory::~LentMemory() { mirror_.give_back(loan_); }
 
@@ -53,6 +70,20 @@ LentMemories Graphs::lent_to(std::uint64_t graph) {
   const Lock lock(mutex_);
   const auto found = graphs_.find(root(graph));
   return found == graphs_.end() ? LentMemories{} : found->second.lent;
+}
+
+CUresult Graphs::check_clash(const char* call, std::uint64_t graph, const LentMemories& more) {
+  if (more.empty()) return CUDA_SUCCESS;
+  const LentMemories there = lent_to(graph);
+  for (const auto& each : more) {
+    const bool clash = std::any_of(there.begin(), there.end(),
+                                   [&](const auto& other) { return each->clashes(*other); });
+    if (clash) {
+      return refused(call,
+                     "a graph writes pageable memory that another of its copies has a part of");
+    }
+  }
+  return CUDA_SUCCESS;
 }
 
 void Graphs::lend(std::uint64_t graph, const LentMemories& memories) {

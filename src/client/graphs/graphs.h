@@ -22,18 +22,37 @@ namespace flyt::client {
 class HostMirror;
 class Session;
 
-// Memory that CUDA does not know, in use by copies of graphs until the last of them is gone.
+// The bytes of a box: `pitch` is at least `width`.
+struct LentRows {
+  std::uint64_t first = 0;
+  std::uint64_t width = 0;
+  std::uint64_t rows = 1;
+  std::uint64_t pitch = 0;
+  std::uint64_t slices = 1;
+  std::uint64_t slice_pitch = 0;
+  bool meet(const LentRows& other) const;
+};
+
+// Memory that CUDA does not know, in use by a copy of graphs until the last of them is gone.
 class LentMemory {
  public:
   // `loan`: its number there.
-  LentMemory(HostMirror& mirror, std::uint64_t loan) : mirror_(mirror), loan_(loan) {}
+  LentMemory(HostMirror& mirror, std::uint64_t loan, const LentRows& rows, bool written)
+      : mirror_(mirror), loan_(loan), rows_(rows), written_(written) {}
   ~LentMemory();
   LentMemory(const LentMemory&) = delete;
   LentMemory& operator=(const LentMemory&) = delete;
 
+  // One writes what the other one uses too, and the GPU has that at two places.
+  bool clashes(const LentMemory& other) const {
+    return loan_ != other.loan_ && (written_ || other.written_) && rows_.meet(other.rows_);
+  }
+
  private:
   HostMirror& mirror_;
   const std::uint64_t loan_;
+  const LentRows rows_;
+  const bool written_;
 };
 using LentMemories = std::set<std::shared_ptr<LentMemory>>;
 
@@ -82,6 +101,9 @@ class Graphs {
   void forget_graph(std::uint64_t graph) EXCLUDES(mutex_);
   // What nodes of a graph use.
   LentMemories lent_to(std::uint64_t graph) EXCLUDES(mutex_);
+  // CUDA_ERROR_NOT_SUPPORTED, by name, where a copy that is to come clashes with one that is there.
+  CUresult check_clash(const char* call, std::uint64_t graph, const LentMemories& more)
+      EXCLUDES(mutex_);
   void lend(std::uint64_t graph, const LentMemories& memories) EXCLUDES(mutex_);
   void lend_to_exec(ExecState& exec, const LentMemories& memories) EXCLUDES(mutex_);
   LentMemories take_back(ExecState& exec) EXCLUDES(mutex_);

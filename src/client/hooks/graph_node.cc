@@ -67,6 +67,13 @@ CUresult add(const Place& place, CUgraphNodeParams& params) {
   }
   GraphNode given;
   if (const CUresult bad = given.take(params); bad != CUDA_SUCCESS) return bad;
+  Graphs& graphs = session().graphs();
+  CUresult clash = graphs.check_clash("cuGraphAddNode", address_of(place.graph), given.lent());
+  if (clash == CUDA_SUCCESS && params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+    clash = graphs.check_clash("cuGraphAddNode", address_of(place.graph),
+                               graphs.lent_to(address_of(params.graph.graph)));
+  }
+  if (clash != CUDA_SUCCESS) return clash;
   std::vector<std::uint64_t> dependencies(place.count);
   for (std::size_t i = 0; i < place.count; ++i) {
     dependencies[i] = address_of(place.dependencies[i]);

@@ -127,10 +127,11 @@ CUresult HostMirror::begin(std::uint64_t base) {
 }
 
 CUresult HostMirror::map_at(std::uint64_t device_base, const Memory& memory, bool borrowed) {
-  // Known here before the server is asked: it may write as soon as it knows the range.
+  // Known here before the server is asked: it may write as soon as it knows the range. Nothing is
+  // sent before it does.
   if (!add(device_base, memory, borrowed)) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto note = [&] {
-    set_mapped(device_base, true);
+    on_mapped(device_base);
     return CUDA_SUCCESS;
   };
   if (memory.kind == MemoryKind::kManagedVariable) {
@@ -167,10 +168,23 @@ bool HostMirror::add(std::uint64_t device_base, const Memory& memory, bool borro
   return added;
 }
 
-void HostMirror::set_mapped(std::uint64_t device_base, bool mapped) {
+void HostMirror::on_mapped(std::uint64_t device_base) {
   const Lock lock(mutex_);
   const auto found = ranges_.find(device_base);
-  if (found != ranges_.end()) found->second.mapped = mapped;
+  if (found != ranges_.end()) found->second.mapped = found->second.sent = true;
+}
+
+void HostMirror::on_unmapped(std::uint64_t device_base) {
+  const Lock lock(mutex_);
+  const auto found = ranges_.find(device_base);
+  if (found != ranges_.end()) found->second.mapped = false;
+}
+
+void HostMirror::send_no_more(std::uint64_t device_base) {
+  const Lock sending(sending_);
+  const Lock lock(mutex_);
+  const auto found = ranges_.find(device_base);
+  if (found != ranges_.end()) found->second.sent = false;
 }
 
 void HostMirror::remove(std::uint64_t device_base) {
@@ -180,13 +194,15 @@ void HostMirror::remove(std::uint64_t device_base) {
 }
 
 CUresult HostMirror::end(const Memory& memory) {
+  // Other threads' commands may come between that one and its answer.
+  send_no_more(memory.device_base);
   CUresult result = CUDA_SUCCESS;
   {
     commands::UnmapHost::Reply reply;
     rpc::Reply answer;
     result = session_.ask_and_note(commands::UnmapHost{.address = memory.device_base}, reply,
                                    answer, [&] {
-                                     set_mapped(memory.device_base, false);
+                                     on_unmapped(memory.device_base);
                                      return CUDA_SUCCESS;
                                    });
   }
@@ -267,8 +283,12 @@ bool HostMirror::send_range(std::uint64_t device_address, std::uint64_t bytes) {
       const auto found = around(device_address);
       if (found == ranges_.end()) break;
       const std::uint64_t offset = device_address - found->first;
-      const std::uint64_t size =
-          std::min({kTurnBytes, end - device_address, found->second.bytes - offset});
+      const std::uint64_t left = std::min(end - device_address, found->second.bytes - offset);
+      if (!found->second.sent) {
+        device_address += left;
+        continue;
+      }
+      const std::uint64_t size = std::min(kTurnBytes, left);
       device_address += compare(changes, device_address, found->second, offset, size);
     }
     if (changes.empty()) continue;

@@ -103,6 +103,7 @@ class HostMirror {
     bool read_only = false;  // For kernels.
     bool borrowed = false;
     bool mapped = false;  // The server has it.
+    bool sent = false;    // What the program writes there may be sent.
     bool variable = false;
     // With which context, and as what.
     const ContextState* context = nullptr;
@@ -126,7 +127,9 @@ class HostMirror {
   bool send_range(std::uint64_t device_address, std::uint64_t bytes) REQUIRES(sending_);
   void take_back(Bytes changes) EXCLUDES(mutex_);
   Status restore_range(const Another& another, std::uint64_t device_base) REQUIRES(sending_);
-  void set_mapped(std::uint64_t device_base, bool mapped) EXCLUDES(mutex_);
+  void on_mapped(std::uint64_t device_base) EXCLUDES(mutex_);
+  void on_unmapped(std::uint64_t device_base) EXCLUDES(mutex_);
+  void send_no_more(std::uint64_t device_base) EXCLUDES(sending_, mutex_);
   void look_for_pointers(Bytes data);
   bool add(std::uint64_t device_base, const Memory& memory, bool borrowed = false) EXCLUDES(mutex_);
   // What the program has written in a part of a range.

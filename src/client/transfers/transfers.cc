@@ -220,6 +220,8 @@ CUresult Transfers::capture_in_graph(const BoxCopy& copy, CUstream stream, std::
   LentMemories lent;
   const CUresult bad = take_graph_copy(whole, lent);
   if (bad != CUDA_SUCCESS) return bad;
+  const CUresult clash = session_.graphs().check_clash("a copy in a capture", graph, lent);
+  if (clash != CUDA_SUCCESS) return clash;
   session_.graphs().lend(graph, lent);
   commands::CaptureCopy::Reply reply;
   rpc::Reply answer;

@@ -219,7 +219,7 @@ void HostMirror::erase(Ranges::iterator range) {
   const std::uint64_t bytes = range->second.bytes;
   if (range->second.ours) {
     session_.regions().remove(address);
-    session_.driver().cuMemHostUnregister(pointer_at(address));
+    if (!range->second.ending) session_.driver().cuMemHostUnregister(pointer_at(address));
     pages_.unmap(address, bytes, range->second.in_graphs);
   }
   if (range->second.in_graphs) --in_graphs_;
@@ -241,11 +241,22 @@ CUresult HostMirror::unmap(std::uint64_t address, std::uint32_t context) {
   }
   CUresult result = session_.enter(context);
   if (result == CUDA_SUCCESS) result = session_.graphs().wait_for_context(context);
+  {
+    const Lock lock(mutex_);
+    const auto found = ranges_.find(address);
+    if (found == ranges_.end() || found->second.ending) return CUDA_ERROR_INVALID_VALUE;
+    send_range(address, found->second);
+    if (!found->second.ours) {
+      erase(found);
+      return result;
+    }
+    found->second.ending = true;
+  }
+  // Without the lock: the driver may wait for work that has come meanwhile, and a function of the
+  // client's in it for the commands of others.
+  session_.driver().cuMemHostUnregister(pointer_at(address));
   const Lock lock(mutex_);
-  const auto found = ranges_.find(address);
-  if (found == ranges_.end()) return CUDA_ERROR_INVALID_VALUE;
-  send_range(address, found->second);
-  erase(found);
+  erase(ranges_.find(address));
   return result;
 }
 
@@ -314,7 +325,7 @@ void HostMirror::drop_context(std::uint32_t context) {
   const Lock lock(mutex_);
   for (auto at = ranges_.begin(); at != ranges_.end();) {
     const auto next = std::next(at);
-    if (at->second.ours && at->second.context == context) erase(at);
+    if (at->second.ours && !at->second.ending && at->second.context == context) erase(at);
     at = next;
   }
 }

@@ -71,6 +71,7 @@ class HostMirror {
     Pages shadow;
     UsedMemory charge = {};  // Of managed memory.
     bool in_graphs = false;
+    bool ending = false;  // unmap() takes it from the GPU, and nobody else.
   };
   using Ranges = std::map<std::uint64_t, Range>;
 

@@ -158,7 +158,7 @@ CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   return with_graph(originalGraph,
                     [&](Driver& driver, const std::shared_ptr<Graph>& graph) -> CUresult {
                       if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
-                      if (graph->has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
+                      if (graph->is_single()) return CUDA_ERROR_NOT_SUPPORTED;
                       *phGraphClone = to_handle<CUgraph>(graph->clone(&driver)->handle());
                       return CUDA_SUCCESS;
                     });

@@ -45,17 +45,36 @@ CUresult read_free(Driver& driver, const Graph& graph, CUdeviceptr address, Free
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// The graph itself or one around it whose handle that is; null: none.
+const Graph* find_owner(Driver& driver, const Graph& graph, std::uint64_t conditional) {
+  const Graph* owner = &graph;
+  while (owner != nullptr && !owner->conditionals().contains(conditional)) {
+    owner = driver.graphs().graphs().find(owner->outer()).get();
+  }
+  return owner;
+}
+
+bool uses(const Graph& graph, std::uint64_t conditional) {
+  bool found = false;
+  graph.each([&](const GraphNode& node) {
+    const auto* work = std::get_if<ConditionalWork>(&node.work);
+    found = found || (work != nullptr && work->handle == conditional);
+  });
+  return found;
+}
+
+}  // namespace
+
 CUresult read_conditional(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& params,
                           ConditionalWork& out) {
   constexpr unsigned kBodiesMax = 4096;
   if (const CUresult bad = read_context(driver, params.ctx, &out.context); bad != CUDA_SUCCESS) {
     return bad;
   }
-  if (!graph.conditionals().contains(params.handle)) return CUDA_ERROR_INVALID_VALUE;
-  for (const auto& node : graph.nodes()) {
-    const auto* other = std::get_if<ConditionalWork>(&node->work);
-    if (other != nullptr && other->handle == params.handle) return CUDA_ERROR_INVALID_VALUE;
-  }
+  const Graph* const owner = find_owner(driver, graph, params.handle);
+  if (owner == nullptr || uses(*owner, params.handle)) return CUDA_ERROR_INVALID_VALUE;
   unsigned size_max = 0;
   switch (params.type) {
     case CU_GRAPH_COND_TYPE_IF:
@@ -74,7 +93,7 @@ CUresult read_conditional(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_N
   for (unsigned i = 0; i < params.size; ++i) {
     auto body = Graph::make(&driver);
     body->set_owned();
-    body->set_body();
+    body->set_body(graph.handle());
     out.told.push_back(to_handle<CUgraph>(body->handle()));
     out.bodies.push_back(std::move(body));
   }

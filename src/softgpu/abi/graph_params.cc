@@ -187,6 +187,7 @@ CUresult read_child(Driver& driver, CUgraph parent, CUgraph child,
                     CUgraphChildGraphNodeOwnership ownership, ChildWork& out) {
   const auto graph = driver.graphs().graphs().find(from_handle(child));
   if (graph == nullptr || child == parent || graph->captures != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->has_conditionals()) return CUDA_ERROR_NOT_SUPPORTED;
   switch (ownership) {
     case CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE:
       // Its memory is at one address: it cannot be there twice.
