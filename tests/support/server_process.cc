@@ -106,6 +106,11 @@ Status ServerProcess::start(const ServerOptions& options) {
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
   log_pipe_ = Fd(ends[0]);
   const Fd to(ends[1]);
+  std::string for_clients;
+  if (const std::size_t at = listen.find('?'); listen.starts_with("tcp:") && at != listen.npos) {
+    for_clients = listen.substr(at);
+    listen.resize(at);
+  }
   std::vector<std::string> words = {options.program, "--listen", listen, "--driver",
                                     options.driver};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
@@ -134,6 +139,7 @@ Status ServerProcess::start(const ServerOptions& options) {
   if (!ready || url_.empty()) {
     return Error{ErrorCode::kTimeout, "flyt-server is not listening:\n" + log()};
   }
+  url_ += for_clients;
   return {};
 }
 

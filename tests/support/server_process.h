@@ -23,7 +23,8 @@ struct ServerOptions {
   std::string program;                   // Path of flyt-server.
   std::string driver = server_driver();  // --driver
   // --listen; "shm" (or empty) and "unix" stand for a fresh path in a private folder, the latter
-  // for sessions that stay on their sockets.
+  // for sessions that stay on their sockets. Options behind a tcp URL are for clients: url() has
+  // them, the server does not get them.
   std::string listen;
   std::vector<std::string> arguments;
 };
