@@ -334,8 +334,11 @@ TEST_F(ThreadsTest, LaunchesBehindAStandingStreamHoldUpNoOtherThread) {
   const Stream standing;
   const Stream other(CU_STREAM_NON_BLOCKING, -1);  // Sure to have a queue of its own.
   const DeviceMemory word(4);
-  Gate gate;
-  gate.close(standing);
+  const PinnedMemory gate(4);
+  *gate.as<std::uint32_t>() = 0;
+  CUdeviceptr there = 0;
+  CU_OK(cu().cuMemHostGetDevicePointer_v2(&there, gate.data(), 0));
+  CU_OK(cu().cuStreamWaitValue32_v2(standing, there, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::atomic<std::uint32_t> launched{0};
   std::thread launching([&] {
     const Unrecorded quiet;
@@ -355,7 +358,7 @@ TEST_F(ThreadsTest, LaunchesBehindAStandingStreamHoldUpNoOtherThread) {
   }
   EXPECT_LT(launched, kLaunches);
   CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
-  gate.open();
+  CU_OK(cu().cuStreamWriteValue32_v2(other, there, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
   launching.join();
   CU_OK(cu().cuStreamSynchronize(standing));
   EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
