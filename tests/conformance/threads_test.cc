@@ -338,6 +338,10 @@ TEST_F(ThreadsTest, LaunchesBehindAStandingStreamHoldUpNoOtherThread) {
   *gate.as<std::uint32_t>() = 0;
   CUdeviceptr there = 0;
   CU_OK(cu().cuMemHostGetDevicePointer_v2(&there, gate.data(), 0));
+  // Natively code that is loaded when it is first used waits for whatever stands.
+  CU_OK(add_one(other));
+  CU_OK(cu().cuMemsetD8Async(*memory, 0, 4, other));
+  CU_OK(cu().cuStreamSynchronize(other));
   CU_OK(cu().cuStreamWaitValue32_v2(standing, there, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::atomic<std::uint32_t> launched{0};
   std::thread launching([&] {
