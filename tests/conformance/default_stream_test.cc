@@ -196,7 +196,12 @@ TEST_F(DefaultStreamTest, DestructorsOfAThreadMayStillUseItsStream) {
     EXPECT_TRUE(launched == CUDA_SUCCESS || launched == CUDA_ERROR_INVALID_CONTEXT) << launched;
     EXPECT_EQ(launched, cu().cuStreamSynchronize(CU_STREAM_PER_THREAD));
   };
-  AtEnd keyed{.act = count, .rounds = 3};
+#if defined(__SANITIZE_THREAD__)
+  constexpr int kRounds = 2;  // In the last one the sanitizer has forgotten the thread.
+#else
+  constexpr int kRounds = 3;
+#endif
+  AtEnd keyed{.act = count, .rounds = kRounds};
   ASSERT_EQ(0, ::pthread_key_create(&keyed.key, &AtEnd::run));
   std::thread([&] {
     CU_IS(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
