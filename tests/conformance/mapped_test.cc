@@ -330,7 +330,7 @@ TEST_F(MappedTest, StreamsWriteAndAwaitWordsInHostMemory) {
   CU_OK(cu().cuStreamWaitValue32_v2(stream, address_of(pinned.data()), 5, CU_STREAM_WAIT_VALUE_EQ));
   CU_OK(cu().cuStreamWriteValue32_v2(stream, address_of(pinned.data()) + 4, 6, 0));
   CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(stream));
-  words[0] = 5;
+  std::atomic_ref(*pinned.as<std::uint32_t>()).store(5);
   CU_OK(cu().cuStreamSynchronize(stream));
   EXPECT_EQ(6u, words[1]);
 }
