@@ -33,7 +33,8 @@ constexpr Duration kQuietTurn = std::chrono::seconds(1);
 // The same while it waits for the moment to move.
 constexpr Duration kMoveTurn = std::chrono::milliseconds(1);
 // Without commands for that long a session gives back what host memory its copies have had beyond
-// the reserves: more than between the steps of any program, for the next copies register it anew.
+// the reserves: longer than programs rest between copies, as a rule, for the next copies register
+// it anew.
 constexpr Duration kBuffersKept = std::chrono::seconds(60);
 // How long the GPU is left to itself where it has all that can be received into: at first, and when
 // nothing has come back for long.

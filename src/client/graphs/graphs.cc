@@ -10,7 +10,13 @@
 
 namespace flyt::client {
 
+std::uint64_t LentRows::end() const {
+  return first + (slices - 1) * slice_pitch + (rows - 1) * pitch + width;
+}
+
 bool LentRows::meet(const LentRows& other) const {
+  // As a rule: row by row it may take long.
+  if (end() <= other.first || other.end() <= first) return false;
   for (std::uint64_t i = 0; i < slices * rows; ++i) {
     const std::uint64_t begin = first + i / rows * slice_pitch + i % rows * pitch;
     for (std::uint64_t slice = 0; slice < other.slices; ++slice) {

@@ -30,6 +30,7 @@ struct LentRows {
   std::uint64_t pitch = 0;
   std::uint64_t slices = 1;
   std::uint64_t slice_pitch = 0;
+  std::uint64_t end() const;
   bool meet(const LentRows& other) const;
 };
 

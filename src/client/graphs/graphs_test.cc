@@ -27,6 +27,19 @@ TEST(LentRows, MeetWhereTheyHaveBytesInCommon) {
   EXPECT_TRUE(row.meet({.first = 901, .width = 100}));
   EXPECT_FALSE(row.meet({.first = 1100, .width = 100}));
   EXPECT_FALSE(row.meet({.first = 900, .width = 100}));
+  // Of so many rows each one cannot be looked at.
+  const LentRows many{.first = 0,
+                      .width = 1,
+                      .rows = 1 << 20,
+                      .pitch = 1,
+                      .slices = 1 << 20,
+                      .slice_pitch = 1 << 20};
+  EXPECT_FALSE(many.meet({.first = std::uint64_t{1} << 40,
+                          .width = 1,
+                          .rows = 1 << 20,
+                          .pitch = 1,
+                          .slices = 1 << 20,
+                          .slice_pitch = 1 << 20}));
   // Columns of a matrix, side by side, and of one whose rows lie in the gaps of the other's.
   const LentRows left{.first = 0, .width = 16, .rows = 8, .pitch = 64};
   EXPECT_FALSE(left.meet({.first = 16, .width = 48, .rows = 8, .pitch = 64}));

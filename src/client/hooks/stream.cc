@@ -120,7 +120,6 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   const bool external = Flags == CU_EVENT_WAIT_EXTERNAL;
   if (!external && Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   EventState& event = *session().memory().events.find(address_of(hEvent));
-  give_work(hStream);
   const commands::StreamWaitEvent command{.stream = hStream, .event = hEvent, .flags = Flags};
   if (session().captures().any()) {
     if (external) event.in_graphs = true;
@@ -130,6 +129,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   if (external) return CUDA_ERROR_ILLEGAL_STATE;
   // An event that was never recorded, or is known to be over, holds nothing up.
   if (event.known_done()) return CUDA_SUCCESS;
+  give_work(hStream);
   return event.captured ? session().post_and_hear(command) : post(command);
 }
 

@@ -123,7 +123,7 @@ CUresult mark_stream(Request& request, const commands::MarkStream& command) {
   MemorySubjects& memory = request.session().memory();
   CUstream stream = command.stream;
   std::shared_ptr<Fence> end;
-  CUresult marked = CUDA_ERROR_INVALID_HANDLE;
+  CUresult marked = CUDA_SUCCESS;
   if (request.resolve(stream) && !memory.watches.full() &&
       !request.session().graphs().capturing(stream)) {
     end = memory.events.record(request.context(), stream, marked);
