@@ -327,6 +327,7 @@ class Worker:
         import torch
         self.torch = torch
         self.live = {}
+        self.model = None  # On the CPU, for the first uses of the GPU.
         self.processors = Processors()
 
     def timed(self, measure):
@@ -342,15 +343,17 @@ class Worker:
             self.torch.cuda.synchronize()
         return self.live[name]
 
+    def prepare_start(self):
+        import torchvision
+        self.model = torchvision.models.resnet50(weights=None).eval()
+
     def start(self):
         """The first uses of the GPU in a process."""
-        import torchvision
-        model = torchvision.models.resnet50(weights=None).eval()
         started = time.perf_counter()
         self.torch.ones(4, device=DEVICE).sum().item()
         first = time.perf_counter()
         with self.torch.no_grad():
-            model.to(DEVICE)(self.torch.zeros(1, 3, 224, 224, device=DEVICE))
+            self.model.to(DEVICE)(self.torch.zeros(1, 3, 224, 224, device=DEVICE))
         self.torch.cuda.synchronize()
         return {'first_tensor': (first - started) * 1e3,
                 'first_inference': (time.perf_counter() - first) * 1e3}
@@ -371,6 +374,9 @@ class Worker:
     def answer(self, command, name):
         if command == 'hello':
             return {'torch': self.torch.__version__, 'cuda': self.torch.version.cuda}
+        if command == 'prepare_start':
+            self.prepare_start()
+            return {}
         if command == 'start':
             return self.timed(self.start)
         if command == 'prepare':
