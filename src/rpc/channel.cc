@@ -121,13 +121,14 @@ Status ChannelCore::call(Post& post, Reply& reply) {
   post.core_ = nullptr;
   outbox_.publish(post.slot_, {post.op_, post.context_, Answer::kReply}, post.writer_.used(),
                   false);
+  // What was posted before goes out now, and may have to wait for room on its way.
+  const Instant start = observer_ == nullptr ? Instant{} : clock_.now();
   outbox_.flush();
-  return wait_for_reply(waiter, post.op_);
+  return wait_for_reply(waiter, post.op_, start);
 }
 
-Status ChannelCore::wait_for_reply(Waiter& waiter, std::uint16_t op) {
+Status ChannelCore::wait_for_reply(Waiter& waiter, std::uint16_t op, Instant start) {
   calls_.fetch_add(1, std::memory_order_relaxed);
-  const Instant start = observer_ == nullptr ? Instant{} : clock_.now();
   if (!inbox_.wait(waiter)) return loss_.error();
   if (observer_ != nullptr) {
     const std::size_t bytes =
@@ -276,7 +277,7 @@ Status Channel::call_bulk(std::uint16_t op, std::uint32_t context, Bytes fields,
   ChannelCore& at = core();
   const bool sent = at.send_bulk(key, fields, data, &waiter, sequence);
   if (!sent && !waiter.enrolled) return at.loss_.error();
-  return at.wait_for_reply(waiter, op);
+  return at.wait_for_reply(waiter, op, at.observer_ == nullptr ? Instant{} : at.clock_.now());
 }
 
 void Channel::answer_by(Instant deadline) { core().inbox_.answer_by(deadline); }

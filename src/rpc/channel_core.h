@@ -29,7 +29,8 @@ class ChannelCore {
   // After the loss: its threads end.
   void end();
   Status call(Post& post, Reply& reply) NO_THREAD_SAFETY_ANALYSIS;
-  Status wait_for_reply(Waiter& waiter, std::uint16_t op);
+  // `start`: when the wait began, for an observer.
+  Status wait_for_reply(Waiter& waiter, std::uint16_t op, Instant start);
   bool send_bulk(const CommandKey& key, Bytes fields, std::span<const Bytes> data, Waiter* waiter,
                  std::uint64_t& sequence);
 

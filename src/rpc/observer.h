@@ -16,7 +16,8 @@ class CommandObserver {
   // A command of `bytes`, header included, is sent; `held`: how long credits and room took to get.
   virtual void on_command(std::uint16_t op, std::uint64_t sequence, std::size_t bytes,
                           Duration held) = 0;
-  // Its answer of `bytes` was waited for; 0: what it has the GPU tell.
+  // Its answer of `bytes` was waited for, from when it was handed over; 0: what it has the GPU
+  // tell.
   virtual void on_answer(std::uint16_t op, std::size_t bytes, Duration waited) = 0;
   // The command that this thread posts next names so many bytes that a lane has sent.
   virtual void on_lane(std::uint64_t /*bytes*/) {}

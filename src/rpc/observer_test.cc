@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/testing/hand_clock.h"
 #include "rpc/testing/session.h"
 
 namespace flyt::rpc {
@@ -22,6 +23,7 @@ class Counter final : public CommandObserver {
   void on_answer(std::uint16_t op, std::size_t bytes, Duration waited) override {
     answers[op] += bytes;
     EXPECT_GE(waited.count(), 0);
+    last_wait = waited;
   }
   void on_expected(std::uint64_t bytes) override { expected += bytes; }
 
@@ -29,6 +31,35 @@ class Counter final : public CommandObserver {
   std::map<std::uint16_t, std::size_t> answers;
   std::uint64_t expected = 0;
   std::uint64_t last_sequence = 0;
+  Duration last_wait{};
+};
+
+// Sending is all that takes time.
+class SlowSender final : public transport::Connection {
+ public:
+  SlowSender(std::unique_ptr<transport::Connection> inner, HandClock& clock, Duration takes)
+      : inner_(std::move(inner)), clock_(clock), takes_(takes) {}
+  Result<std::size_t> read(std::span<const MutableBytes> into,
+                           transport::Patience patience) override {
+    return inner_->read(into, patience);
+  }
+  Result<std::size_t> write(std::span<const Bytes> from, transport::Patience patience) override {
+    clock_.pass(takes_);
+    return inner_->write(from, patience);
+  }
+  transport::ReadySet wait(transport::ReadySet wanted, Instant deadline,
+                           const transport::Wakeup* wakeup) override {
+    return inner_->wait(wanted, deadline, wakeup);
+  }
+  void shut_down() override { inner_->shut_down(); }
+  void abandon() override { inner_->abandon(); }
+  int fd() const override { return inner_->fd(); }
+  std::string peer() const override { return inner_->peer(); }
+
+ private:
+  const std::unique_ptr<transport::Connection> inner_;
+  HandClock& clock_;
+  const Duration takes_;
 };
 
 TEST(CommandObserver, SeesWhatIsSentAndWaitedForInFull) {
@@ -51,6 +82,18 @@ TEST(CommandObserver, SeesWhatIsSentAndWaitedForInFull) {
   channel.shut_down("lost");
   EXPECT_FALSE(post_note(channel, "lost"));
   EXPECT_EQ(counter.commands[kOpNote], wire::kHeaderBytes + 4);
+}
+
+TEST(CommandObserver, CountsAsWaitingWhatSendingTook) {
+  constexpr Duration kSending = std::chrono::milliseconds(3);
+  Counter counter;
+  HandClock clock;
+  transport::ConnectionPair pair = make_pair(PairKind::kUnix);
+  pair.first = std::make_unique<SlowSender>(std::move(pair.first), clock, kSending);
+  Session session(std::move(pair), {.clock = &clock, .observer = &counter});
+  ASSERT_NE(session.channel, nullptr) << session.open_error;
+  ASSERT_TRUE(echo(*session.channel, "twelve bytes").ok());
+  EXPECT_GE(counter.last_wait, kSending);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
-// HandClock: time that passes when a test says so.
+// HandClock: time that passes when a test says so, whichever threads look.
 #pragma once
+
+#include <atomic>
 
 #include "base/clock.h"
 
@@ -7,12 +9,12 @@ namespace flyt {
 
 class HandClock final : public Clock {
  public:
-  Instant now() const override { return now_; }
+  Instant now() const override { return {now_.load()}; }
   void sleep_for(Duration) const override {}  // lint: allow(sleep): it does not.
-  void pass(Duration time) { now_ = now_ + time; }
+  void pass(Duration time) { now_.fetch_add(time.count()); }
 
  private:
-  Instant now_{1'000'000'000};
+  std::atomic<std::int64_t> now_{1'000'000'000};
 };
 
 }  // namespace flyt
