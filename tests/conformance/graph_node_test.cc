@@ -316,10 +316,22 @@ TEST_F(GraphNodeTest, ABoxFarFromWhatItsCopyNamesIsCopied) {
   params.Height = params.Depth = 1;
   CUgraphNode copy = nullptr;
   CU_OK(cu().cuGraphAddMemcpyNode(&copy, graph, nullptr, 0, &params, context));
+  CUDA_MEMCPY3D told{};
+  CU_OK(cu().cuGraphMemcpyNodeGetParams(copy, &told));
+  EXPECT_EQ(host.data(), told.srcHost);
+  EXPECT_EQ(0u, told.srcXInBytes);
+  EXPECT_EQ(kFar, told.srcZ);
   const OwnedExec exec(graph);
   CU_OK(cu().cuGraphLaunch(exec, *stream));
   CU_OK(cu().cuStreamSynchronize(*stream));
   EXPECT_EQ(8u, read(0));
+  // What was told may be given again, with one thing changed.
+  told.srcZ = kFar - 1;
+  CU_OK(cu().cuGraphMemcpyNodeSetParams(copy, &told));
+  const OwnedExec other(graph);
+  CU_OK(cu().cuGraphLaunch(other, *stream));
+  CU_OK(cu().cuStreamSynchronize(*stream));
+  EXPECT_EQ(7u, read(0));
 }
 
 TEST_F(GraphNodeTest, AGraphCanBeDrawn) {

@@ -45,24 +45,49 @@ std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
   return (copy.slices - 1) * side.slice_pitch + (copy.rows - 1) * side.pitch + copy.width;
 }
 
-// How far the GPU's address of host memory is from the program's.
-CUresult reach_host(const BoxCopy& box, const BoxSide& side, LentMemories& lent,
-                    std::uint64_t& distance) {
-  MemoryState& memory = session().memory();
-  const std::uint64_t first = side.address;
-  const std::uint64_t bytes = extent(box, side);
-  std::uint64_t address = first;
-  if (memory.map().place(first, bytes).place == MemoryMap::Place::kPinned) {
-    if (!find_for_gpu(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    distance = address - first;
-    return CUDA_SUCCESS;
+// One side of a copy, as a program gives it.
+struct GivenSide {
+  CUmemorytype type;
+  const void*& host;
+  CUdeviceptr& device;
+  std::size_t& x_bytes;
+  std::size_t& y;
+  std::size_t& z;
+
+  bool on_host() const { return type == CU_MEMORYTYPE_HOST; }
+  std::uint64_t base() const { return on_host() ? address_of(host) : device; }
+  void set_base(std::uint64_t address) {
+    if (on_host()) {
+      host = pointer_at(address);
+    } else {
+      device = address;
+    }
   }
+};
+
+GivenSide source_of(CUDA_MEMCPY3D& copy) {
+  return {copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcXInBytes, copy.srcY, copy.srcZ};
+}
+
+// Whose `host` is kept in `host` meanwhile: a structure for both sides has constant memory.
+GivenSide target_of(CUDA_MEMCPY3D& copy, const void*& host) {
+  host = copy.dstHost;
+  return {copy.dstMemoryType, host, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ};
+}
+
+// Memory that CUDA does not know is lent from the box's first byte on, and named by that: what lies
+// before it may be no address that the server's driver takes.
+CUresult lend_side(const BoxCopy& box, const BoxSide& side, LentMemories& lent, GivenSide& given) {
+  MemoryState& memory = session().memory();
+  std::uint64_t address = 0;
   std::uint64_t loan = 0;
-  const CUresult result = memory.mirror().borrow(first, bytes, address, loan);
+  const CUresult result = memory.mirror().borrow(side.address, extent(box, side), address, loan);
   if (result != CUDA_SUCCESS) return result;
-  const LentRows rows{first, box.width, box.rows, side.pitch, box.slices, side.slice_pitch};
-  lent.insert(std::make_shared<LentMemory>(memory.mirror(), loan, rows, &side == &box.to));
-  distance = address - first;
+  const LentRows rows{side.address, box.width, box.rows, side.pitch, box.slices, side.slice_pitch};
+  const LentOrigin origin{given.base(), given.x_bytes, given.y, given.z};
+  lent.insert(std::make_shared<LentMemory>(memory.mirror(), loan, rows, origin, &side == &box.to));
+  given.x_bytes = given.y = given.z = 0;
+  given.set_base(address);
   return CUDA_SUCCESS;
 }
 
@@ -71,21 +96,19 @@ CUresult check_event(CUevent event) {
 }
 
 // Host memory of one side; device memory that is mirrored has its address already.
-CUresult take_side(const BoxCopy& box, const BoxSide& side, LentMemories& lent, CUmemorytype type,
-                   const void*& host, CUdeviceptr& device) {
-  if (type == CU_MEMORYTYPE_ARRAY) return CUDA_SUCCESS;
-  std::uint64_t distance = 0;
+CUresult take_side(const BoxCopy& box, const BoxSide& side, LentMemories& lent, GivenSide given) {
+  if (given.type == CU_MEMORYTYPE_ARRAY) return CUDA_SUCCESS;
+  std::uint64_t distance = side.distance;
   if (side.memory == BoxSide::Memory::kHost) {
-    const CUresult result = reach_host(box, side, lent, distance);
-    if (result != CUDA_SUCCESS) return result;
-  } else {
-    distance = side.distance;
+    const std::uint64_t bytes = extent(box, side);
+    std::uint64_t address = side.address;
+    if (session().memory().map().place(address, bytes).place != MemoryMap::Place::kPinned) {
+      return lend_side(box, side, lent, given);
+    }
+    if (!find_for_gpu(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    distance = address - side.address;
   }
-  if (type == CU_MEMORYTYPE_HOST) {
-    host = pointer_at(address_of(host) + distance);
-  } else {
-    device += distance;
-  }
+  given.set_base(given.base() + distance);
   return CUDA_SUCCESS;
 }
 
@@ -97,10 +120,10 @@ CUresult take_graph_copy(CUDA_MEMCPY3D& copy, LentMemories& lent) {
   CUresult result = make_box_copy({memory.map(), memory.images.arrays}, copy, box);
   if (result != CUDA_SUCCESS) return result;
   if (box.empty()) return CUDA_ERROR_INVALID_VALUE;
-  result = take_side(box, box.from, lent, copy.srcMemoryType, copy.srcHost, copy.srcDevice);
+  result = take_side(box, box.from, lent, source_of(copy));
   if (result != CUDA_SUCCESS) return result;
-  const void* to = copy.dstHost;
-  result = take_side(box, box.to, lent, copy.dstMemoryType, to, copy.dstDevice);
+  const void* to = nullptr;
+  result = take_side(box, box.to, lent, target_of(copy, to));
   copy.dstHost = const_cast<void*>(to);
   return result;
 }
@@ -252,17 +275,25 @@ void fill_kernel(CUDA_KERNEL_NODE_PARAMS_v3& kernel, ToldNode& told) {
   }
 }
 
-void give_copy(CUDA_MEMCPY3D& copy) {
-  if (copy.srcMemoryType == CU_MEMORYTYPE_HOST) {
-    copy.srcHost = pointer_at(as_given(address_of(copy.srcHost)));
-  } else {
-    copy.srcDevice = as_given(copy.srcDevice);
-  }
-  if (copy.dstMemoryType == CU_MEMORYTYPE_HOST) {
-    copy.dstHost = pointer_at(as_given(address_of(copy.dstHost)));
-  } else {
-    copy.dstDevice = as_given(copy.dstDevice);
-  }
+void give_side(GivenSide side, std::uint64_t graph) {
+  if (side.type == CU_MEMORYTYPE_ARRAY) return;
+  const std::uint64_t told = side.base();
+  const std::uint64_t base = as_given(told);
+  side.set_base(base);
+  if (base == told) return;
+  const auto origin = session().graphs().origin_of(graph, base);
+  if (!origin) return;
+  side.set_base(origin->base);
+  side.x_bytes = origin->x_bytes;
+  side.y = origin->y;
+  side.z = origin->z;
+}
+
+void give_copy(CUDA_MEMCPY3D& copy, std::uint64_t graph) {
+  give_side(source_of(copy), graph);
+  const void* to = nullptr;
+  give_side(target_of(copy, to), graph);
+  copy.dstHost = const_cast<void*>(to);
 }
 
 void fill_words(ToldNode& told) {
@@ -278,7 +309,7 @@ void give(CUgraphNodeParams& out, std::uint64_t graph, ToldNode& told) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return fill_kernel(out.kernel, told);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return give_copy(out.memcpy.copyParams);
+      return give_copy(out.memcpy.copyParams, graph);
     case CU_GRAPH_NODE_TYPE_MEMSET:
       out.memset.dst = as_given(out.memset.dst);
       return;

@@ -78,6 +78,13 @@ LentMemories Graphs::lent_to(std::uint64_t graph) {
   return found == graphs_.end() ? LentMemories{} : found->second.lent;
 }
 
+std::optional<LentOrigin> Graphs::origin_of(std::uint64_t graph, std::uint64_t first) {
+  for (const auto& memory : lent_to(graph)) {
+    if (memory->first() == first) return memory->origin();
+  }
+  return std::nullopt;
+}
+
 CUresult Graphs::check_clash(const char* call, std::uint64_t graph, const LentMemories& more) {
   if (more.empty()) return CUDA_SUCCESS;
   const LentMemories there = lent_to(graph);

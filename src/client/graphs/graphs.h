@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -34,12 +35,21 @@ struct LentRows {
   bool meet(const LentRows& other) const;
 };
 
+// How a program names a box: what it begins in, and how far from there it lies.
+struct LentOrigin {
+  std::uint64_t base = 0;
+  std::size_t x_bytes = 0;
+  std::size_t y = 0;
+  std::size_t z = 0;
+};
+
 // Memory that CUDA does not know, in use by a copy of graphs until the last of them is gone.
 class LentMemory {
  public:
   // `loan`: its number there.
-  LentMemory(HostMirror& mirror, std::uint64_t loan, const LentRows& rows, bool written)
-      : mirror_(mirror), loan_(loan), rows_(rows), written_(written) {}
+  LentMemory(HostMirror& mirror, std::uint64_t loan, const LentRows& rows, const LentOrigin& origin,
+             bool written)
+      : mirror_(mirror), loan_(loan), rows_(rows), origin_(origin), written_(written) {}
   ~LentMemory();
   LentMemory(const LentMemory&) = delete;
   LentMemory& operator=(const LentMemory&) = delete;
@@ -48,11 +58,14 @@ class LentMemory {
   bool clashes(const LentMemory& other) const {
     return loan_ != other.loan_ && (written_ || other.written_) && rows_.meet(other.rows_);
   }
+  std::uint64_t first() const { return rows_.first; }
+  const LentOrigin& origin() const { return origin_; }
 
  private:
   HostMirror& mirror_;
   const std::uint64_t loan_;
   const LentRows rows_;
+  const LentOrigin origin_;
   const bool written_;
 };
 using LentMemories = std::set<std::shared_ptr<LentMemory>>;
@@ -102,6 +115,8 @@ class Graphs {
   void forget_graph(std::uint64_t graph) EXCLUDES(mutex_);
   // What nodes of a graph use.
   LentMemories lent_to(std::uint64_t graph) EXCLUDES(mutex_);
+  // How a copy of the graph names the memory that is lent to it from this address on.
+  std::optional<LentOrigin> origin_of(std::uint64_t graph, std::uint64_t first) EXCLUDES(mutex_);
   // CUDA_ERROR_NOT_SUPPORTED, by name, where a copy that is to come clashes with one that is there.
   CUresult check_clash(const char* call, std::uint64_t graph, const LentMemories& more)
       EXCLUDES(mutex_);
