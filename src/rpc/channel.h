@@ -103,8 +103,9 @@ class Post {
   // This command's sequence number.
   std::uint64_t sequence() const { return slot_.sequence; }
 
-  // Hands the command over to be sent. Never blocks, does not allocate; a system call only if the
-  // sender slept. The command must have been begun with Answer::kNone.
+  // Hands the command over to be sent. Never blocks, does not allocate; system calls, which wake
+  // the sender and send the command, only if it slept. The command must have been begun with
+  // Answer::kNone.
   void commit();
 
  private:

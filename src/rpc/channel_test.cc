@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <optional>
 #include <thread>
 
 #include "base/testing/forks.h"
+#include "rpc/testing/forwarding_connection.h"
 #include "rpc/testing/session.h"
 
 namespace flyt::rpc {
@@ -309,6 +311,39 @@ TEST_P(ChannelOver, KeepsCreditsForWhatTheServerMayBeWaitingFor) {
 }
 
 // Of a server that acknowledges all at once there comes no other.
+// Counts what a thread writes itself.
+class WriterCounter final : public ForwardingConnection {
+ public:
+  WriterCounter(std::unique_ptr<transport::Connection> inner, std::atomic<int>& written)
+      : ForwardingConnection(std::move(inner)), written_(written) {}
+  Result<std::size_t> write(std::span<const Bytes> from, transport::Patience patience) override {
+    if (std::this_thread::get_id() == thread_) ++written_;
+    return ForwardingConnection::write(from, patience);
+  }
+
+ private:
+  const std::thread::id thread_ = std::this_thread::get_id();
+  std::atomic<int>& written_;
+};
+
+TEST(Channel, SendsItselfWhatFindsItsSenderAsleep) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "the sender never stays awake";
+  std::atomic<int> written{0};
+  transport::ConnectionPair pair = make_pair(PairKind::kUnix);
+  pair.first = std::make_unique<WriterCounter>(std::move(pair.first), written);
+  Session session(std::move(pair), {.sender_spin = std::chrono::nanoseconds(10)});
+  ASSERT_NE(session.channel, nullptr) << session.open_error;
+  const int at_first = written;
+  std::uint64_t posted = 0;
+  for (; written == at_first && posted < 100'000; ++posted) {
+    ASSERT_TRUE(post_note(*session.channel, "note"));
+    while (session.server.commands.load() <= posted) std::this_thread::yield();
+  }
+  EXPECT_GT(written, at_first) << posted << " were all sent by the sender";
+  ASSERT_TRUE(echo(*session.channel, "in order").ok());
+  EXPECT_EQ(session.server.commands.load(), posted + 1);
+}
+
 TEST(Channel, MissesNoAcknowledgementThatComesJustBeforeItWaits) {
   constexpr std::uint64_t kBatch = 7;
   Session session(make_pair(PairKind::kUnix), {}, {.commands_in_flight = kBatch + 1});

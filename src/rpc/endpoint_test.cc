@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "rpc/testing/forwarding_connection.h"
 #include "rpc/testing/raw_peer.h"
 #include "rpc/testing/session.h"
 
@@ -284,29 +285,17 @@ TEST(Endpoint, NoticesThatThePeerIsGoneThoughItNeverWaits) {
 }
 
 // Counts how often somebody waits at a connection: the peer is then asked to ring.
-class WaitCounter final : public transport::Connection {
+class WaitCounter final : public ForwardingConnection {
  public:
   WaitCounter(std::unique_ptr<transport::Connection> inner, int& waits)
-      : inner_(std::move(inner)), waits_(waits) {}
-  Result<std::size_t> read(std::span<const MutableBytes> into,
-                           transport::Patience patience) override {
-    return inner_->read(into, patience);
-  }
-  Result<std::size_t> write(std::span<const Bytes> from, transport::Patience patience) override {
-    return inner_->write(from, patience);
-  }
+      : ForwardingConnection(std::move(inner)), waits_(waits) {}
   transport::ReadySet wait(transport::ReadySet wanted, Instant deadline,
                            const transport::Wakeup* wakeup) override {
     ++waits_;
-    return inner_->wait(wanted, deadline, wakeup);
+    return ForwardingConnection::wait(wanted, deadline, wakeup);
   }
-  void shut_down() override { inner_->shut_down(); }
-  void abandon() override { inner_->abandon(); }
-  int fd() const override { return inner_->fd(); }
-  std::string peer() const override { return inner_->peer(); }
 
  private:
-  const std::unique_ptr<transport::Connection> inner_;
   int& waits_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/testing/hand_clock.h"
 #include "rpc/endpoint.h"
+#include "rpc/testing/forwarding_connection.h"
 #include "rpc/testing/raw_peer.h"
 #include "rpc/testing/session.h"
 
@@ -19,10 +20,12 @@ constexpr Duration kAfterCommands = microseconds(100);
 constexpr Duration kRead = microseconds(1);
 
 // Time passes with reading. Until `client_waits_until` the client shows each 25 us that it waits.
-class TimedConnection final : public transport::Connection {
+class TimedConnection final : public ForwardingConnection {
  public:
   TimedConnection(transport::ConnectionPair pair, HandClock& clock)
-      : client(std::move(pair.first)), inner_(std::move(pair.second)), clock_(clock) {}
+      : ForwardingConnection(std::move(pair.second)),
+        client(std::move(pair.first)),
+        clock_(clock) {}
 
   Result<std::size_t> read(std::span<const MutableBytes> into,
                            transport::Patience patience) override {
@@ -31,10 +34,7 @@ class TimedConnection final : public transport::Connection {
       shown_ = clock_.now();
       client.connection().show_waiting();
     }
-    return inner_->read(into, patience);
-  }
-  Result<std::size_t> write(std::span<const Bytes> from, transport::Patience patience) override {
-    return inner_->write(from, patience);
+    return ForwardingConnection::read(into, patience);
   }
   transport::ReadySet wait(transport::ReadySet, Instant deadline,
                            const transport::Wakeup*) override {
@@ -42,18 +42,12 @@ class TimedConnection final : public transport::Connection {
     clock_.pass(deadline - clock_.now());
     return transport::kNothing;
   }
-  std::uint32_t waiting_shown() const override { return inner_->waiting_shown(); }
-  void shut_down() override { inner_->shut_down(); }
-  void abandon() override { inner_->abandon(); }
-  int fd() const override { return inner_->fd(); }
-  std::string peer() const override { return inner_->peer(); }
 
   RawPeer client;
   Instant client_waits_until{};
   std::optional<Instant> slept_at;
 
  private:
-  const std::unique_ptr<transport::Connection> inner_;
   HandClock& clock_;
   Instant shown_{};
 };

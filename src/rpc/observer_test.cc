@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/testing/hand_clock.h"
+#include "rpc/testing/forwarding_connection.h"
 #include "rpc/testing/session.h"
 
 namespace flyt::rpc {
@@ -35,29 +36,16 @@ class Counter final : public CommandObserver {
 };
 
 // Sending is all that takes time.
-class SlowSender final : public transport::Connection {
+class SlowSender final : public ForwardingConnection {
  public:
   SlowSender(std::unique_ptr<transport::Connection> inner, HandClock& clock, Duration takes)
-      : inner_(std::move(inner)), clock_(clock), takes_(takes) {}
-  Result<std::size_t> read(std::span<const MutableBytes> into,
-                           transport::Patience patience) override {
-    return inner_->read(into, patience);
-  }
+      : ForwardingConnection(std::move(inner)), clock_(clock), takes_(takes) {}
   Result<std::size_t> write(std::span<const Bytes> from, transport::Patience patience) override {
     clock_.pass(takes_);
-    return inner_->write(from, patience);
+    return ForwardingConnection::write(from, patience);
   }
-  transport::ReadySet wait(transport::ReadySet wanted, Instant deadline,
-                           const transport::Wakeup* wakeup) override {
-    return inner_->wait(wanted, deadline, wakeup);
-  }
-  void shut_down() override { inner_->shut_down(); }
-  void abandon() override { inner_->abandon(); }
-  int fd() const override { return inner_->fd(); }
-  std::string peer() const override { return inner_->peer(); }
 
  private:
-  const std::unique_ptr<transport::Connection> inner_;
   HandClock& clock_;
   const Duration takes_;
 };

@@ -192,7 +192,17 @@ void Outbox::publish(const Slot& slot, const CommandKey& key, std::size_t payloa
   }
   head_.store(head);
   post_role_.give();
-  if (wake && sender_asleep_.load() != 0) wake_sender();
+  if (wake && sender_asleep_.load() != 0) wake_and_send(head);
+}
+
+// A thread takes tens of microseconds to wake up, which the first commands behind a wait would take
+// longer to arrive: who publishes sends them, and the sender what follows. Where it never stays
+// awake, each command would be sent by itself.
+void Outbox::wake_and_send(std::uint64_t head) {
+  wake_sender();
+  if (spin_.count() == 0 || !send_role_.try_take()) return;
+  drain_ring(Patience::kNow, head);
+  send_role_.give();
 }
 
 // Frames that are sent as they are published need little room, and soon meet the same cache lines

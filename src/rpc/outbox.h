@@ -123,6 +123,7 @@ class Outbox {
   bool pending() const { return tail_.load() != head_.load(); }
   void confirm_head();
   void wake_sender();
+  void wake_and_send(std::uint64_t head) EXCLUDES(send_role_);
   void run_sender();
   bool spin_for_work();
 
