@@ -119,9 +119,9 @@ class TestPushes final : public PushHandler {
     completed.store(token);
   }
   void on_lost(const Error& error) override {
-    losses.fetch_add(1);
     const std::lock_guard lock(mutex);
     loss = error.message;
+    losses.fetch_add(1);
   }
 
   std::atomic<std::uint64_t> host_call{0};
