@@ -641,7 +641,7 @@ bool Transfers::result_to_host(const BoxCopy& copy, CUstream stream, CUresult& r
   if (result == CUDA_SUCCESS) {
     std::memcpy(pointer_at(copy.to.address), pointer_at(shared->address()), copy.width);
   } else {
-    shared->give_up();
+    shared->leave(session_, stream);
   }
   return true;
 }
