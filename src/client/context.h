@@ -85,6 +85,13 @@ struct SeenBusy {
   std::uint64_t watch = 0;   // 0: not watched yet.
 };
 
+// How full a thread's own default stream is, in the context that it used it in last.
+struct OwnLoad {
+  const StreamLoads* loads = nullptr;
+  std::uint64_t context = 0;
+  StreamLoad* load = nullptr;
+};
+
 // What one thread of the program has. Belongs to its thread.
 struct ThreadState {
   HostCall host_call = HostCall::kNone;
@@ -97,6 +104,7 @@ struct ThreadState {
   std::uint64_t current = 0;
   SeenDone seen_done;
   SeenBusy seen_busy;
+  OwnLoad own_load;
   // The server is told when it ends: streams/thread_streams.h.
   bool has_streams = false;
 };

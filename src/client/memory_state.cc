@@ -83,6 +83,7 @@ void MemoryState::on_green_destroyed(ContextState& context) {
 
 void MemoryState::on_thread_ends(const void* thread) {
   transfers_.on_thread_ends();
+  loads_.on_thread_ends(thread);
   const Lock lock(mutex_);
   std::erase_if(default_stream_ids_, [&](const auto& item) { return item.first.second == thread; });
 }
@@ -115,6 +116,7 @@ void MemoryState::on_context_destroyed(ContextState& context) {
   peers.on_context_destroyed(context.handle);
   transfers_.on_context_destroyed(context.handle);
   fences_.on_context_destroyed(context.handle);
+  loads_.on_context_destroyed(context.handle);
 }
 
 CUresult MemoryState::add_shared(Memory memory) {

@@ -284,10 +284,11 @@ void Channel::answer_by(Instant deadline) { core().inbox_.answer_by(deadline); }
 
 unsigned Channel::open_lanes() { return lost() ? 0 : core().lanes_.open(); }
 
-LaneSend Channel::send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent) {
+LaneSend Channel::send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent,
+                                std::size_t ahead_max) {
   CommandObserver* const observer = core().observer_;
-  if (observer == nullptr) return core().lanes_.send(data, on_sent);
-  return core().lanes_.send(data, [&](const SentBlock& block) {
+  if (observer == nullptr) return core().lanes_.send(data, ahead_max, on_sent);
+  return core().lanes_.send(data, ahead_max, [&](const SentBlock& block) {
     observer->on_lane(block.bytes);
     on_sent(block);
   });

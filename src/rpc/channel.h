@@ -170,6 +170,9 @@ struct SentBlock {
   std::uint32_t lane = 0;
 };
 
+// More than lanes, so that none waits for who names the blocks.
+inline constexpr std::size_t kLaneBlocksAhead = 4 * wire::kLanesMax;
+
 enum class LaneSend : std::uint8_t {
   kSent,
   kNone,  // There are no lanes, or another thread's copy is under way: nothing was sent.
@@ -308,8 +311,10 @@ class Channel {
   unsigned open_lanes();
   // Sends `data` over the lanes that open_lanes() has made, in blocks; `on_sent` is called for each
   // in the order of their offsets when its bytes may be overwritten, and must post the command that
-  // names it.
-  LaneSend send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent);
+  // names it. At most `ahead_max` blocks, at least 1, are sent or on their way for which it has not
+  // been called; fewer than there are lanes leave some idle.
+  LaneSend send_by_lanes(Bytes data, const std::function<void(const SentBlock&)>& on_sent,
+                         std::size_t ahead_max = kLaneBlocksAhead);
 
   // Names memory that the server's next answers may fill. See Delivery.
   Delivery expect(const Destination& destination);

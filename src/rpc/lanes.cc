@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/assert.h"
 #include "rpc/greeting.h"
 
 namespace flyt::rpc {
@@ -11,8 +12,6 @@ namespace {
 
 // A block costs a command and two wake-ups, so it is not made smaller for the sake of more lanes.
 constexpr std::size_t kBlockBytesMin = 128 * kKiB;
-// Blocks of a copy that are taken and not told: more than lanes, so that none waits for the teller.
-constexpr std::size_t kBlocksAheadMax = 4 * wire::kLanesMax;
 // How long who waits for a block leaves the main connection unread, if nobody else reads it.
 constexpr Duration kReadEvery = std::chrono::milliseconds(5);
 // Pieces of a destination that are filled from a buffer at a time.
@@ -148,7 +147,7 @@ void Lanes::write(Lane& lane) {
 // Waits for something to send; false when there never will be.
 bool Lanes::take(Lane& lane, Bytes& data, std::uint64_t& index) {
   const Lock lock(mutex_);
-  while (!ended_ && (job_.rest.empty() || job_.blocks.size() >= kBlocksAheadMax)) {
+  while (!ended_ && (job_.rest.empty() || job_.blocks.size() >= job_.ahead_max)) {
     wake_.wait(mutex_);
   }
   if (ended_) return false;
@@ -178,7 +177,7 @@ bool Lanes::next_sent(SentBlock& block) {
       const Lock lock(mutex_);
       if (!job_.blocks.empty() && job_.blocks.front().sent) {
         block = job_.blocks.front().told;
-        if (job_.blocks.size() == kBlocksAheadMax) wake_.notify_all();
+        if (job_.blocks.size() == job_.ahead_max) wake_.notify_all();
         job_.blocks.pop_front();
         ++job_.first_block;
         return true;
@@ -191,13 +190,16 @@ bool Lanes::next_sent(SentBlock& block) {
   }
 }
 
-LaneSend Lanes::send(Bytes data, const std::function<void(const SentBlock&)>& on_sent) {
+LaneSend Lanes::send(Bytes data, std::size_t ahead_max,
+                     const std::function<void(const SentBlock&)>& on_sent) {
+  FLYT_ASSERT(ahead_max > 0);
   const unsigned made = made_.load(std::memory_order_acquire);
   if (made == 0 || data.empty() || !job_mutex_.try_lock()) return LaneSend::kNone;
   {
     const Lock lock(mutex_);
     job_ = {};
     job_.rest = data;
+    job_.ahead_max = ahead_max;
     job_.block_bytes = std::clamp<std::size_t>((data.size() + made - 1) / made, kBlockBytesMin,
                                                wire::kLaneBlockBytesMax);
     wake_.notify_all();

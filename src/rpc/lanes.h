@@ -40,8 +40,8 @@ class Lanes {
   // Makes them if nobody has tried yet. Returns how many there are, now and ever.
   unsigned open() EXCLUDES(open_mutex_, mutex_);
   // As Channel::send_by_lanes().
-  LaneSend send(Bytes data, const std::function<void(const SentBlock&)>& on_sent)
-      EXCLUDES(job_mutex_, mutex_);
+  LaneSend send(Bytes data, std::size_t ahead_max,
+                const std::function<void(const SentBlock&)>& on_sent) EXCLUDES(job_mutex_, mutex_);
 
   // The session is lost: whoever reads, writes or waits here ends.
   void shut_down() EXCLUDES(mutex_);
@@ -66,6 +66,7 @@ class Lanes {
   struct Job {
     Bytes rest;  // What no lane has taken yet.
     std::size_t block_bytes = 0;
+    std::size_t ahead_max = 0;  // Of `blocks`.
     struct Block {
       SentBlock told;
       bool sent = false;

@@ -79,6 +79,39 @@ void MemorySubjects::restock_later(PinnedStock& stock) {
   });
 }
 
+std::optional<std::uint64_t> MemorySubjects::prepare_copies(std::uint32_t kind,
+                                                            std::uint64_t wanted) {
+  const auto prepare = [](PinnedStock& stock, std::uint64_t bytes, std::uint64_t block_bytes,
+                          std::size_t blocks_max) {
+    const std::uint64_t most = std::min(bytes, block_bytes * blocks_max);
+    return block_bytes * stock.prepare((most + block_bytes - 1) / block_bytes, blocks_max);
+  };
+  switch (kind) {
+    case 0: {
+      // A third of it is for what else comes, and for streams that have nothing there.
+      constexpr std::uint64_t kMost =
+          std::uint64_t{PinnedBufferPool::kChunkBytes} * PinnedBufferPool::kChunksMax;
+      const std::uint64_t all = std::min(wanted, kMost) * 3 / 2;
+      return prepare(session.buffers().received.stock(), all, PinnedBufferPool::kChunkBytes,
+                     PinnedBufferPool::kChunksMax) *
+             2 / 3;
+    }
+    case 1:
+      return prepare(lanes.stock(), wanted, wire::kLaneBlockBytesMax, Lanes::kSlotsMax);
+    case 2: {
+      // Copies that are waited for take of the same.
+      constexpr std::uint64_t kOfOthers = std::uint64_t{16} * Staging::kSlotBytes;
+      constexpr std::uint64_t kMost = Staging::kBytesMax + kOfOthers;
+      const std::uint64_t ready =
+          prepare(session.buffers().staging.stock(), std::min(wanted, kMost) + kOfOthers,
+                  Staging::kSlotBytes, kMost / Staging::kSlotBytes);
+      return ready - std::min(ready, kOfOthers);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
 std::array<PinnedStock*, 3> MemorySubjects::stocks() {
   return {&session.buffers().staging.stock(), &session.buffers().received.stock(), &lanes.stock()};
 }

@@ -129,6 +129,8 @@ class MemorySubjects {
 
   // Has a worker register memory for a stock that runs short.
   void restock_later(PinnedStock& stock);
+  // As prepare_copies. None: there is no such kind. On a worker.
+  std::optional<std::uint64_t> prepare_copies(std::uint32_t kind, std::uint64_t wanted);
   // Whether host memory for copies is there that none has had for a while, beyond the reserves.
   bool keeps_buffers();
   // Has a worker give it back, until a command comes. While the GPU has nothing to do.

@@ -14,6 +14,7 @@ namespace {
 
 // Pageable memory up to this size is taken along at the call; larger copies are waited for.
 constexpr std::uint64_t kStagedBytesMax = 16 * kMiB;
+constexpr std::uint64_t kStagedBytesMaxOfOthers = 64 * kKiB;  // FLYT_SOFTGPU_HOST_MEMORY_WAITS
 
 enum class Kind : std::uint8_t { kPageable, kPinned, kDevice, kArray };
 
@@ -340,7 +341,8 @@ CUresult copy(Driver& driver, const std::shared_ptr<Context>& context,
   const bool taken_along = from->kind == Kind::kPageable || request.source_now;
   if (taken_along && !wait) {
     const std::uint64_t bytes = request.extent.width * request.extent.height * request.extent.depth;
-    if (bytes <= kStagedBytesMax) {
+    if (bytes <=
+        (driver.settings().host_memory_waits ? kStagedBytesMaxOfOthers : kStagedBytesMax)) {
       staged = stage(source, request.extent);
     } else {
       wait = true;

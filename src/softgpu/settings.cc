@@ -95,6 +95,9 @@ Settings Settings::from_environment() {
   if (const auto value = whole_number("FLYT_SOFTGPU_EVENT_WAITS_LATE", 0, 1)) {
     settings.event_waits_late = *value != 0;
   }
+  if (const auto value = whole_number("FLYT_SOFTGPU_HOST_MEMORY_WAITS", 0, 1)) {
+    settings.host_memory_waits = *value != 0;
+  }
   if (const auto value = whole_number("FLYT_SOFTGPU_LOADS_WAIT", 0, 1)) {
     settings.loads_wait = *value != 0;
   }

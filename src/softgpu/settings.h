@@ -26,6 +26,7 @@ struct Settings {
   std::uint64_t kernel_timeout_ns = 10'000'000'000;  // FLYT_SOFTGPU_KERNEL_TIMEOUT_MS; 0: none
   bool graph_update_waits = false;                   // FLYT_SOFTGPU_GRAPH_UPDATE_WAITS: 0 or 1
   bool event_waits_late = false;                     // FLYT_SOFTGPU_EVENT_WAITS_LATE: 0 or 1
+  bool host_memory_waits = false;                    // FLYT_SOFTGPU_HOST_MEMORY_WAITS: 0 or 1
   bool loads_wait = false;                           // FLYT_SOFTGPU_LOADS_WAIT: 0 or 1
   bool memory_moves = false;                         // FLYT_SOFTGPU_MEMORY_MOVES: 0 or 1
   bool streams_return = false;                       // FLYT_SOFTGPU_STREAMS_RETURN: 0 or 1

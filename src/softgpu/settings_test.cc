@@ -20,6 +20,7 @@ class SettingsTest : public testing::Test {
                                            "FLYT_SOFTGPU_MEMORY",
                                            "FLYT_SOFTGPU_COMPUTE_CAPABILITY",
                                            "FLYT_SOFTGPU_KERNEL_TIMEOUT_MS",
+                                           "FLYT_SOFTGPU_HOST_MEMORY_WAITS",
                                            "FLYT_SOFTGPU_MEMORY_MOVES",
                                            "FLYT_SOFTGPU_SHARED_CONTEXTS",
                                            "FLYT_SOFTGPU_STREAMS_RETURN",
@@ -34,6 +35,7 @@ TEST_F(SettingsTest, HaveDefaults) {
   EXPECT_EQ(settings.memory_bytes, 2 * kGiB);
   EXPECT_EQ(settings.capability.number(), 90u);
   EXPECT_GE(settings.threads, 1u);
+  EXPECT_FALSE(settings.host_memory_waits);
   EXPECT_FALSE(settings.memory_moves);
   EXPECT_FALSE(settings.streams_return);
   EXPECT_EQ(settings.shared_contexts, 0u);
@@ -47,6 +49,7 @@ TEST_F(SettingsTest, ComeFromTheEnvironment) {
   ::setenv("FLYT_SOFTGPU_MEMORY", "512M", 1);
   ::setenv("FLYT_SOFTGPU_COMPUTE_CAPABILITY", "8.6", 1);
   ::setenv("FLYT_SOFTGPU_KERNEL_TIMEOUT_MS", "250", 1);
+  ::setenv("FLYT_SOFTGPU_HOST_MEMORY_WAITS", "1", 1);
   ::setenv("FLYT_SOFTGPU_MEMORY_MOVES", "1", 1);
   ::setenv("FLYT_SOFTGPU_SHARED_CONTEXTS", "48", 1);
   ::setenv("FLYT_SOFTGPU_STREAMS_RETURN", "1", 1);
@@ -57,6 +60,7 @@ TEST_F(SettingsTest, ComeFromTheEnvironment) {
   EXPECT_EQ(settings.memory_bytes, 512 * kMiB);
   EXPECT_EQ(settings.capability.number(), 86u);
   EXPECT_EQ(settings.kernel_timeout_ns, 250'000'000u);
+  EXPECT_TRUE(settings.host_memory_waits);
   EXPECT_TRUE(settings.memory_moves);
   EXPECT_TRUE(settings.streams_return);
   EXPECT_EQ(settings.shared_contexts, 48u);

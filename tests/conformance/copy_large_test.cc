@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -152,38 +153,100 @@ TEST_F(CopyLargeTest, BehindAStandingStreamDoesNotHoldOthersUp) {
   EXPECT_TRUE(sent == memory.read<std::uint8_t>());
 }
 
-// More than a server takes in. The thread that copies may wait; nobody else does.
-TEST_F(CopyLargeTest, OfPageableMemoryBehindAStandingStreamHoldsUpNoOtherThread) {
-  constexpr std::size_t kSize = 160u << 20;
-  const Stream standing;
-  const Stream other(CU_STREAM_NON_BLOCKING, -1);
+// Copies of more than a server takes in, or has memory ready for. The thread that copies may wait;
+// nobody else does.
+class CopyBesideTest : public ContextTest {
+ protected:
+  static constexpr std::size_t kSize = 160u << 20;
+
+  // Has a thread of its own copy in a stream that stands, until others have had many turns.
+  void copy_while_others_go_on(const std::function<CUresult(CUstream)>& copy) {
+    const Stream standing;
+    const Stream other(CU_STREAM_NON_BLOCKING, -1);
+    const DeviceMemory word(4);
+    Gate gate;
+    gate.close(standing);
+    std::atomic<bool> begun{false};
+    std::thread copying([&] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      begun = true;
+      EXPECT_EQ(CUDA_SUCCESS, copy(standing));
+    });
+    {
+      const Unrecorded quiet;
+      EXPECT_TRUE(eventually([&] { return begun.load(); }));
+      for (int i = 0; i < 200; ++i) {
+        EXPECT_EQ(CUDA_SUCCESS,
+                  cu().cuMemsetD8Async(word, static_cast<unsigned char>(i), 4, other));
+        EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(other));
+      }
+    }
+    CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
+    gate.open();
+    copying.join();
+    CU_OK(cu().cuStreamSynchronize(standing));
+  }
+};
+
+TEST_F(CopyBesideTest, OfPageableMemoryHoldsUpNoOtherThread) {
+  const DeviceMemory memory(kSize);
+  const auto sent = pattern(kSize, 7);
+  copy_while_others_go_on([&](CUstream stream) {
+    return cu().cuMemcpyHtoDAsync_v2(memory, sent.data(), kSize, stream);
+  });
+  EXPECT_TRUE(sent == memory.read<std::uint8_t>());
+}
+
+TEST_F(CopyBesideTest, OfPageLockedMemoryHoldsUpNoOtherThread) {
+  const DeviceMemory memory(kSize);
+  const PinnedMemory in(kSize);
+  const auto sent = pattern(kSize, 8);
+  std::memcpy(in.data(), sent.data(), kSize);
+  copy_while_others_go_on(
+      [&](CUstream stream) { return cu().cuMemcpyHtoDAsync_v2(memory, in.data(), kSize, stream); });
+  EXPECT_TRUE(sent == memory.read<std::uint8_t>());
+}
+
+TEST_F(CopyBesideTest, ToPageLockedMemoryHoldsUpNoOtherThread) {
+  const DeviceMemory memory(kSize);
+  const PinnedMemory out(kSize);
+  memory.fill(0x5a);
+  std::memset(out.data(), 0, kSize);
+  copy_while_others_go_on([&](CUstream stream) {
+    return cu().cuMemcpyDtoHAsync_v2(out.data(), memory, kSize, stream);
+  });
+  const std::vector<std::uint8_t> wanted(kSize, 0x5a);
+  EXPECT_EQ(0, std::memcmp(wanted.data(), out.data(), kSize));
+}
+
+// A small result beside them finds no memory ready either.
+TEST_F(CopyBesideTest, SmallResultsAreReadMeanwhile) {
   const DeviceMemory memory(kSize);
   const DeviceMemory word(4);
-  const auto sent = pattern(kSize, 7);
+  const PinnedMemory out(kSize);
+  const Stream standing;
+  const Stream other(CU_STREAM_NON_BLOCKING, -1);
   Gate gate;
+  word.fill(3);
   gate.close(standing);
-  CUcontext context = nullptr;
-  CU_OK(cu().cuCtxGetCurrent(&context));
   std::atomic<bool> begun{false};
   std::thread copying([&] {
     const Unrecorded quiet;
     EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
     begun = true;
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuMemcpyHtoDAsync_v2(memory, sent.data(), kSize, standing));
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuMemcpyDtoHAsync_v2(out.data(), memory, kSize, standing));
   });
-  {
-    const Unrecorded quiet;
-    EXPECT_TRUE(eventually([&] { return begun.load(); }));
-    for (int i = 0; i < 200; ++i) {
-      EXPECT_EQ(CUDA_SUCCESS, cu().cuMemsetD8Async(word, static_cast<unsigned char>(i), 4, other));
-      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(other));
-    }
+  ASSERT_TRUE(eventually([&] { return begun.load(); }));
+  std::uint32_t result = 0;
+  for (int i = 0; i < 50; ++i) {
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(&result, word, 4, other));
+    CU_OK(cu().cuStreamSynchronize(other));
+    EXPECT_EQ(0x03030303u, result);
   }
-  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
   gate.open();
   copying.join();
   CU_OK(cu().cuStreamSynchronize(standing));
-  EXPECT_TRUE(sent == memory.read<std::uint8_t>());
 }
 
 }  // namespace

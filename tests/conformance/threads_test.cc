@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "tests/conformance/fixture.h"
@@ -329,42 +330,121 @@ TEST_F(ThreadsTest, ACopyBehindAHostFunctionIsMadeHoweverMuchStandsBehindIt) {
 }
 
 // More than a driver takes. The thread that launches may wait; nobody else does.
-TEST_F(ThreadsTest, LaunchesBehindAStandingStreamHoldUpNoOtherThread) {
-  constexpr std::uint32_t kLaunches = 3000;
-  const Stream standing;
-  const Stream other(CU_STREAM_NON_BLOCKING, -1);  // Sure to have a queue of its own.
-  const DeviceMemory word(4);
-  const PinnedMemory gate(4);
-  *gate.as<std::uint32_t>() = 0;
+class FullStreamTest : public ThreadsTest {
+ protected:
+  static constexpr std::uint32_t kLaunches = 3000;
+
+  void SetUp() override {
+    ThreadsTest::SetUp();
+    other.emplace(CU_STREAM_NON_BLOCKING, -1);
+    word.emplace(4);
+    gate.emplace(4);
+    *gate->as<std::uint32_t>() = 0;
+    CU_OK(cu().cuMemHostGetDevicePointer_v2(&there, gate->data(), 0));
+    // Natively code that is loaded when it is first used waits for whatever stands.
+    CU_OK(add_one(*other));
+    CU_OK(cu().cuMemsetD8Async(*memory, 0, 4, *other));
+    CU_OK(cu().cuStreamSynchronize(*other));
+  }
+  // What is given to the stream from now on waits for open().
+  CUresult stand(CUstream stream) const {
+    return cu().cuStreamWaitValue32_v2(stream, there, 1, CU_STREAM_WAIT_VALUE_EQ);
+  }
+  void open() const {
+    CU_OK(cu().cuStreamWriteValue32_v2(*other, there, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+  }
+  void launch_all(CUstream stream) {
+    for (std::uint32_t i = 0; i < kLaunches; ++i) {
+      EXPECT_EQ(CUDA_SUCCESS, add_one(stream));
+      ++launched;
+    }
+  }
+  void others_go_on() const {
+    const Unrecorded quiet;
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_EQ(CUDA_SUCCESS,
+                cu().cuMemsetD8Async(*word, static_cast<unsigned char>(i), 4, *other));
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(*other));
+    }
+  }
+
+  std::optional<Stream> other;  // Sure to have a queue of its own.
+  std::optional<DeviceMemory> word;
+  std::optional<PinnedMemory> gate;
   CUdeviceptr there = 0;
-  CU_OK(cu().cuMemHostGetDevicePointer_v2(&there, gate.data(), 0));
-  // Natively code that is loaded when it is first used waits for whatever stands.
-  CU_OK(add_one(other));
-  CU_OK(cu().cuMemsetD8Async(*memory, 0, 4, other));
-  CU_OK(cu().cuStreamSynchronize(other));
-  CU_OK(cu().cuStreamWaitValue32_v2(standing, there, 1, CU_STREAM_WAIT_VALUE_EQ));
   std::atomic<std::uint32_t> launched{0};
+};
+
+TEST_F(FullStreamTest, HoldsUpNoOtherThread) {
+  const Stream standing;
+  CU_OK(stand(standing));
   std::thread launching([&] {
     const Unrecorded quiet;
     EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
-    for (std::uint32_t i = 0; i < kLaunches; ++i) {
-      EXPECT_EQ(CUDA_SUCCESS, add_one(standing));
-      ++launched;
-    }
+    launch_all(standing);
   });
   {
     const Unrecorded quiet;
     EXPECT_TRUE(eventually([&] { return launched > 700; }));
-    for (int i = 0; i < 200; ++i) {
-      EXPECT_EQ(CUDA_SUCCESS, cu().cuMemsetD8Async(word, static_cast<unsigned char>(i), 4, other));
-      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(other));
-    }
   }
+  others_go_on();
   EXPECT_LT(launched, kLaunches);
   CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
-  CU_OK(cu().cuStreamWriteValue32_v2(other, there, 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+  open();
   launching.join();
   CU_OK(cu().cuStreamSynchronize(standing));
+  EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
+}
+
+TEST_F(FullStreamTest, OfAThreadsOwnHoldsUpNoOtherThread) {
+  std::thread launching([&] {
+    const Unrecorded quiet;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    EXPECT_EQ(CUDA_SUCCESS, stand(CU_STREAM_PER_THREAD));
+    launch_all(CU_STREAM_PER_THREAD);
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  });
+  {
+    const Unrecorded quiet;
+    EXPECT_TRUE(eventually([&] { return launched > 700; }));
+  }
+  others_go_on();
+  EXPECT_LT(launched, kLaunches);
+  open();
+  launching.join();
+  EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
+}
+
+// As many streams as a server tells of, each so full that it is told of, stand already.
+TEST_F(FullStreamTest, BesideManyOthersHoldsUpNoOtherThread) {
+  constexpr int kEach = 500;
+  std::vector<std::unique_ptr<Stream>> deep;
+  {
+    const Unrecorded quiet;
+    for (int i = 0; i < 33; ++i) {
+      deep.push_back(std::make_unique<Stream>());
+      EXPECT_EQ(CUDA_SUCCESS, stand(*deep.back()));
+      for (int n = 0; n < kEach; ++n) {
+        EXPECT_EQ(CUDA_SUCCESS, cu().cuMemsetD8Async(*word, 1, 4, *deep.back()));
+      }
+    }
+  }
+  const Stream standing;
+  CU_OK(stand(standing));
+  std::thread launching([&] {
+    const Unrecorded quiet;
+    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+    launch_all(standing);
+  });
+  {
+    const Unrecorded quiet;
+    EXPECT_TRUE(eventually([&] { return launched > 700; }));
+  }
+  others_go_on();
+  EXPECT_LT(launched, kLaunches);
+  open();
+  launching.join();
+  CU_OK(cu().cuCtxSynchronize());
   EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
 }
 

@@ -62,6 +62,44 @@ void StreamLoads::wait_for(std::uint64_t token) {
   session_.channel().note_wait(commands::MarkStream::kOp, since);
 }
 
+StreamLoad& StreamLoads::of_thread() {
+  ThreadState& thread = thread_state();
+  const std::uint64_t in_context = context().handle;
+  OwnLoad& own = thread.own_load;
+  if (own.loads == this && own.context == in_context) return *own.load;
+  const Lock lock(mutex_);
+  // Those of contexts that are gone among them.
+  std::erase_if(of_threads_, [&](const auto& item) {
+    return item.first.first == &thread && item.second->outstanding() == 0;
+  });
+  std::unique_ptr<StreamLoad>& load = of_threads_[{&thread, in_context}];
+  if (load == nullptr) load = std::make_unique<StreamLoad>();
+  own = {.loads = this, .context = in_context, .load = load.get()};
+  return *load;
+}
+
+void StreamLoads::on_thread_ends(const void* thread) {
+  thread_state().own_load = {};
+  const Lock lock(mutex_);
+  std::erase_if(of_threads_, [&](const auto& item) { return item.first.first == thread; });
+}
+
+void StreamLoads::on_context_destroyed(std::uint64_t context) {
+  const Lock lock(mutex_);
+  for (const auto& [owner, load] : of_threads_) {
+    if (owner.second == context) load->note_done(load->given());
+  }
+}
+
+// What is wrong with it is told by what the thread sends next.
+void StreamLoads::wait_for_all(CUstream stream, StreamLoad& load) {
+  const std::uint64_t given = load.given();
+  commands::StreamSynchronize::Reply reply;
+  rpc::Reply answer;
+  static_cast<void>(session_.ask(commands::StreamSynchronize{.stream = stream}, reply, answer));
+  load.note_done(given);
+}
+
 void StreamLoads::put_mark(CUstream stream, StreamLoad& load) {
   {
     const Lock lock(mutex_);
@@ -94,7 +132,9 @@ void StreamLoads::limit(CUstream stream, StreamLoad& load) {
     load.note_done(load.marked_);
     load.token_ = 0;
   }
-  if (load.outstanding() >= StreamLoad::kMarked) put_mark(stream, load);
+  if (load.outstanding() < StreamLoad::kMarked) return;
+  put_mark(stream, load);
+  if (load.token_ == 0 && load.outstanding() >= StreamLoad::kMost) wait_for_all(stream, load);
 }
 
 void give_work(CUstream stream) {
@@ -104,6 +144,7 @@ void give_work(CUstream stream) {
 
 StreamLoad* load_of(CUstream stream) {
   if (stream == CU_STREAM_LEGACY) return &context().home->legacy_load;
+  if (stream == CU_STREAM_PER_THREAD) return &session().memory().loads().of_thread();
   StreamState* const state = session().memory().streams.find(address_of(stream));
   return state == nullptr ? nullptr : &state->load;
 }

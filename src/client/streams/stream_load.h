@@ -9,6 +9,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include "base/annotations.h"
 #include "cuda/types.h"
@@ -66,6 +69,12 @@ class StreamLoads {
   // stream's context is current.
   void limit(CUstream stream, StreamLoad& load) EXCLUDES(mutex_);
 
+  // Of the calling thread's own default stream in the current context.
+  StreamLoad& of_thread() EXCLUDES(mutex_);
+  // That thread's are gone.
+  void on_thread_ends(const void* thread) EXCLUDES(mutex_);
+  void on_context_destroyed(std::uint64_t context) EXCLUDES(mutex_);
+
   // From the thread that reads: whether the token is a mark's, which is passed then.
   bool on_completed(std::uint64_t token) EXCLUDES(mutex_);
   // The server tells nothing any more of the marks there are.
@@ -78,15 +87,20 @@ class StreamLoads {
   bool passed(std::uint64_t token) EXCLUDES(mutex_);
   void wait_for(std::uint64_t token) EXCLUDES(mutex_);
   void put_mark(CUstream stream, StreamLoad& load) REQUIRES(load.mutex_) EXCLUDES(mutex_);
+  // There is no mark to be had: waits for the stream itself.
+  void wait_for_all(CUstream stream, StreamLoad& load) REQUIRES(load.mutex_);
 
   Session& session_;
   Mutex mutex_;
   std::array<std::uint64_t, kMarksMax> pending_ GUARDED_BY(mutex_){};  // 0: none.
   std::uint64_t next_ GUARDED_BY(mutex_) = kFirstToken;
+  // By thread and context. Only its own thread uses or removes one.
+  std::map<std::pair<const void*, std::uint64_t>, std::unique_ptr<StreamLoad>> of_threads_
+      GUARDED_BY(mutex_);
 };
 
-// The stream's, of the current context if it is the legacy default stream; null for threads' own
-// default streams, and where there is no such stream.
+// The stream's, of the current context if it is a default stream; null where there is no such
+// stream.
 StreamLoad* load_of(CUstream stream);
 
 // What a wait for a stream tells of its load.

@@ -65,8 +65,9 @@ class SharedSlots {
     CUresult mark(Session& session, CUstream stream);
     // The marked work is done.
     bool reached() const { return reached(*area_, number_); }
-    // The GPU may still use it: nobody else ever gets it.
-    void give_up() { area_ = nullptr; }
+    // The GPU may still use it: whoever has it next gets it when what the stream holds now is done,
+    // or the context is gone.
+    void leave(Session& session, CUstream stream) { static_cast<void>(mark(session, stream)); }
 
    private:
     friend class SharedSlots;

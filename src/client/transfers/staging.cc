@@ -56,7 +56,7 @@ std::uint64_t Staging::to_device(std::uint64_t to, std::uint64_t from, std::uint
         .stream = stream, .to = to + at, .from = slot->address(), .bytes = size});
     if (result == CUDA_SUCCESS) result = slot->mark(session_, stream);
     if (result != CUDA_SUCCESS) {
-      slot->give_up();
+      slot->leave(session_, stream);
       break;
     }
     at += size;
@@ -106,7 +106,7 @@ std::uint64_t Staging::to_host(std::uint64_t to, std::uint64_t from, std::uint64
     there += part.bytes;
     parts.pop_front();
   }
-  for (Part& part : parts) part.slot.give_up();
+  for (Part& part : parts) part.slot.leave(session_, stream);
   return there;
 }
 

@@ -31,6 +31,11 @@ constexpr std::uint64_t kChunkBytes = wire::kBulkBytesMax;
 constexpr std::uint64_t kBehindHostCallsMax = 32 * kMiB;
 // Smaller copies are not worth waking the threads of the lanes.
 constexpr std::uint64_t kLaneCopyBytesMin = 2 * kMiB;
+// The server keeps nothing of less data than this.
+constexpr std::uint64_t kKeptBytesMin = 8 * kKiB;
+// What a piece of a copy to the host takes of the server's memory, and a small copy.
+constexpr std::uint64_t kStagedPieceBytes = 1 * kMiB;
+constexpr std::uint64_t kSmallStagedBytes = 16 * kKiB;
 
 using Fields = std::array<std::byte, 256>;
 
@@ -80,6 +85,15 @@ CUresult ask_with_data(Session& session, Command command, Bytes data) {
   };
   const CUresult lost = attempt() ? CUDA_SUCCESS : session.again(attempt);
   return lost == CUDA_SUCCESS ? session.settle(answer) : lost;
+}
+
+// What a copy to the host takes of the server's memory at most: it is cut up in pieces, of whole
+// rows if there are gaps.
+std::uint64_t staged_bytes(const BoxCopy& copy) {
+  const std::uint64_t bytes = copy.width * copy.rows * copy.slices;
+  if (bytes <= kSmallStagedBytes) return kSmallStagedBytes;
+  const std::uint64_t pieces = (bytes + kStagedPieceBytes - 1) / kStagedPieceBytes;
+  return kStagedPieceBytes * (copy.rows == 1 && copy.slices == 1 ? pieces : 2 * pieces);
 }
 
 std::uint64_t extent(const BoxCopy& copy, const BoxSide& side) {
@@ -354,17 +368,21 @@ CUresult Transfers::make_room(std::uint64_t bytes, CUstream stream) {
   if (rpc::KeptCredits::used() || session_.captures().any()) return CUDA_SUCCESS;
   const std::uint64_t in_context = context().handle;
   CUresult result = CUDA_SUCCESS;
-  while (result == CUDA_SUCCESS && !room_.take(in_context, stream, bytes)) {
+  while (result == CUDA_SUCCESS) {
+    const std::uint64_t ready = prepared_.bytes(Prepared::Kind::kToDevice);
+    if (room_.take(in_context, stream, bytes, ready)) break;
+    const std::uint64_t wanted = std::max(2 * ready, room_.taken() + bytes);
+    if (prepared_.ask(Prepared::Kind::kToDevice, wanted)) continue;
     result = synchronize(session_, stream);
     room_.give(in_context, stream);
   }
   return result;
 }
 
-bool Transfers::make_room_once(const rpc::SentBlock& block, unsigned lanes, CUstream stream,
-                               CUresult& result) {
+bool Transfers::make_room_once(const rpc::SentBlock& block, const UploadRoom::LaneRoom& room,
+                               CUstream stream, CUresult& result) {
   const std::uint64_t in_context = context().handle;
-  while (result == CUDA_SUCCESS && !room_.take_block(in_context, stream, block.lane, lanes)) {
+  while (result == CUDA_SUCCESS && !room_.take_block(in_context, stream, block.lane, room)) {
     commands::StreamSynchronize::Reply reply;
     rpc::Reply answer;
     if (!session_.ask_once(commands::StreamSynchronize{.stream = stream}, reply, answer)) {
@@ -379,7 +397,7 @@ bool Transfers::make_room_once(const rpc::SentBlock& block, unsigned lanes, CUst
 template <class Command>
 CUresult Transfers::post_kept(const Command& command, Bytes data) {
   const CUresult result =
-      data.size() <= kInlineBytesMax ? CUDA_SUCCESS : make_room(data.size(), command.stream);
+      data.size() <= kKeptBytesMin ? CUDA_SUCCESS : make_room(data.size(), command.stream);
   return result == CUDA_SUCCESS ? post_with_data(session_, command, data) : result;
 }
 
@@ -391,18 +409,42 @@ unsigned Transfers::lanes_for(std::uint64_t bytes) {
   return worth_it ? session_.channel().open_lanes() : 0;
 }
 
+// Blocks come to lie in memory that is ready in the order in which they come, so those that are not
+// named yet count as well, and some more for lanes that others hold up.
+UploadRoom::LaneRoom Transfers::prepare_lanes(unsigned lanes, std::uint64_t bytes,
+                                              std::size_t& ahead) {
+  constexpr std::uint64_t kBlock = wire::kLaneBlockBytesMax;
+  const auto room_in = [&](std::uint64_t ready) {
+    const std::uint64_t blocks = ready / kBlock;
+    ahead = blocks / 3;
+    const std::uint64_t named = ahead == 0 ? 0 : blocks - ahead - blocks / 12;
+    return UploadRoom::LaneRoom{lanes, static_cast<unsigned>(named)};
+  };
+  const UploadRoom::LaneRoom room = room_in(prepared_.bytes(Prepared::Kind::kBlocks));
+  const std::uint64_t wanted =
+      room_.blocks() + std::max<std::uint64_t>(lanes, (bytes + kBlock - 1) / kBlock);
+  if (wanted <= room.blocks || !prepared_.ask(Prepared::Kind::kBlocks, 2 * wanted * kBlock)) {
+    return room;
+  }
+  return room_in(prepared_.bytes(Prepared::Kind::kBlocks));
+}
+
 bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                               CUstream stream, CUresult& result) {
   const unsigned lanes = lanes_for(bytes);
-  if (lanes == 0 || !room_.lanes_have_room(lanes)) return false;
+  if (lanes == 0) return false;
+  std::size_t ahead = 0;
+  const UploadRoom::LaneRoom room = prepare_lanes(lanes, bytes, ahead);
+  if (!room_.lanes_have_room(room)) return false;
   rpc::LaneSend sent = rpc::LaneSend::kNone;
   bool cut = false;
   {
     // Blocks are of one connection.
     const auto steady = session_.steady();
     sent = session_.channel().send_by_lanes(
-        bytes_at(pointer_at(from), bytes), [&](const rpc::SentBlock& block) {
-          cut = cut || !make_room_once(block, lanes, stream, result);
+        bytes_at(pointer_at(from), bytes),
+        [&](const rpc::SentBlock& block) {
+          cut = cut || !make_room_once(block, room, stream, result);
           // After an error, too: each block that was sent has to be named.
           const bool posted =
               session_.post_once(commands::CopyBlockToDevice{.stream = stream,
@@ -411,7 +453,8 @@ bool Transfers::send_by_lanes(std::uint64_t to, std::uint64_t from, std::uint64_
                                                              .lane = block.lane,
                                                              .bytes = block.bytes});
           cut = cut || !posted;
-        });
+        },
+        ahead);
   }
   if (!cut && sent != rpc::LaneSend::kLost) return sent != rpc::LaneSend::kNone;
   result = session_.after_loss();
@@ -536,8 +579,27 @@ CUresult Transfers::post_to_host(const BoxCopy& copy, CUstream stream) {
     if (result != CUDA_SUCCESS) give_up(delivery);
     return result;
   }
+  // The thread waits that copies, and not all of them.
+  if (!prepare_to_host(copy)) return deliver_to_host(copy, stream);
   const auto attempt = [&] { return try_to_post(copy, stream); };
   return attempt() ? CUDA_SUCCESS : session_.again(attempt);
+}
+
+bool Transfers::prepare_to_host(const BoxCopy& copy) {
+  // For a host function the server takes as much as it can, because the stream stands for it.
+  if (rpc::KeptCredits::used() || host_calls_.any()) return true;
+  while (true) {
+    const std::uint64_t ready = prepared_.bytes(Prepared::Kind::kToHost);
+    std::uint64_t wanted = staged_bytes(copy);
+    {
+      const Lock lock(mutex_);
+      wanted += staged_;
+    }
+    if (wanted <= ready) return true;
+    if (wanted > Prepared::kToHostMax || !prepared_.ask(Prepared::Kind::kToHost, wanted)) {
+      return false;
+    }
+  }
 }
 
 std::uint64_t Transfers::expect_posted(const BoxCopy& copy) {
@@ -546,7 +608,8 @@ std::uint64_t Transfers::expect_posted(const BoxCopy& copy) {
       copy.to.slice_pitch};
   const std::uint64_t delivery = session_.channel().expect_detached(destination);
   const Lock lock(mutex_);
-  arriving_.emplace(delivery, Range{copy.to.address, extent(copy, copy.to)});
+  const Range range{copy.to.address, extent(copy, copy.to), staged_bytes(copy)};
+  if (arriving_.emplace(delivery, range).second) staged_ += range.staged;
   return delivery;
 }
 
@@ -578,7 +641,7 @@ bool Transfers::result_to_host(const BoxCopy& copy, CUstream stream, CUresult& r
   if (result == CUDA_SUCCESS) {
     std::memcpy(pointer_at(copy.to.address), pointer_at(shared->address()), copy.width);
   } else {
-    shared->give_up();
+    shared->leave(session_, stream);
   }
   return true;
 }
@@ -639,7 +702,10 @@ bool Transfers::try_to_deliver(const BoxCopy& copy, CUstream stream, CUresult& r
 
 void Transfers::on_delivered(std::uint64_t delivery) {
   const Lock lock(mutex_);
-  arriving_.erase(delivery);
+  const auto found = arriving_.find(delivery);
+  if (found == arriving_.end()) return;
+  staged_ -= found->second.staged;
+  arriving_.erase(found);
   arrived_.notify_all();
 }
 
@@ -647,21 +713,25 @@ void Transfers::on_lost() {
   const Lock lock(mutex_);
   lost_ = true;
   arriving_.clear();
+  staged_ = 0;
   arrived_.notify_all();
 }
 
 void Transfers::on_context_destroyed(std::uint64_t context) {
   staging_.on_context_destroyed(context);
   room_.on_context_destroyed(context);
+  prepared_.forget();
   const Lock lock(later_mutex_);
   later_streams_.erase(context);
 }
 
 void Transfers::on_recovered() {
+  prepared_.forget();
   const Lock lock(mutex_);
   lost_ = false;
   // What was announced while on_lost() was at work met the loss, too.
   arriving_.clear();
+  staged_ = 0;
   arrived_.notify_all();
 }
 

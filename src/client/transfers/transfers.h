@@ -10,6 +10,7 @@
 #include "client/code/code_turns.h"
 #include "client/streams/host_call_worker.h"
 #include "client/transfers/box_copy.h"
+#include "client/transfers/prepared.h"
 #include "client/transfers/staging.h"
 #include "client/transfers/upload_room.h"
 #include "cuda/types.h"
@@ -33,7 +34,10 @@ class Transfers {
  public:
   // `patience`: as of Fences and Staging.
   Transfers(Session& session, HostCallWorker& host_calls, Duration patience)
-      : session_(session), host_calls_(host_calls), staging_(session, patience) {}
+      : session_(session),
+        host_calls_(host_calls),
+        staging_(session, patience),
+        prepared_(session) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
@@ -73,6 +77,7 @@ class Transfers {
   struct Range {
     std::uint64_t base = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t staged = 0;  // Of the server's memory that it takes.
   };
 
   // The posted copies that may still write to a range.
@@ -93,8 +98,13 @@ class Transfers {
   CUresult make_room(std::uint64_t bytes, CUstream stream);
   // The same for a block that one of so many lanes has sent, while the session is kept steady.
   // False: it is lost.
-  bool make_room_once(const rpc::SentBlock& block, unsigned lanes, CUstream stream,
-                      CUresult& result);
+  bool make_room_once(const rpc::SentBlock& block, const UploadRoom::LaneRoom& room,
+                      CUstream stream, CUresult& result);
+  // How many blocks may be under way if the server prepares what a copy of so many bytes takes;
+  // `ahead`: before they are named.
+  UploadRoom::LaneRoom prepare_lanes(unsigned lanes, std::uint64_t bytes, std::size_t& ahead);
+  // Whether the server has memory ready for a posted copy to the host.
+  bool prepare_to_host(const BoxCopy& copy) EXCLUDES(mutex_);
   // Sends a command whose last field is data that the server keeps.
   template <class Command>
   CUresult post_kept(const Command& command, Bytes data);
@@ -126,10 +136,12 @@ class Transfers {
   HostCallWorker& host_calls_;
   Staging staging_;
   UploadRoom room_;
+  Prepared prepared_;
   CodeTurns code_turns_;
   mutable Mutex mutex_;
   Condition arrived_;
   std::map<std::uint64_t, Range> arriving_ GUARDED_BY(mutex_);
+  std::uint64_t staged_ GUARDED_BY(mutex_) = 0;  // The sum of what arrives.
   bool lost_ GUARDED_BY(mutex_) = false;
   // The stream that carries what capture_later() sends, by context.
   Mutex later_mutex_;

@@ -1,6 +1,7 @@
 #include "client/transfers/upload_room.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/assert.h"
 
@@ -11,10 +12,11 @@ UploadRoom::Key UploadRoom::key(std::uint64_t context, CUstream stream) {
   return {context, stream, of_thread ? std::this_thread::get_id() : std::thread::id()};
 }
 
-bool UploadRoom::take(std::uint64_t context, CUstream stream, std::uint64_t bytes) {
+bool UploadRoom::take(std::uint64_t context, CUstream stream, std::uint64_t bytes,
+                      std::uint64_t bytes_max) {
   const Lock lock(mutex_);
   Share& share = shares_[key(context, stream)];
-  if (!share.none() && taken() + bytes > kBytesMax) return false;
+  if (!share.none() && taken() + bytes > bytes_max) return false;
   share.bytes += bytes;
   taken_.fetch_add(bytes, std::memory_order_relaxed);
   any_.store(true, std::memory_order_relaxed);
@@ -22,21 +24,33 @@ bool UploadRoom::take(std::uint64_t context, CUstream stream, std::uint64_t byte
 }
 
 bool UploadRoom::take_block(std::uint64_t context, CUstream stream, std::uint32_t lane,
-                            unsigned lanes) {
+                            const LaneRoom& room) {
   FLYT_ASSERT(lane < wire::kLanesMax);
   const Lock lock(mutex_);
   Share& share = shares_[key(context, stream)];
-  if (!share.none() && blocks_[lane] >= wire::kLaneBlocksKept / lanes) return false;
+  const bool full =
+      blocks_[lane] >= wire::kLaneBlocksKept / room.lanes || blocks_locked() >= room.blocks;
+  if (!share.none() && full) return false;
   ++share.blocks[lane];
   ++blocks_[lane];
   any_.store(true, std::memory_order_relaxed);
   return true;
 }
 
-bool UploadRoom::lanes_have_room(unsigned lanes) {
+bool UploadRoom::lanes_have_room(const LaneRoom& room) {
   const Lock lock(mutex_);
-  return std::all_of(blocks_.begin(), blocks_.end(),
-                     [lanes](unsigned blocks) { return blocks < wire::kLaneBlocksKept / lanes; });
+  return blocks_locked() < room.blocks &&
+         std::all_of(blocks_.begin(), blocks_.end(),
+                     [&](unsigned blocks) { return blocks < wire::kLaneBlocksKept / room.lanes; });
+}
+
+unsigned UploadRoom::blocks_locked() const {
+  return std::accumulate(blocks_.begin(), blocks_.end(), 0U);
+}
+
+unsigned UploadRoom::blocks() {
+  const Lock lock(mutex_);
+  return blocks_locked();
 }
 
 void UploadRoom::give_back(const Share& share) {

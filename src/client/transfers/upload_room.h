@@ -26,15 +26,24 @@ class UploadRoom {
   // Two thirds of what the server has room for; the rest is for streams that have nothing there.
   static constexpr std::uint64_t kBytesMax = 64 * kMiB;
 
-  // Counts `bytes` for a stream of that context, and returns true. False: nothing is counted, and
-  // the stream is to be waited for. A stream for which nothing is counted gets a piece anyhow:
-  // others may stand while it does not.
-  bool take(std::uint64_t context, CUstream stream, std::uint64_t bytes) EXCLUDES(mutex_);
-  // The same for a block that one of `lanes` lanes has sent. The server keeps so many of each.
-  bool take_block(std::uint64_t context, CUstream stream, std::uint32_t lane, unsigned lanes)
+  // Of a session's lanes.
+  struct LaneRoom {
+    unsigned lanes = 0;
+    unsigned blocks = 0;  // Of all together that may be under way.
+  };
+
+  // Counts `bytes` for a stream of that context, and returns true. False: nothing is counted, as
+  // more than `bytes_max` would be under way, and the stream is to be waited for. A stream for
+  // which nothing is counted gets a piece anyhow: others may stand while it does not.
+  bool take(std::uint64_t context, CUstream stream, std::uint64_t bytes,
+            std::uint64_t bytes_max = kBytesMax) EXCLUDES(mutex_);
+  // The same for a block that a lane has sent. The server keeps so many of each.
+  bool take_block(std::uint64_t context, CUstream stream, std::uint32_t lane, const LaneRoom& room)
       EXCLUDES(mutex_);
   // Whether each lane has room for one block at least. Without it a copy goes another way.
-  bool lanes_have_room(unsigned lanes) EXCLUDES(mutex_);
+  bool lanes_have_room(const LaneRoom& room) EXCLUDES(mutex_);
+  // Blocks that are under way.
+  unsigned blocks() EXCLUDES(mutex_);
   // What was sent into the stream has been read, or the stream is gone.
   void give(std::uint64_t context, CUstream stream) EXCLUDES(mutex_);
   void on_context_destroyed(std::uint64_t context) EXCLUDES(mutex_);
@@ -53,6 +62,7 @@ class UploadRoom {
     bool none() const { return bytes == 0 && blocks == Blocks{}; }
   };
   static Key key(std::uint64_t context, CUstream stream);
+  unsigned blocks_locked() const REQUIRES(mutex_);
   // Of all whose key `is`.
   template <class Is>
   void give_all(Is is) EXCLUDES(mutex_);

@@ -39,8 +39,8 @@ TEST(UploadRoomTest, APieceLargerThanTheRoomIsSentOnItsOwn) {
 
 TEST(UploadRoomTest, EachLaneHasRoomForSomeBlocks) {
   UploadRoom room;
-  constexpr unsigned kLanes = 8;
-  for (unsigned i = 0; i < wire::kLaneBlocksKept / kLanes; ++i) {
+  constexpr UploadRoom::LaneRoom kLanes{8, wire::kLaneBlocksKept};
+  for (unsigned i = 0; i < wire::kLaneBlocksKept / kLanes.lanes; ++i) {
     EXPECT_TRUE(room.lanes_have_room(kLanes));
     EXPECT_TRUE(room.take_block(1, stream(100), 3, kLanes));
   }
@@ -50,6 +50,29 @@ TEST(UploadRoomTest, EachLaneHasRoomForSomeBlocks) {
   room.give(1, stream(100));
   EXPECT_TRUE(room.lanes_have_room(kLanes));
   EXPECT_TRUE(room.take_block(1, stream(100), 3, kLanes));
+}
+
+TEST(UploadRoomTest, AllLanesHaveRoomForWhatIsReady) {
+  UploadRoom room;
+  constexpr UploadRoom::LaneRoom kLanes{8, 5};
+  for (unsigned i = 0; i < kLanes.blocks; ++i) {
+    EXPECT_TRUE(room.lanes_have_room(kLanes));
+    EXPECT_TRUE(room.take_block(1, stream(100), i, kLanes));
+  }
+  EXPECT_EQ(kLanes.blocks, room.blocks());
+  EXPECT_FALSE(room.lanes_have_room(kLanes));
+  EXPECT_FALSE(room.take_block(1, stream(100), 7, kLanes));
+  EXPECT_TRUE(room.take_block(1, stream(100), 7, {8, 6}));
+  room.give(1, stream(100));
+  EXPECT_EQ(0u, room.blocks());
+}
+
+TEST(UploadRoomTest, NoMoreIsUnderWayThanIsReady) {
+  UploadRoom room;
+  EXPECT_TRUE(room.take(1, stream(100), 10, 20));
+  EXPECT_TRUE(room.take(1, stream(100), 10, 20));
+  EXPECT_FALSE(room.take(1, stream(100), 10, 20));
+  EXPECT_TRUE(room.take(1, stream(100), 10, 30));
 }
 
 TEST(UploadRoomTest, ThreadsHaveDefaultStreamsOfTheirOwn) {

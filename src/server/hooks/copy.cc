@@ -95,6 +95,17 @@ CUresult copy_rows_to_device(Request& request, const commands::CopyRowsToDevice&
   });
 }
 
+void prepare_copies(Request request, const commands::PrepareCopies& command) {
+  request.forget_payload();
+  MemorySubjects& memory = request.session().memory();
+  request.session().run_slow(
+      std::move(request), [&memory, kind = command.kind, wanted = command.wanted](Request slow) {
+        const auto bytes = memory.prepare_copies(kind, wanted);
+        slow.reply(bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
+                   commands::PrepareCopies::Reply{.bytes = bytes.value_or(0)});
+      });
+}
+
 void copy_to_host(Request request, const commands::CopyToHost& command) {
   DeliveryJob job;
   const Box box{command.address, command.pitch, command.slice_pitch,

@@ -78,7 +78,7 @@ constexpr Roles make_roles(bool newer) {
   set<GetGraphMemory, TrimGraphMemory, ResetGraphMemory, FreeGraphMemory>(roles, Role::kPlain);
   set<EventCreate, EventDestroy, EventQuery, WatchEvent, EventSynchronize, EventElapsedTime,
       StreamCreate, StreamDestroy, StreamQuery, WatchStream, StreamSynchronize, StreamSetAttribute,
-      HostCallDone, EndThread, MarkStream>(roles, Role::kPlain);
+      HostCallDone, EndThread, MarkStream, PrepareCopies>(roles, Role::kPlain);
   set<SetFunctionAttribute, SetFunctionCache, LoadLibrary, UnloadLibrary, GetKernel, DescribeKernel,
       LibraryKernelNames, GetLibraryModule, GetKernelFunction, SetKernelAttribute, SetKernelCache,
       Upload, DropUpload, DescribeUpload, LoadModule, UnloadModule, GetFunction,

@@ -148,7 +148,9 @@ void Deliveries::answer(Request request, const DeliveryJob& job) {
   if (cursor.done()) return request.reply(CUDA_SUCCESS);
   const BoxCursor::Piece first = cursor.next();
   Piece piece;
-  if (cursor.done()) piece.slot = staging_.take(first.bytes(), Staging::kBytesMax);
+  if (cursor.done()) {
+    piece.slot = staging_.take(first.bytes(), Staging::kBytesMax, Staging::Memory::kRegistered);
+  }
   if (!piece.slot) {
     auto issuing = std::make_shared<Issuing>(*this, job.stream);
     session_.run_slow(std::move(request), [this, job, issuing](Request slow) {

@@ -36,6 +36,13 @@ std::size_t PinnedStock::reserve() const {
                     [](const auto& block) { return !block->taken && block->home != nullptr; }));
 }
 
+std::size_t PinnedStock::registered() const {
+  return static_cast<std::size_t>(std::count_if(
+      blocks_.begin(), blocks_.end(), [](const auto& block) { return block->home != nullptr; }));
+}
+
+bool PinnedStock::scarce() const { return reserve() < sizes_.reserve || registered() < wanted_; }
+
 PinnedStock::Block* PinnedStock::resting() const {
   const auto found = std::find_if(blocks_.begin(), blocks_.end(),
                                   [](const auto& block) { return block->resting; });
@@ -56,12 +63,11 @@ bool PinnedStock::ask_for_more() {
   const bool loose = std::any_of(blocks_.begin(), blocks_.end(), [](const auto& block) {
     return block->home == nullptr && !block->resting;
   });
-  const bool scarce =
-      reserve() < sizes_.reserve && (blocks_.size() < blocks_max_ || resting() != nullptr);
-  return (loose || scarce) && !std::exchange(asked_, true);
+  const bool more = scarce() && (blocks_.size() < blocks_max_ || resting() != nullptr);
+  return (loose || more) && !std::exchange(asked_, true);
 }
 
-std::optional<std::size_t> PinnedStock::take(std::size_t blocks_max) {
+std::optional<std::size_t> PinnedStock::take_registered(std::size_t blocks_max) {
   std::optional<std::size_t> found;
   bool ask = false;
   {
@@ -72,6 +78,11 @@ std::optional<std::size_t> PinnedStock::take(std::size_t blocks_max) {
     ask = ask_for_more();
   }
   if (ask) shortage_();
+  return found;
+}
+
+std::optional<std::size_t> PinnedStock::take(std::size_t blocks_max) {
+  std::optional<std::size_t> found = take_registered(blocks_max);
   if (found) return found;
   const Lock lock(mutex_);
   const Instant deadline = system_clock().now() + kPatience;
@@ -85,6 +96,26 @@ std::optional<std::size_t> PinnedStock::take(std::size_t blocks_max) {
   blocks_[*found]->taken = true;
   blocks_[*found]->resting = false;
   return found;
+}
+
+std::size_t PinnedStock::prepare(std::size_t wanted, std::size_t blocks_max) {
+  bool ask = false;
+  {
+    const Lock lock(mutex_);
+    blocks_max_ = std::max(blocks_max_, blocks_max);
+    wanted_ = std::max(wanted_, std::min(wanted, blocks_max));
+    ask = tried_ ? ask_for_more() : shortage_ && !std::exchange(asked_, true);
+  }
+  if (ask) shortage_();
+  const Lock lock(mutex_);
+  std::size_t before = registered();
+  Instant deadline = system_clock().now() + kPatience;
+  while (asked_ && registered() < wanted_ && system_clock().now() < deadline) {
+    changed_.wait_for(mutex_, deadline - system_clock().now());
+    if (registered() > before) deadline = system_clock().now() + kPatience;
+    before = registered();
+  }
+  return possible_ || asked_ ? registered() : blocks_max;
 }
 
 void PinnedStock::give(std::size_t index) {
@@ -106,7 +137,7 @@ PinnedStock::Block* PinnedStock::next_to_register() {
   for (const auto& block : blocks_) {
     if (block->home == nullptr && !block->registering && !block->resting) return block.get();
   }
-  if (reserve() >= sizes_.reserve) return nullptr;
+  if (!scarce()) return nullptr;
   if (Block* block = resting()) {
     block->resting = false;
     return block;
@@ -134,6 +165,7 @@ bool PinnedStock::rest_one() {
   bool pinned = false;
   {
     const Lock lock(mutex_);
+    wanted_ = 0;
     block = next_to_rest();
     if (block == nullptr) return false;
     block->taken = block->registering = true;
@@ -171,6 +203,7 @@ void PinnedStock::restock(CUcontext context) {
     changed_.notify_all();
   }
   const Lock lock(mutex_);
+  tried_ = true;
   possible_ = possible;
   asked_ = false;
   changed_.notify_all();
@@ -178,7 +211,8 @@ void PinnedStock::restock(CUcontext context) {
 
 void PinnedStock::given_up() {
   const Lock lock(mutex_);
-  possible_ = false;
+  tried_ = true;
+  possible_ = registered() != 0;  // A context may have been made meanwhile.
   asked_ = false;
   changed_.notify_all();
 }
@@ -205,7 +239,7 @@ rpc::Chunk* PinnedBufferPool::acquire() {
   return chunk.get();
 }
 
-Staging::Slot Staging::take(std::size_t bytes, std::size_t bytes_max) {
+Staging::Slot Staging::take(std::size_t bytes, std::size_t bytes_max, Memory memory) {
   FLYT_ASSERT(bytes <= kSlotBytes);
   const bool small = bytes <= kSmallSlotBytes;
   if (small) {
@@ -216,15 +250,17 @@ Staging::Slot Staging::take(std::size_t bytes, std::size_t bytes_max) {
       return slot;
     }
   }
-  const auto block = stock_.take(bytes_max / kSlotBytes);
+  const std::size_t blocks_max = bytes_max / kSlotBytes;
+  const auto block =
+      memory == Memory::kAny ? stock_.take(blocks_max) : stock_.take_registered(blocks_max);
   if (!block) return {};
-  const MutableBytes memory = stock_.bytes(*block);
-  if (!small) return {memory.data(), kSlotBytes, *block};
+  const MutableBytes at = stock_.bytes(*block);
+  if (!small) return {at.data(), kSlotBytes, *block};
   const Lock lock(mutex_);
-  for (std::size_t at = kSmallSlotBytes; at < kSlotBytes; at += kSmallSlotBytes) {
-    small_.push_back({memory.data() + at, kSmallSlotBytes, *block});
+  for (std::size_t next = kSmallSlotBytes; next < kSlotBytes; next += kSmallSlotBytes) {
+    small_.push_back({at.data() + next, kSmallSlotBytes, *block});
   }
-  return {memory.data(), kSmallSlotBytes, *block};
+  return {at.data(), kSmallSlotBytes, *block};
 }
 
 void Staging::give(const Slot& slot) {

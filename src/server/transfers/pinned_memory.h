@@ -42,9 +42,15 @@ class PinnedStock {
   // The index of a free block. None if `blocks_max` exist and none of them is free, or if the
   // system has no memory.
   std::optional<std::size_t> take(std::size_t blocks_max) EXCLUDES(mutex_);
+  // The same of one that is registered, without any wait.
+  std::optional<std::size_t> take_registered(std::size_t blocks_max) EXCLUDES(mutex_);
   void give(std::size_t index) EXCLUDES(mutex_);
   MutableBytes bytes(std::size_t index) const EXCLUDES(mutex_);
   bool pinned(std::size_t index) const EXCLUDES(mutex_);
+
+  // Has `wanted` blocks registered, in use or not, and waits for them as long as each takes no
+  // longer than kPatience. Returns how many are; `blocks_max` where none can be.
+  std::size_t prepare(std::size_t wanted, std::size_t blocks_max) EXCLUDES(mutex_);
 
   // Registers what there is, and more until the reserve is full. With `context` current, on a
   // thread that may wait for the GPU.
@@ -69,6 +75,8 @@ class PinnedStock {
 
   std::optional<std::size_t> find_free(bool pinned) const REQUIRES(mutex_);
   std::size_t reserve() const REQUIRES(mutex_);  // Free blocks that are registered.
+  std::size_t registered() const REQUIRES(mutex_);
+  bool scarce() const REQUIRES(mutex_);
   Block* add() REQUIRES(mutex_);
   Block* next_to_register() REQUIRES(mutex_);
   Block* resting() const REQUIRES(mutex_);
@@ -82,6 +90,8 @@ class PinnedStock {
   Condition changed_;
   std::vector<std::unique_ptr<Block>> blocks_ GUARDED_BY(mutex_);
   std::size_t blocks_max_ GUARDED_BY(mutex_) = 0;  // The most that a taker allowed.
+  std::size_t wanted_ GUARDED_BY(mutex_) = 0;      // So many shall be registered, in use or not.
+  bool tried_ GUARDED_BY(mutex_) = false;          // restock() or given_up() was called.
   bool possible_ GUARDED_BY(mutex_) = false;       // The driver registers what it is given.
   bool asked_ GUARDED_BY(mutex_) = false;
   bool rests_ GUARDED_BY(mutex_) = true;  // The driver lets go what it is asked to.
@@ -128,8 +138,12 @@ class Staging {
 
   explicit Staging(const driver::Table& driver) : stock_(driver, {kSlotBytes, kSlotsReserve}) {}
 
-  // A slot for `bytes` (at most kSlotBytes), or none if that would exceed the limit.
-  Slot take(std::size_t bytes, std::size_t bytes_max) EXCLUDES(mutex_);
+  // What a driver does not know it copies to only when the stream is there, and the caller waits.
+  enum class Memory : std::uint8_t { kAny, kRegistered };
+  // A slot for `bytes` (at most kSlotBytes), or none if that would exceed the limit; of kRegistered
+  // also if there is none at once.
+  Slot take(std::size_t bytes, std::size_t bytes_max, Memory memory = Memory::kAny)
+      EXCLUDES(mutex_);
   void give(const Slot& slot) EXCLUDES(mutex_);
   PinnedStock& stock() { return stock_; }
 

@@ -89,6 +89,53 @@ TEST_F(PinnedStockTest, WhenHelpDoesNotComeABlockIsGivenAnyway) {
   EXPECT_FALSE(stock->pinned(*late));
 }
 
+TEST_F(PinnedStockTest, PreparesAsManyBlocksAsAreWanted) {
+  stock->on_shortage([this] { stock->restock(context(1)); });
+  EXPECT_EQ(3U, stock->prepare(3, kMax));
+  EXPECT_EQ(3U, registrations().now.size());
+  EXPECT_EQ(3U, stock->prepare(1, kMax));
+  for (int i = 0; i < 3; ++i) {
+    const auto block = stock->take_registered(kMax);
+    ASSERT_TRUE(block);
+    EXPECT_TRUE(stock->pinned(*block));
+  }
+  EXPECT_EQ(kMax, stock->prepare(100, kMax));
+}
+
+TEST_F(PinnedStockTest, TellsHowManyThereAreIfTheDriverLetsItWait) {
+  stock->restock(context(1));
+  EXPECT_EQ(2U, stock->prepare(kMax, kMax));
+  EXPECT_EQ(1, shortages);
+  stock->restock(context(1));
+  EXPECT_EQ(kMax, stock->prepare(kMax, kMax));
+}
+
+TEST_F(PinnedStockTest, WhereNothingCanBeRegisteredNothingHasToBePrepared) {
+  registrations().answer = CUDA_ERROR_OUT_OF_MEMORY;
+  stock->on_shortage([this] { stock->restock(context(1)); });
+  EXPECT_EQ(kMax, stock->prepare(2, kMax));
+  EXPECT_EQ(1, registrations().calls);
+}
+
+TEST_F(PinnedStockTest, WhatWasPreparedRestsAsWell) {
+  stock->on_shortage([this] { stock->restock(context(1)); });
+  EXPECT_EQ(kMax, stock->prepare(kMax, kMax));
+  while (stock->rest_one()) {
+  }
+  EXPECT_EQ(2U, registrations().now.size());
+  stock->restock(context(1));
+  EXPECT_EQ(2U, registrations().now.size());
+}
+
+TEST_F(PinnedStockTest, WhoDoesNotWaitGetsOnlyWhatIsRegistered) {
+  EXPECT_FALSE(stock->take_registered(kMax));
+  stock->restock(context(1));
+  EXPECT_TRUE(stock->take_registered(kMax));
+  EXPECT_TRUE(stock->take_registered(kMax));
+  EXPECT_FALSE(stock->take_registered(kMax));
+  EXPECT_EQ(1, shortages);
+}
+
 TEST_F(PinnedStockTest, ThereAreNeverMoreBlocksThanAllowed) {
   for (std::size_t i = 0; i < kMax; ++i) ASSERT_TRUE(stock->take(kMax));
   EXPECT_FALSE(stock->take(kMax));

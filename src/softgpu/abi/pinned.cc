@@ -127,6 +127,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
     if (driver.regions().overlaps(base, bytesize)) {
       return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
+    if (driver.settings().host_memory_waits) context.synchronize();
     add(driver, context, RegionKind::kRegistered, base, bytesize,
         Flags & (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP), writable);
     return CUDA_SUCCESS;
