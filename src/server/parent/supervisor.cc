@@ -41,11 +41,16 @@ constexpr std::ptrdiff_t kControlsMax = 16;
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
 constexpr Duration kEndLook = std::chrono::milliseconds(2);
 constexpr Duration kHelperTime = std::chrono::seconds(1);
+// SIGTERM may come to the parent itself and to its whole group, from timeout(1) for example.
+constexpr Duration kSameStop = std::chrono::seconds(1);
+// Those by which somebody says what is to become of the whole server.
+constexpr std::array kParentsSignals = {SIGTERM, SIGINT, SIGUSR1};
 
 sigset_t handled_signals() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD}) ::sigaddset(&set, signal);
+  ::sigaddset(&set, SIGCHLD);
+  for (const int signal : kParentsSignals) ::sigaddset(&set, signal);
   return set;
 }
 
@@ -110,7 +115,6 @@ void Supervisor::start_exchange() {
   if (pid == 0) {
     door->outside.close();
     become_child(UsageBoard::kNoSlot);
-    outlive_the_terminal();
     options_.session.admission.reset();
     keeper_door_.close();
     run_exchange(std::move(door->inside));
@@ -130,7 +134,7 @@ void Supervisor::exchange_ended() {
              {{"follows", "sessions that are there share nothing more"}, {"started_again", again}});
   if (!again) return;
   start_exchange();
-  replace_warm();
+  end_warm();
 }
 
 // One that ends as soon as it has begun would do so for ever.
@@ -324,7 +328,11 @@ void Supervisor::take_signals() {
       begin_handover();
       continue;
     }
-    const bool at_once = stopping_ || info.ssi_signo == SIGINT;
+    const Instant now = system_clock().now();
+    const bool terminates = info.ssi_signo == SIGTERM;
+    if (terminates && terminated_ && now - *terminated_ < kSameStop) continue;
+    const bool at_once = stopping_ || !terminates;
+    if (terminates) terminated_ = now;
     stop(at_once ? Duration{0} : std::chrono::seconds(options_.drain_seconds));
   }
 }
@@ -334,6 +342,8 @@ void Supervisor::stop(Duration grace) {
   stopping_ = true;
   listeners_.clear();
   turn_all_away();
+  // Nobody will take them.
+  end_warm();
   log_.info("stopping",
             {{"sessions", count_sessions()},
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
@@ -444,12 +454,6 @@ void Supervisor::give_to_child(Lobby::Guest& guest, bool monitor) {
   }
 }
 
-// What stops the parent comes to its whole group from a terminal and from whoever ends a service. A
-// helper is there for sessions that go on for a while then, and ends with the parent.
-void Supervisor::outlive_the_terminal() {
-  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, SIG_IGN);
-}
-
 void Supervisor::become_child(std::size_t slot) {
   options_.session.slot = slot;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -457,6 +461,9 @@ void Supervisor::become_child(std::size_t slot) {
   if (::getppid() != own_) ::_exit(EXIT_FAILURE);
   keeper_line_.reset();
   keeper_.reset();
+  // What stops the parent comes to all its processes from a terminal and from whoever ends a
+  // service. What is to become of them the parent says, which may have sessions go on for a while.
+  for (const int signal : kParentsSignals) ::signal(signal, SIG_IGN);
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   // The parent's sockets must end with the parent.
@@ -566,12 +573,12 @@ void Supervisor::reap() {
     if (pid <= 0) break;
     const auto found = children_.find(pid);
     if (found == children_.end()) continue;
-    if (WIFSIGNALED(status)) {
+    if (WIFSIGNALED(status) && !found->second.ended) {
       log_.warn("session ended",
                 {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
     const bool warm = found->second.kind == ChildKind::kWarm;
-    if (warm && !found->second.replaced) warm_ended(status);
+    if (warm && !found->second.ended) warm_ended(status);
     if (pid == keeper_process_) keeper_ended();
     if (found->second.kind == ChildKind::kExchange) exchange_ended();
     if (!options_.session.board->begun(found->second.slot)) give_back(found->second.charged);

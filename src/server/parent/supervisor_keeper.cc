@@ -121,7 +121,6 @@ void Supervisor::run_keeper_child(Door door, const Fd& home) {
       .on_keep = [board](std::uint64_t place) { board->hold(place); },
       .on_free = [board](std::uint64_t place) { board->let_go(place); },
       .may_return = [board](std::uint64_t place) { return board->may_return(place); }};
-  outlive_the_terminal();
   if (home.valid()) {
     keeper.home = home.get();
     keeper.outside = door.outside.get();
@@ -160,7 +159,7 @@ void Supervisor::keeper_ended() {
     options_.session.keeper_door = -1;
     return;
   }
-  replace_warm();
+  end_warm();
 }
 
 void Supervisor::free_held() {
