@@ -252,9 +252,14 @@ Status Supervisor::run() {
   end_sessions();
   end_children(SIGKILL);
   if (keeper_line_) keeper_line_->quit();
-  refusals_.finish();
+  tell_all_left_out();
   log_.info("stopped");
   return {};
+}
+
+void Supervisor::tell_all_left_out() const {
+  refusals_.finish();
+  options_.session.lines->finish(log_);
 }
 
 bool Supervisor::finished() const {
@@ -296,6 +301,7 @@ Status Supervisor::wait_for_events() {
   if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
   free_held();
   refusals_.tell_left_out();
+  options_.session.lines->tell_left_out(log_);
   if (lobby_.size() != 0) let_in();
   keep_warm();
   if (handover_until_) try_handover();
@@ -308,7 +314,7 @@ int Supervisor::timeout_ms() const {
   int lobby = lobby_.timeout_ms();
   if (!held_.empty()) lobby = lobby < 0 ? kHeldLookMs : std::min(lobby, kHeldLookMs);
   lobby = no_connections_.limit(lobby, system_clock().now());
-  lobby = options_.session.refusals->limit(lobby, system_clock().now());
+  lobby = options_.session.lines->limit(lobby, system_clock().now());
   if (warm_children() >= options_.warm || warm_failures_ >= kWarmFailuresMax) return lobby;
   if (no_processes_.resting(system_clock().now())) {
     return no_processes_.limit(lobby, system_clock().now());
@@ -499,7 +505,8 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   const wire::SessionToken token = lanes.writing.valid() ? make_token() : wire::SessionToken{};
   const pid_t pid = ::fork();
   if (pid < 0) {
-    log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+    refusals_.warn("client refused", {{"peer", guest.connection->peer()},
+                                      {"reason", system_error("fork", errno).message}});
     options_.session.board->release(slot);
     give_back(guest.charged);
     return refuse_full(*guest.connection);
@@ -558,7 +565,7 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
   }
   if (!ready) {
     refuse_without_driver(*connection, ready.error().message);
-    log_.error("no driver", {{"why", ready.error().message}});
+    sessions_.error("no driver", {{"why", ready.error().message}});
     ::_exit(EXIT_FAILURE);
   }
   HostBuffers buffers(ready->driver.table);
@@ -574,8 +581,8 @@ void Supervisor::reap() {
     const auto found = children_.find(pid);
     if (found == children_.end()) continue;
     if (WIFSIGNALED(status) && !found->second.ended) {
-      log_.warn("session ended",
-                {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
+      sessions_.warn("session ended",
+                     {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
     const bool warm = found->second.kind == ChildKind::kWarm;
     if (warm && !found->second.ended) warm_ended(status);

@@ -164,13 +164,16 @@ class Supervisor {
   // Their clients are told, so that they look for no other server.
   void end_sessions();
   void end_children(int signal);
+  // At the end: how many lines there would have been.
+  void tell_all_left_out() const;
   bool finished() const;
   std::size_t count_sessions() const;
 
   SupervisorOptions options_;
   Log log_;
-  const LimitedLog refusals_{log_, *options_.session.refusals};
-  const pid_t own_;  // This process.
+  const LimitedLog refusals_{log_, options_.session.lines->refusals()};
+  const Log sessions_{log_.limited(*options_.session.lines)};  // What happens to sessions.
+  const pid_t own_;                                            // This process.
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::unique_ptr<transport::Listener> control_;
   Fd wake_;  // An eventfd: a controlling child has left a request on the board.

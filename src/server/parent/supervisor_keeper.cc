@@ -180,7 +180,8 @@ void Supervisor::make_room() {
   const auto may_return = [&board](const Held& held) { return board.may_return(held.slot); };
   if (!keeper_ || !std::all_of(held_.begin(), held_.end(), may_return) || held_.empty()) return;
   board.forbid_return(held_.front().slot);
-  log_.warn("a session that may go on is given up", {{"why", "it has the place of a newcomer"}});
+  sessions_.warn("a session that may go on is given up",
+                 {{"why", "it has the place of a newcomer"}});
   // So that it looks.
   static_cast<void>(keeper_->knows({}, 0).ok());
 }
@@ -240,6 +241,7 @@ void Supervisor::leave() {
   std::erase_if(children_,
                 [](const auto& child) { return child.second.kind == ChildKind::kKeeper; });
   end_children(SIGKILL);
+  tell_all_left_out();
   log_.info("the next server may take over");
 }
 
