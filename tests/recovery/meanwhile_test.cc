@@ -181,12 +181,17 @@ TEST_P(FencesTest, ACopyThatNobodyMadeIsMadeAgainByWhoWaits) {
 }
 
 void MeanwhileTest::kill_at_waits() {
-  start({"--recover", "10", "--warm", "1", "--warm-pause", "0"});
   Random random(first_seed());
   for (const char* const wait : {"waits-sync", "waits-peek", "waits-tick"}) {
-    const auto child = client();
+    std::unique_ptr<kill::Child> child;
     int worked = 0;
     for (int i = 0; i < kills(); ++i) {
+      // A session goes on so often, and no more; then the next one.
+      if (i % 200 == 0) {
+        child.reset();
+        start({"--recover", "10", "--warm", "1", "--warm-pause", "0"});
+        child = client();
+      }
       ASSERT_EQ("0", ask(child, "waits-write")) << server_->log();
       settle();
       // Not the one that is ready: the session goes on there, and may go on once.
