@@ -3,6 +3,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log_limit.h"
+
 namespace flyt {
 namespace {
 
@@ -76,9 +79,21 @@ LogLevel log_level_of(std::string_view text, LogLevel otherwise) {
   return otherwise;
 }
 
+Log Log::limited(LogLimits& limits) const {
+  Log log = *this;
+  log.limits_ = &limits;
+  return log;
+}
+
+bool Log::takes(LogLevel level) const {
+  if (limits_ == nullptr || level == LogLevel::kDebug) return true;
+  limits_->tell_left_out({component_, level_, fd_});
+  return limits_->sessions(level).take(system_clock().now());
+}
+
 void Log::write(LogLevel level, std::string_view message,
                 std::initializer_list<LogField> fields) const {
-  if (!enabled(level)) return;
+  if (!enabled(level) || !takes(level)) return;
   std::string line;
   append_time(line);
   line.append(" ").append(name_of(level)).append(" ").append(component_).append(": ");

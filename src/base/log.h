@@ -14,6 +14,8 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 // "debug", "info", "warn", "error", "off"; anything else is `otherwise`.
 LogLevel log_level_of(std::string_view text, LogLevel otherwise);
 
+class LogLimits;  // base/log_limit.h
+
 struct LogField {
   std::string_view name;
   std::string value;
@@ -33,6 +35,10 @@ class Log {
   Log(std::string_view component, LogLevel level, int fd = 2)
       : component_(component), level_(level), fd_(fd) {}
 
+  // The same, but only so many lines are written, as those of sessions; lines of level debug, which
+  // somebody has asked for, all. The limits outlive it.
+  Log limited(LogLimits& limits) const;
+
   void debug(std::string_view message, std::initializer_list<LogField> fields = {}) const {
     write(LogLevel::kDebug, message, fields);
   }
@@ -49,12 +55,14 @@ class Log {
   LogLevel level() const { return level_; }
 
  private:
+  bool takes(LogLevel level) const;
   void write(LogLevel level, std::string_view message,
              std::initializer_list<LogField> fields) const;
 
   std::string_view component_;
   LogLevel level_;
   int fd_;
+  LogLimits* limits_ = nullptr;
 };
 
 }  // namespace flyt

@@ -7,16 +7,15 @@
 
 namespace flyt {
 
-std::shared_ptr<LogLimit> LogLimit::shared() {
-  void* const memory =
-      ::mmap(nullptr, sizeof(LogLimit), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return std::make_shared<LogLimit>();
-  return {std::construct_at(static_cast<LogLimit*>(memory)),
-          [](LogLimit* limit) { ::munmap(limit, sizeof(LogLimit)); }};
-}
+namespace {
 
-std::uint64_t LogLimit::period_of(Instant now) {
-  return (static_cast<std::uint64_t>(now.ns / kPeriod.count()) << kCountBits) >> kCountBits;
+constexpr std::string_view kOfSessions = "sessions";
+constexpr std::string_view kOfTroubles = "troubles of sessions";
+
+}  // namespace
+
+std::uint64_t LogLimit::period_of(Instant now) const {
+  return (static_cast<std::uint64_t>(now.ns / period_.count()) << kCountBits) >> kCountBits;
 }
 
 bool LogLimit::take(Instant now) {
@@ -34,8 +33,8 @@ bool LogLimit::take(Instant now) {
   }
 }
 
-bool LogLimit::is_full(std::uint64_t word) {
-  return (word & ((std::uint64_t{1} << kCountBits) - 1)) >= kLinesMax;
+bool LogLimit::is_full(std::uint64_t word) const {
+  return (word & ((std::uint64_t{1} << kCountBits) - 1)) >= lines_max_;
 }
 
 std::uint64_t LogLimit::left_out(Instant now) {
@@ -46,7 +45,7 @@ std::uint64_t LogLimit::left_out(Instant now) {
 
 int LogLimit::limit(int timeout_ms, Instant now) const {
   if (left_out_.load(std::memory_order_relaxed) == 0) return timeout_ms;
-  const auto left = Duration(kPeriod.count() - now.ns % kPeriod.count());
+  const auto left = Duration(period_.count() - now.ns % period_.count());
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1;
   return timeout_ms < 0 ? static_cast<int>(ms) : std::min(timeout_ms, static_cast<int>(ms));
 }
@@ -69,8 +68,32 @@ void LimitedLog::tell_left_out() const { tell(limit_.left_out(system_clock().now
 void LimitedLog::finish() const { tell(limit_.left_out()); }
 
 void LimitedLog::tell(std::uint64_t count) const {
+  constexpr std::string_view kMessage = "lines were left out, of which there were too many";
   if (count == 0) return;
-  log_.warn("lines were left out, of which there were too many", {{"lines", count}});
+  if (of_.empty()) return log_.warn(kMessage, {{"lines", count}});
+  log_.warn(kMessage, {{"lines", count}, {"of", of_}});
+}
+
+std::shared_ptr<LogLimits> LogLimits::shared() {
+  void* const memory =
+      ::mmap(nullptr, sizeof(LogLimits), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return std::make_shared<LogLimits>();
+  return {std::construct_at(static_cast<LogLimits*>(memory)),
+          [](LogLimits* limits) { ::munmap(limits, sizeof(LogLimits)); }};
+}
+
+void LogLimits::tell_left_out(const Log& log) {
+  LimitedLog(log, sessions_, kOfSessions).tell_left_out();
+  LimitedLog(log, troubles_, kOfTroubles).tell_left_out();
+}
+
+void LogLimits::finish(const Log& log) {
+  LimitedLog(log, sessions_, kOfSessions).finish();
+  LimitedLog(log, troubles_, kOfTroubles).finish();
+}
+
+int LogLimits::limit(int timeout_ms, Instant now) const {
+  return troubles_.limit(sessions_.limit(refusals_.limit(timeout_ms, now), now), now);
 }
 
 }  // namespace flyt

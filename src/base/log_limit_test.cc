@@ -56,9 +56,10 @@ TEST(LogLimit, WhoSleepsIsAwakeWhenThereIsSomethingToTell) {
 }
 
 TEST(LogLimit, IsSharedByThreadsAndProcesses) {
-  const auto limit = LogLimit::shared();
+  const auto limits = LogLimits::shared();
+  LogLimit& limit = limits->refusals();
   const auto ask = [&limit] {
-    for (std::uint32_t i = 0; i < 2 * LogLimit::kLinesMax; ++i) limit->take(period(1));
+    for (std::uint32_t i = 0; i < 2 * LogLimit::kLinesMax; ++i) limit.take(period(1));
   };
   const pid_t child = ::fork();
   if (child == 0) {
@@ -69,7 +70,7 @@ TEST(LogLimit, IsSharedByThreadsAndProcesses) {
   for (int i = 0; i < 3; ++i) threads.emplace_back(ask);
   for (std::thread& thread : threads) thread.join();
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(limit->left_out(period(2)), 7 * LogLimit::kLinesMax);
+  EXPECT_EQ(limit.left_out(period(2)), 7 * LogLimit::kLinesMax);
 }
 
 TEST(LogLimit, ALogHasSoManyLinesAndTheNumberOfTheOthers) {
@@ -101,6 +102,56 @@ TEST(LogLimit, ALogHasSoManyLinesAndTheNumberOfTheOthers) {
   }
   EXPECT_LE(lines, 2 * LogLimit::kLinesMax) << text;
   EXPECT_EQ(lines + left_out, kAsked);
+}
+
+// What a log that is written to a pipe has got so far.
+std::string written_to(const Fd& reading) {
+  std::string text(1U << 20U, '\0');
+  const ssize_t got = ::read(reading.get(), text.data(), text.size());
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return text;
+}
+
+std::uint32_t count(const std::string& text, std::string_view what) {
+  std::uint32_t times = 0;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++times;
+  return times;
+}
+
+TEST(LogLimits, SessionsTroublesAreTheirOthersAreLeftOutAndDebugIsAllThere) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
+  ::fcntl(writing.get(), F_SETPIPE_SZ, 1 << 20);
+  const auto limits = LogLimits::shared();
+  const Log plain("server", LogLevel::kDebug, writing.get());
+  const Log log = plain.limited(*limits);
+  constexpr std::uint32_t kAsked = 2 * LogLimits::kSessionLinesMax;
+  const auto period = [] { return system_clock().now().ns / LogLimits::kSessionPeriod.count(); };
+  const auto begun = period();
+  for (std::uint32_t i = 0; i < kAsked; ++i) log.info("began", {});
+  for (std::uint32_t i = 0; i < kAsked; ++i) log.debug("looked", {});
+  log.warn("faulted", {});
+  log.error("failed", {});
+  limits->finish(plain);
+  const auto periods = static_cast<std::uint32_t>(period() - begun + 1);
+  const std::string text = written_to(reading);
+  const std::uint32_t told = count(text, " began");
+  EXPECT_GE(told, LogLimits::kSessionLinesMax);
+  EXPECT_LE(told, periods * LogLimits::kSessionLinesMax);
+  EXPECT_EQ(count(text, " looked"), kAsked);
+  EXPECT_EQ(count(text, " faulted") + count(text, " failed"), 2U);
+  const std::string left_out = "lines=" + std::to_string(kAsked - told) + " of=sessions\n";
+  EXPECT_TRUE(told == kAsked || count(text, left_out) == 1) << text.substr(text.size() - 300);
+}
+
+TEST(LogLimits, TroublesAreLimitedToo) {
+  const auto limits = LogLimits::shared();
+  const Log log = Log("server", LogLevel::kInfo, -1).limited(*limits);
+  for (std::uint32_t i = 0; i < 10 * LogLimit::kLinesMax; ++i) log.warn("faulted", {});
+  EXPECT_GT(limits->sessions(LogLevel::kError).left_out(), 0U);
+  EXPECT_EQ(limits->sessions(LogLevel::kInfo).left_out(), 0U);
 }
 
 TEST(LogLimit, WhatTheLevelHidesIsNotCounted) {

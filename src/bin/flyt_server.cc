@@ -22,7 +22,8 @@ constexpr char kFooter[] =
     "Without --token-key clients are not asked who they are: listen where only trusted ones can\n"
     "connect.\n"
     "SIGTERM takes no new clients and lets sessions end; SIGINT ends them at once. SIGUSR1, with\n"
-    "--keeper, ends the server as soon as no session has work under way; they go on in the next.\n";
+    "--keeper, ends the server as soon as no session has work under way; they go on in the next.\n"
+    "All processes of the server may get them.\n";
 
 // The software GPU's library stands beside the programs: ../lib.
 std::string soft_path() {

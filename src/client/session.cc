@@ -252,6 +252,8 @@ CUresult Session::hear(std::uint64_t sequence) {
   return settle(answer);
 }
 
+unsigned Session::times_recovered() const { return recovery_ == nullptr ? 0 : recovery_->times(); }
+
 bool Session::recover() { return recovery_ != nullptr && recovery_->run(); }
 
 CUresult Session::after_loss() {

@@ -90,6 +90,9 @@ class Session {
   CUresult after_loss();
   // How the session goes on; null if it ends with its process.
   Recovery* recovery() { return recovery_.get(); }
+  // Into how many other processes of the server the session has gone on. Whoever has sent something
+  // and sees the same number before and behind that has sent it to one and the same.
+  unsigned times_recovered() const;
 
   const DeviceCache& devices() const { return devices_; }
   Contexts& contexts() { return *contexts_; }

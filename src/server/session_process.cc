@@ -81,7 +81,7 @@ Status retain_context(ReadyDriver& driver, CUcontext& context) {
 // Null where the GPU's processes share no faults.
 std::unique_ptr<FaultBoard> sit_down(const SessionOptions& options) {
   if (options.fault_board.empty()) return nullptr;
-  const Log log("server", options.log_level);
+  const Log log = log_of_session(options);
   auto board = FaultBoard::open(options.fault_board);
   if (!board) {
     log.error("no fault board", {{"why", board.error().message}});
@@ -247,6 +247,10 @@ class EndLine {
 
 }  // namespace
 
+Log log_of_session(const SessionOptions& options) {
+  return Log("server", options.log_level).limited(*options.lines);
+}
+
 Result<ReadyDriver> prepare_driver(const SessionOptions& options) {
   // Before the driver: it may be one that takes nobody while a fault is cleared up.
   auto faults = sit_down(options);
@@ -277,7 +281,7 @@ Result<wire::ClientHello> hear_client(transport::Connection& connection,
   auto hello = rpc::receive_hello(connection, system_clock().now() + kHelloTime);
   if (!hello) {
     const Log log("server", options.log_level);
-    LimitedLog(log, *options.refusals)
+    LimitedLog(log, options.lines->refusals())
         .info("client refused", {{"peer", connection.peer()}, {"reason", hello.error().message}});
   }
   return hello;
@@ -286,7 +290,7 @@ Result<wire::ClientHello> hear_client(transport::Connection& connection,
 void serve_session(std::unique_ptr<transport::Connection> connection,
                    const wire::ClientHello& hello, bool share, const ReadyDriver& driver,
                    HostBuffers& buffers, const SessionOptions& options) {
-  const Log log("server", options.log_level);
+  const Log log = log_of_session(options);
   std::string peer = connection->peer();
   const std::string machine = transport::machine_of(*connection);
   const std::string tenant = transport::identity_of_peer(connection->fd());
@@ -295,7 +299,7 @@ void serve_session(std::unique_ptr<transport::Connection> connection,
   if (!greeted) {
     // One that is new has nothing that anybody could go on with.
     if (!recovery.before()) recovery.end();
-    LimitedLog(log, *options.refusals)
+    LimitedLog(log, options.lines->refusals())
         .info("client refused", {{"peer", peer}, {"reason", greeted.error().message}});
     return;
   }

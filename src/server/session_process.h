@@ -43,8 +43,8 @@ struct SessionOptions {
   std::string gpu_room;               // The same: who of them is there; empty: nobody counts.
   std::uint32_t gpu_sessions = 46;    // How many they may be; with gpu_room.
   std::uint32_t recover_seconds = 0;  // How long the room of a killed one is kept.
-  // Of lines about peers who are refused, by whatever process of the server.
-  std::shared_ptr<LogLimit> refusals = LogLimit::shared();
+  // Of lines that clients may cause, in whatever process of the server.
+  std::shared_ptr<LogLimits> lines = LogLimits::shared();
 };
 
 // A driver that has been loaded and initialised in this process.
@@ -57,6 +57,9 @@ struct ReadyDriver {
   bool warm = false;                   // It has a context already.
   std::unique_ptr<Room> room;          // This process's place there; null: nobody counts.
 };
+
+// Of what happens to sessions; who begins many of them does not fill it.
+Log log_of_session(const SessionOptions& options);
 
 // Loads and initialises what `options` ask for: with "auto" NVIDIA's driver if it starts here and
 // has a device, else the software GPU.

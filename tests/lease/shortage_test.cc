@@ -80,7 +80,7 @@ TEST_F(Shortages, OfDescriptorsLetTheServerSleepWhileItHasTooFewWarmProcesses) {
   ASSERT_TRUE(
       eventually(kSeconds, [&] { return server_.children().size() == 1 && server_.rests(); }));
   leave_descriptors(0);
-  ASSERT_EQ(::kill(server_.children()[0], SIGTERM), 0);
+  ASSERT_EQ(::kill(server_.children()[0], SIGKILL), 0);
   // Its end gave one descriptor back; a warm process needs two for a moment.
   ASSERT_TRUE(server_.logged("no warm process for now", kSeconds)) << server_.log();
   const std::uint64_t before = sleeps(server_.pid());

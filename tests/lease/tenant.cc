@@ -266,10 +266,15 @@ LeaseTest::~LeaseTest() {
   if (!folder_.empty()) std::filesystem::remove_all(folder_, error);
 }
 
-void LeaseTest::start(std::vector<std::string> arguments, const std::string& listen) {
+const std::string& LeaseTest::folder() {
+  if (!folder_.empty()) return folder_;
   std::string pattern = "/tmp/flyt-lease-XXXXXX";
-  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-  folder_ = pattern;
+  EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+  return folder_ = pattern;
+}
+
+void LeaseTest::start(std::vector<std::string> arguments, const std::string& listen) {
+  ASSERT_FALSE(folder().empty());
   arguments.insert(arguments.end(), {"--control", control_url(), "--log-level", "debug"});
   const Status started = server_.start(
       {.program = server_program(), .listen = listen, .arguments = std::move(arguments)});

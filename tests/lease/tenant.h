@@ -27,7 +27,8 @@ class LeaseTest : public testing::Test {
   void start(std::vector<std::string> arguments, const std::string& listen = "");
   std::unique_ptr<control::ControlClient> control();
   std::string control_url() const { return "unix://" + folder_ + "/control"; }
-  const std::string& folder() const { return folder_; }
+  // A private one, made when it is first asked for.
+  const std::string& folder();
 
   // A client; "ready" has been heard unless it `may_fail`.
   std::unique_ptr<kill::Child> tenant(bool may_fail = false);

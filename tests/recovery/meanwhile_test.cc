@@ -15,6 +15,14 @@ class MeanwhileTest : public RecoveryTest {
     settle();
     ASSERT_TRUE(stop_process(session()));
   }
+  // Kills at random moments of calls that wait and change nothing; nothing was under way before.
+  void kill_at_waits();
+};
+// The same where the client's waits look for the GPU's own words, whatever machine this is.
+class FencesTest : public MeanwhileTest {
+ protected:
+  FencesTest() { ::setenv("FLYT_FENCE_US", "20000", 1); }
+  ~FencesTest() override { ::unsetenv("FLYT_FENCE_US"); }
 };
 // Where nothing is shared the kernel is who reads and writes what is copied.
 class SharedMeanwhileTest : public RecoveryTest {};
@@ -142,7 +150,77 @@ TEST_P(SharedMeanwhileTest, AFullServerHasRoomForWhoReturns) {
   EXPECT_EQ(process, ::waitpid(process, nullptr, __WALL));
 }
 
+// The process has begun it, and its GPU has not: what is where the result comes is of before.
+TEST_P(FencesTest, ACopyThatNobodyMadeIsMadeAgainByWhoWaits) {
+  start();
+  const auto child = client();
+  ASSERT_EQ("0", ask(child, "waits-write"));
+  ASSERT_EQ("0", ask(child, "waits-peek"));
+  ASSERT_EQ("0", ask(child, "waits-write"));
+  settle();
+  const pid_t process = session();
+  // All but the main thread, which takes commands.
+  std::vector<pid_t> held;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
+    const pid_t thread = std::stoi(task.path().filename().string());
+    if (thread == process) continue;
+    if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) GTEST_SKIP() << "traces nobody";
+    ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
+    ASSERT_EQ(::waitpid(thread, nullptr, __WALL), thread);
+    held.push_back(thread);
+  }
+  const std::uint64_t before = work_of(process);
+  std::string answer;
+  std::thread asks([&] { answer = ask(child, "waits-peek"); });
+  EXPECT_TRUE(eventually(kSeconds, [&] { return work_of(process) > before; })) << server_->log();
+  kill_now();
+  for (const pid_t thread : held) EXPECT_EQ(::waitpid(thread, nullptr, __WALL), thread);
+  asks.join();
+  EXPECT_EQ("0", answer) << server_->log();
+}
+
+void MeanwhileTest::kill_at_waits() {
+  Random random(first_seed());
+  for (const char* const wait : {"waits-sync", "waits-peek", "waits-tick"}) {
+    std::unique_ptr<kill::Child> child;
+    int worked = 0;
+    for (int i = 0; i < kills(); ++i) {
+      // A session goes on so often, and no more; then the next one.
+      if (i % 200 == 0) {
+        child.reset();
+        start({"--recover", "10", "--warm", "1", "--warm-pause", "0"});
+        child = client();
+      }
+      ASSERT_EQ("0", ask(child, "waits-write")) << server_->log();
+      settle();
+      // Not the one that is ready: the session goes on there, and may go on once.
+      const auto children = server_->children();
+      const auto found = std::find_if(children.begin(), children.end(),
+                                      [](pid_t process) { return marks_of(process).has_value(); });
+      ASSERT_NE(found, children.end()) << server_->log();
+      const pid_t process = *found;
+      std::thread killer([&] {
+        const double after = static_cast<double>(random.below(1'500)) * 1e-6;
+        static_cast<void>(eventually(after, [] { return false; }));
+        if (process > 1 && stop_process(process) && !at_rest(process)) ++worked;
+        if (process > 1) ::kill(process, SIGKILL);
+      });
+      const std::string answer = ask(child, wait);
+      killer.join();
+      ASSERT_EQ("0", answer) << wait << ", kill " << i << server_->log();
+    }
+    std::printf("%s: %d of %d had work\n", wait, worked, kills());
+    EXPECT_EQ("ok", ask(child, "use")) << server_->log();
+  }
+}
+
+TEST_P(MeanwhileTest, WhoWaitsForWhatChangesNothingGoesOnAtAnyMoment) { kill_at_waits(); }
+
+TEST_P(FencesTest, WhoWaitsForWhatChangesNothingGoesOnAtAnyMoment) { kill_at_waits(); }
+
 INSTANTIATE_TEST_SUITE_P(Shm, MeanwhileTest, ::testing::Values("shm"));
+INSTANTIATE_TEST_SUITE_P(Shm, FencesTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Shm, SharedMeanwhileTest, ::testing::Values("shm"));
 INSTANTIATE_TEST_SUITE_P(Tcp, MeanwhileTest, ::testing::Values("tcp://127.0.0.1:0"));
 

@@ -39,6 +39,12 @@ inline std::uint64_t first_seed() {
   return seed;
 }
 
+// FLYT_KILLS: how often each test kills that does so at random moments.
+inline int kills() {
+  const char* given = std::getenv("FLYT_KILLS");
+  return given != nullptr ? std::atoi(given) : 40;
+}
+
 // The marks that a session's process keeps, if it has any.
 inline std::optional<Result<server::Marks::Told>> marks_of(pid_t process) {
   const std::string folder = "/proc/" + std::to_string(process) + "/fd";

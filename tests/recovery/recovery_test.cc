@@ -16,11 +16,6 @@
 namespace flyt::tests {
 namespace {
 
-int kills() {
-  const char* given = std::getenv("FLYT_KILLS");
-  return given != nullptr ? std::atoi(given) : 40;
-}
-
 // Open files of the process of that name, whose parent is `parent`; -1: there is none.
 std::ptrdiff_t open_files_of(const std::string& name, pid_t parent) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

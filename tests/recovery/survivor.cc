@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -18,6 +17,7 @@
 #include "tests/recovery/host_step.h"
 #include "tests/recovery/kept_graphs.h"
 #include "tests/recovery/placed_code.h"
+#include "tests/recovery/quick_waits.h"
 #include "tests/recovery/spares.h"
 #include "tests/recovery/survivor_code.h"
 #include "tests/support/cuda_table.h"
@@ -277,7 +277,7 @@ class Survivor {
     if (result == CUDA_SUCCESS) result = cu_.cuMemFreeAsync(pool_memory_[1].address, streams_[1]);
     pool_memory_.erase(pool_memory_.begin() + 1);
     if (result == CUDA_SUCCESS) result = cu_.cuMemPoolDestroy(dying);
-    return result == CUDA_SUCCESS ? sync() : text(result);
+    return result == CUDA_SUCCESS ? waits_.answer("sync") : text(result);
   }
   std::string use_pools() {
     if (pool_ == nullptr) return "ok";
@@ -465,7 +465,7 @@ class Survivor {
   }
   std::string release() {
     const CUresult result = cu_.cuMemsetD32Async(word_, 1, 1, streams_[1]);
-    return result == CUDA_SUCCESS ? sync() : text(result);
+    return result == CUDA_SUCCESS ? waits_.answer("sync") : text(result);
   }
   // A kernel that writes where nothing is.
   std::string fault() {
@@ -479,10 +479,8 @@ class Survivor {
     cu_.cuModuleLoadData(&module, kPtxThatTells);
     cu_.cuModuleGetFunction(&die, module, "tell_and_die");
     cu_.cuLaunchKernel(die, 1, 1, 1, 1, 1, 1, 0, streams_[0], nullptr, nullptr);
-    return sync();
+    return waits_.answer("sync");
   }
-  std::string sync() { return text(cu_.cuCtxSynchronize()); }
-
   // Memory of the context that has an error, by way of another one.
   std::string rescue() {
     CUcontext other = nullptr;
@@ -503,7 +501,7 @@ class Survivor {
   PlacedCode& placed() { return placed_; }
   Belongings& belongings() { return belongings_; }
   KeptGraphs& graphs() { return graphs_; }
-
+  QuickWaits& waits() { return waits_; }
   std::string run_on_host() { return host_.begin(streams_[0]); }
   std::string end_on_host() { return host_.end(streams_[0]); }
 
@@ -533,7 +531,7 @@ class Survivor {
     cu_.cuMemcpyHtoD_v2(address, edge.data(), edge.size());
     cu_.cuMemcpyHtoD_v2(address + bytes - edge.size(), edge.data(), edge.size());
     edges_.push_back({address, bytes});
-    return sync();
+    return waits_.answer("sync");
   }
   // How long the next call takes, in microseconds, and whether the edges of what allocate() made
   // are there.
@@ -728,6 +726,7 @@ class Survivor {
   Belongings belongings_{cu_};
   KeptGraphs graphs_{cu_};
   HostStep host_{cu_};
+  QuickWaits waits_{cu_};
 };
 
 std::string answer(Survivor& survivor, const std::string& line) {
@@ -745,7 +744,8 @@ std::string answer(Survivor& survivor, const std::string& line) {
   if (what == "release") return survivor.release();
   if (what == "fault") return survivor.fault();
   if (what == "die-aloud") return survivor.die_aloud();
-  if (what == "sync") return survivor.sync();
+  if (what == "sync") return survivor.waits().answer("sync");
+  if (what.starts_with("waits-")) return survivor.waits().answer(what.substr(6));
   if (what == "rescue") return survivor.rescue();
   if (what == "reset") return survivor.reset();
   if (what == "mapped") return survivor.make_mapped();

@@ -120,11 +120,6 @@ CUresult upload_linked(const std::vector<Bytes>& parts, CUdevice device, Upload&
   return upload(out.kept, out);
 }
 
-unsigned times_recovered() {
-  Recovery* const recovery = session().recovery();
-  return recovery == nullptr ? 0 : recovery->times();
-}
-
 // A part of an upload is of one connection: when the session has gone on over another one it is
 // not sent, and send_again() begins anew.
 template <class Command>
@@ -180,17 +175,17 @@ std::vector<std::byte> smallest_file(const cuda::Fatbin& fatbin) {
 
 bool interprets_code() { return session().channel().welcome().driver == wire::kSoftDriver; }
 
-bool sent_elsewhere(const Upload& upload) { return upload.times != times_recovered(); }
+bool sent_elsewhere(const Upload& upload) { return upload.times != session().times_recovered(); }
 
 CUresult send_again(Upload& upload) {
-  upload.times = times_recovered();
+  upload.times = session().times_recovered();
   upload.named = false;
   return send_code(upload, session().code().sending.packed);
 }
 
 CUresult upload(Bytes data, Upload& out) {
   CodeState& code = session().code();
-  out.times = times_recovered();
+  out.times = session().times_recovered();
   out.handle = code.next_upload();
   out.data = data;
   out.named = code.names_code.load(std::memory_order_relaxed) && data.size() >= kNamedBytesMin;

@@ -60,11 +60,6 @@ CUresult make_primary(PrimaryContext& primary, CUdevice device) REQUIRES(primary
   return result;
 }
 
-unsigned times_recovered() {
-  Recovery* const recovery = session().recovery();
-  return recovery == nullptr ? 0 : recovery->times();
-}
-
 // The context that a call names, or the current one for null.
 CUresult named_or_current(CUcontext handle, ContextState*& context) {
   context = handle == nullptr ? thread_state().current_state : session().contexts().find(handle);
@@ -76,9 +71,9 @@ CUresult named_or_current(CUcontext handle, ContextState*& context) {
 // A session that goes on in another process meanwhile has the context no more.
 template <class Command>
 CUresult ask_to_end(const Command& command) {
-  const unsigned times = times_recovered();
+  const unsigned times = session().times_recovered();
   const CUresult result = ask(command);
-  const bool gone = result == CUDA_ERROR_INVALID_CONTEXT && times != times_recovered();
+  const bool gone = result == CUDA_ERROR_INVALID_CONTEXT && times != session().times_recovered();
   return gone ? CUDA_SUCCESS : result;
 }
 

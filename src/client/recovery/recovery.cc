@@ -181,8 +181,16 @@ Status Recovery::judge(Replay& replay, const std::vector<rpc::Unanswered>& calls
                        Verdict& verdict) {
   const auto told = replay.marks();
   if (!told) return told.error();
-  const bool unfinished = told->work != told->done;
+  bool unfinished = told->work != told->done;
   if (!verdict.known) {
+    // Of a process that went on with it the numbers are another connection's.
+    const auto behind = unfinished ? session_.channel().newest_behind(told->done) : std::nullopt;
+    auto unchanging = behind ? replay.unchanging(*behind, *told) : std::nullopt;
+    if (unchanging) {
+      const auto fault = replay.fault();
+      if (!fault) return fault.error();
+      unfinished = *fault != CUDA_SUCCESS;
+    }
     // Who waits for an answer asks again, unless it may have been done.
     const bool twice = std::any_of(calls.begin(), calls.end(), [&](const rpc::Unanswered& call) {
       return is_once(call.op) && call.sequence <= told->begun;
@@ -190,12 +198,14 @@ Status Recovery::judge(Replay& replay, const std::vector<rpc::Unanswered>& calls
     const auto pushes = replay.pushes();
     if (!pushes) return pushes.error();
     const bool late = verdict.pushes < *pushes;
-    verdict = {.known = true,
-               .lost = twice || late || session_.memory().host_work_lost(),
-               .missed = session_.channel().newest_missed() > told->begun,
-               .begun = told->begun,
-               .done = told->done,
-               .pushes = verdict.pushes};
+    verdict = {
+        .known = true,
+        .lost = twice || late || session_.memory().host_work_lost(),
+        .missed = session_.channel().newest_missed() > told->begun,
+        .unchanging = unchanging && !unfinished ? std::move(*unchanging) : Replay::Commands(),
+        .begun = told->begun,
+        .done = told->done,
+        .pushes = verdict.pushes};
   }
   verdict.unfinished = verdict.unfinished || unfinished;
   verdict.lost = verdict.lost || unfinished;
@@ -222,7 +232,7 @@ Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
   // Before there is work again: what was kept for this and is let go of now may wait for all of it.
   if (Status ended = replay.end(); !ended) return std::move(ended).error();
   to.answer_by({});
-  bool lost = verdict.lost || verdict.missed;
+  bool lost = verdict.lost || verdict.missed || !verdict.unchanging.empty();
   // Work that may have faulted is not done twice; what was not begun has not.
   const bool may_fault = verdict.fault != CUDA_SUCCESS && verdict.unfinished;
   // Functions of graphs would run before anybody could be told that they did.
@@ -235,9 +245,12 @@ Result<CUresult> Recovery::restore(rpc::Channel& to, Verdict& verdict,
   } else if (redoes && !verdict.lost) {
     again = before.newest_behind(verdict.begun);
     if (again && !Replay::is_all_work(*again, not_missed())) again.reset();
+    if (again) again->insert(again->begin(), verdict.unchanging.begin(), verdict.unchanging.end());
     // Whoever goes on may do it and be lost, too.
     if (again) verdict.lost = true;
   }
+  // First: whoever sees what the new process does sees that it is another one.
+  times_.fetch_add(1, std::memory_order_release);
   if (again) {
     auto redone = replay.redo(*again, calls);
     if (!redone) return std::move(redone).error();
@@ -258,7 +271,6 @@ void Recovery::publish(Opened opened, CUresult work_lost) {
   }
   session_.memory().on_recovered();
   session_.channel().go_on_with(std::move(opened));
-  times_.fetch_add(1, std::memory_order_release);
 }
 
 void Recovery::keep_code(std::uint64_t handle, Bytes image,

@@ -74,6 +74,8 @@ class Recovery {
     bool lost = false;
     bool missed = false;      // Something was sent and not begun.
     bool unfinished = false;  // Of what was begun.
+    // What was begun has changed nothing; that of it which is to be sent again.
+    std::vector<rpc::Unfinished::Command> unchanging;
     std::uint64_t begun = 0;  // The last command of the first process that was lost.
     std::uint64_t done = 0;   // All work up to that command.
     // What the GPU wrote to the host, as often as it has arrived: HostMirror::take_pushes().

@@ -167,6 +167,51 @@ bool Replay::is_all_work(const std::vector<rpc::Unfinished::Command>& commands,
   });
 }
 
+bool Replay::is_for_fences(const rpc::Unfinished::Command& command) {
+  std::uint64_t at = 0;
+  std::uint64_t bytes = sizeof(std::uint64_t);
+  if (command.header.op == commands::StreamMemOp::kOp) {
+    commands::StreamMemOp word;
+    if (!wire::decode(command.payload, word) || word.operation != CU_STREAM_MEM_OP_WRITE_VALUE_64) {
+      return false;
+    }
+    at = word.address;
+  } else if (command.header.op == commands::CopyOnDevice::kOp) {
+    commands::CopyOnDevice copy;
+    if (!wire::decode(command.payload, copy)) return false;
+    at = copy.to;
+    bytes = copy.bytes;
+  }
+  const auto areas = session_.memory().fences().shared_areas();
+  return std::any_of(areas.begin(), areas.end(), [&](const SharedSlots::Shared& area) {
+    return area.base <= at && at - area.base < area.bytes && bytes <= area.bytes - (at - area.base);
+  });
+}
+
+std::optional<Replay::Commands> Replay::unchanging(const Commands& commands, const Marks& marks) {
+  using namespace commands;
+  Commands again;
+  // Something that is in no save counts as work behind the last command of that kind.
+  bool known = false;
+  for (const rpc::Unfinished::Command& command : commands) {
+    const std::uint16_t op = command.header.op;
+    if (command.header.sequence > marks.begun) break;
+    const bool orders =
+        is_one_of<EventRecord, StreamWaitEvent, ContextRecordEvent, ContextWaitEvent>(op);
+    const bool reads = is_one_of<CopyToHost, PostToHost, CopyArrayToHost, PostArrayToHost>(op);
+    const bool fences = is_one_of<StreamMemOp, CopyOnDevice>(op) && is_for_fences(command);
+    const bool works = orders || reads || fences;
+    if (command.header.sequence == marks.work) known = works;
+    if (orders || (fences && op == StreamMemOp::kOp)) again.push_back(command);
+    if (works || op == MarkStream::kOp) continue;
+    // Nobody has heard yet whether other posts have failed.
+    const bool answered = (command.header.flags & wire::kWantsReply) != 0;
+    if (!answered || again_of(op) != Again::kNotNeeded) return std::nullopt;
+  }
+  if (!known) return std::nullopt;
+  return again;
+}
+
 Result<bool> Replay::redo(const std::vector<rpc::Unfinished::Command>& commands,
                           const std::vector<rpc::Unanswered>& asked_again) {
   std::vector<const rpc::Unfinished::Command*> chosen;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -42,6 +43,13 @@ class Replay {
   // Whether all that nobody waits for, and that is missed (by op), can be done again.
   static bool is_all_work(const std::vector<rpc::Unfinished::Command>& commands,
                           std::span<const bool> not_missed);
+  using Commands = std::vector<rpc::Unfinished::Command>;
+  // Of what was sent behind the work that is done, where nothing of it that was begun changes what
+  // anybody can read later, what is to be sent again all the same: events, and words by which the
+  // client knows how far a stream is. A call is made again by who waits for it, and so is a copy to
+  // a small result (Fences::result()): the place of that may be another copy's by now. None:
+  // something may have been changed, or half of it.
+  std::optional<Commands> unchanging(const Commands& commands, const Marks& marks);
   // Does again what was sent behind a number and lost, in its order; the calls of `asked_again` are
   // left to those who wait for them. False, and nothing is done: some of it cannot be done again.
   Result<bool> redo(const std::vector<rpc::Unfinished::Command>& commands,
@@ -50,6 +58,8 @@ class Replay {
   Status end();
 
  private:
+  // Whether it writes where the client keeps such words and results.
+  bool is_for_fences(const rpc::Unfinished::Command& command);
   Status contexts();
   Status context(ContextState& context);
   Status peers();

@@ -134,9 +134,6 @@ void HostCallWorker::tell_done(std::uint64_t token, unsigned times) {
   static_cast<void>(send(session_.channel(), Session::context_index(), command));
 }
 
-unsigned HostCallWorker::times() const {
-  const Recovery* const recovery = session_.recovery();
-  return recovery == nullptr ? 0 : recovery->times();
-}
+unsigned HostCallWorker::times() const { return session_.times_recovered(); }
 
 }  // namespace flyt::client

@@ -635,9 +635,14 @@ bool Transfers::result_to_host(const BoxCopy& copy, CUstream stream, CUresult& r
   if (copy.rows != 1 || copy.slices != 1 || is_array(copy.from)) return false;
   auto shared = session_.memory().fences().result(context(), copy.width);
   if (!shared) return false;
-  result = session_.post(commands::CopyOnDevice{
-      .stream = stream, .to = shared->address(), .from = copy.from.address, .bytes = copy.width});
-  if (result == CUDA_SUCCESS) result = synchronize(session_, stream);
+  unsigned times = 0;
+  // Where the session goes on meanwhile nobody else makes the copy again: it changes nothing.
+  do {
+    times = session_.times_recovered();
+    result = session_.post(commands::CopyOnDevice{
+        .stream = stream, .to = shared->address(), .from = copy.from.address, .bytes = copy.width});
+    if (result == CUDA_SUCCESS) result = synchronize(session_, stream);
+  } while (result == CUDA_SUCCESS && times != session_.times_recovered());
   if (result == CUDA_SUCCESS) {
     std::memcpy(pointer_at(copy.to.address), pointer_at(shared->address()), copy.width);
   } else {

@@ -89,7 +89,9 @@ void DeskServer::run() {
     deliver();
     look_after(system_clock().now());
     if (to_remember_) remember();
+    lines_.tell_left_out(own_log_);
   }
+  lines_.finish(own_log_);
 }
 
 // Sleeps until something happens, and takes what has come.

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/result.h"
 #include "base/shortage.h"
 #include "control/client/config.h"
@@ -42,7 +43,7 @@ class DeskServer {
   using Peers = std::map<ProgramId, Peer>;
 
   DeskServer(const Config& config, Office& office, const Log& log)
-      : config_(config), office_(office), log_(log) {}
+      : config_(config), office_(office), own_log_(log) {}
   void take_over();
   void wait(Instant now);
   void accept_one();
@@ -59,7 +60,10 @@ class DeskServer {
 
   const Config config_;
   Office& office_;
-  const Log log_;
+  const Log own_log_;
+  // Programs come and go as often as they like.
+  LogLimits lines_;
+  const Log log_{own_log_.limited(lines_)};
   std::vector<std::uint32_t> users_;
   std::unique_ptr<transport::Listener> listener_;
   ProgramId last_id_ = 0;

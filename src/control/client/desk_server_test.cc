@@ -168,7 +168,7 @@ class DeskTest : public ::testing::Test {
     return false;
   }
 
-  const Log log_{"test", LogLevel::kOff};
+  Log log_{"test", LogLevel::kOff};
   std::string folder_;
   Config config_;
   std::unique_ptr<FakeCluster> cluster_;
@@ -270,6 +270,37 @@ TEST_F(DeskTest, HostilePeersLoseTheirConnectionAndNothingElse) {
   ASSERT_TRUE(becomes("\"programs\": 2"));
   EXPECT_TRUE(sent_away(*talker, bytes_of("x")));
   EXPECT_TRUE(becomes("\"programs\": 1"));
+}
+
+TEST_F(DeskTest, WhoComesAgainAndAgainDoesNotFillTheLog) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
+  log_ = Log("test", LogLevel::kInfo, writing.get());
+  start();
+  const auto period = [] { return system_clock().now().ns / LogLimit::kPeriod.count(); };
+  const auto begun = period();
+  constexpr std::uint32_t kTimes = 4 * LogLimit::kLinesMax;
+  for (std::uint32_t i = 0; i < kTimes; ++i) {
+    ASSERT_TRUE(sent_away(*raw(), bytes_of("GET / HTTP/1.1\r\n\r\n")));
+  }
+  stop();
+  const auto periods = period() - begun + 1;
+  std::string text(1U << 20U, '\0');
+  const ssize_t got = ::read(reading.get(), text.data(), text.size());
+  ASSERT_GT(got, 0);
+  text.resize(static_cast<std::size_t>(got));
+  std::uint64_t lines = 0;
+  std::uint64_t left_out = 0;
+  constexpr std::string_view kLine = "is not understood";
+  constexpr std::string_view kCount = "too many lines=";
+  for (std::size_t at = 0; (at = text.find(kLine, at)) != text.npos; ++at) ++lines;
+  for (std::size_t at = 0; (at = text.find(kCount, at)) != text.npos; ++at) {
+    left_out += std::stoull(text.substr(at + kCount.size()));
+  }
+  EXPECT_LE(lines, periods * LogLimit::kLinesMax);
+  EXPECT_EQ(lines + left_out, kTimes);
 }
 
 TEST_F(DeskTest, WhoAsksForNothingIsSentAway) {

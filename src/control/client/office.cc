@@ -13,7 +13,7 @@ constexpr Duration kWatchRestMost = std::chrono::seconds(5);
 }  // namespace
 
 Office::Office(BrokerOptions options, const Log& log)
-    : log_(log), broker_(std::move(options), system_clock().now()) {}
+    : log_(log.limited(lines_)), broker_(std::move(options), system_clock().now()) {}
 
 Now Office::now() { return {system_clock().now(), unix_seconds()}; }
 

@@ -8,6 +8,7 @@
 #include "base/annotations.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "control/client/broker.h"
 #include "control/client/cluster_link.h"
 #include "transport/transport.h"
@@ -40,6 +41,8 @@ class Office {
   void changed() REQUIRES(mutex_);
   bool pause(Duration duration);
 
+  // Programs that come and go may have the GPU fetched and given back as often.
+  LogLimits lines_;
   const Log log_;
   const transport::Wakeup sends_;
   Mutex mutex_;

@@ -7,6 +7,7 @@
 
 #include <mutex>
 
+#include "base/log_limit.h"
 #include "control/cluster.grpc.pb.h"
 #include "control/cluster/records.h"
 #include "control/cluster/wrong_tries.h"
@@ -62,8 +63,9 @@ class Service final : public v1::Enrolment::Service {
     const Status done =
         shown ? renew(*who.here, *shown, from, request->signing_request(), *reply) : shown.error();
     if (done) return grpc::Status::OK;
-    log_.warn("not renewed",
-              {{"from", from}, {"name", shown ? shown->name : ""}, {"why", done.error().message}});
+    refusals_.warn(
+        "not renewed",
+        {{"from", from}, {"name", shown ? shown->name : ""}, {"why", done.error().message}});
     if (shown) return control::status_of(done.error());
     const std::lock_guard lock(mutex_);
     wrong_.wrong(from, system_clock().now());
@@ -159,7 +161,7 @@ class Service final : public v1::Enrolment::Service {
       const std::lock_guard lock(mutex_);
       wrong_.wrong(from, system_clock().now());
     }
-    log_.warn("not enrolled", {{"from", from}, {"token", claim.id}, {"why", error.message}});
+    refusals_.warn("not enrolled", {{"from", from}, {"token", claim.id}, {"why", error.message}});
     // Whoever knows no secret writes nothing into the audit log.
     const bool known = manager != nullptr && error.code != ErrorCode::kNotFound;
     if (known && !ours) note(*manager, from, claim, "", error.message);
@@ -185,6 +187,8 @@ class Service final : public v1::Enrolment::Service {
   const Config& config_;
   Chair& chair_;
   const Log log_;
+  LogLimit refusal_lines_;
+  const LimitedLog refusals_{log_, refusal_lines_};
   const pki::KeyPair authority_;
   pki::Revocations revocations_;
   // gRPC's headers have annotations of the same names as ours. It guards what follows.

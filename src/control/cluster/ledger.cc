@@ -10,6 +10,8 @@ namespace flyt::cluster {
 namespace {
 
 constexpr std::size_t kDetailsBytesMax = 2048;
+// Of so many VMs it is known how much has been logged of them.
+constexpr std::size_t kLimitsMax = 4096;
 
 // Numbers with as many digits as all have, so that keys stand in order.
 std::string numbered(std::string_view front, std::uint64_t number) {
@@ -119,10 +121,27 @@ Status Ledger::commit(Batch batch) {
   last_event_ = number;
   events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(surplus));
   for (v1::ClusterEvent& event : batch.events_) {
-    log_.info(event.kind(), {{"node", event.node()}, {"vm", event.vm()}, {"text", event.text()}});
+    tell(event);
     events_.push_back(std::move(event));
   }
   return {};
+}
+
+Ledger::~Ledger() { tell_left_out(); }
+
+void Ledger::tell(const v1::ClusterEvent& event) {
+  if (event.vm().empty()) {
+    return log_.info(event.kind(), {{"node", event.node()}, {"vm", ""}, {"text", event.text()}});
+  }
+  // VMs may come and go, too.
+  if (lines_.size() >= kLimitsMax && !lines_.contains(event.vm())) tell_left_out();
+  LimitedLog(log_, lines_[event.vm()], event.vm())
+      .info(event.kind(), {{"node", event.node()}, {"vm", event.vm()}, {"text", event.text()}});
+}
+
+void Ledger::tell_left_out() {
+  for (auto& [vm, limit] : lines_) LimitedLog(log_, limit, vm).finish();
+  lines_.clear();
 }
 
 Status Ledger::audit(v1::AuditEntry entry) {

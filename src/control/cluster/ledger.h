@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/result.h"
 #include "control/cluster.pb.h"
 #include "control/cluster/store.h"
@@ -36,6 +37,7 @@ class Ledger {
   Ledger(std::unique_ptr<Store> store, const Log& log, std::uint64_t events_max,
          std::uint64_t audit_max)
       : store_(std::move(store)), log_(log), events_max_(events_max), audit_max_(audit_max) {}
+  ~Ledger();
 
   // Reads events and audit.
   Status start();
@@ -60,6 +62,10 @@ class Ledger {
 
  private:
   Status write(const std::vector<StoreChange>& changes);
+  // In the log. A VM may ask for its GPU and give it back as often as it likes: of each so many
+  // lines are written, and the number of the others.
+  void tell(const v1::ClusterEvent& event);
+  void tell_left_out();
 
   const std::unique_ptr<Store> store_;
   const Log log_;
@@ -71,6 +77,7 @@ class Ledger {
   std::uint64_t last_event_ = 0;
   std::uint64_t last_audit_ = 0;
   std::string problem_;
+  std::map<std::string, LogLimit, std::less<>> lines_;  // By VM.
 };
 
 }  // namespace flyt::cluster

@@ -51,11 +51,11 @@ std::string milliseconds_text(Duration took) {
 
 Manager::Manager(Config config, const Log& log)
     : config_(std::move(config)),
-      log_(log),
+      own_log_(log),
       expiry_({config_.cert, config_.ca, config_.cluster_cert, config_.cluster_ca}),
       events_(config_.events_max) {}
 
-Manager::~Manager() = default;
+Manager::~Manager() { lines_.finish(own_log_); }
 
 Event Manager::event(std::string_view kind, const Lease* lease, std::string text) {
   Event event{.number = events_.next_number(), .at_ms = unix_milliseconds()};

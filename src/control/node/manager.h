@@ -16,6 +16,7 @@
 #include "base/annotations.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/result.h"
 #include "base/room.h"
 #include "base/wall_clock.h"
@@ -286,7 +287,10 @@ class Manager {
   void recall_faults(std::span<const Event> events) REQUIRES(mutex_);
 
   const Config config_;
-  const Log log_;
+  const Log own_log_;
+  // Programs and VMs make events as often as they like.
+  LogLimits lines_;
+  const Log log_{own_log_.limited(lines_)};
   const pki::Expiry expiry_;
   ControlWatchdog watchdog_;
   transport::Wakeup wakeup_;

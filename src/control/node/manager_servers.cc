@@ -128,6 +128,7 @@ void Manager::tick(Duration patience) {
   look_for_refusals();
   look_for_faults();
   look_for_unkept();
+  lines_.tell_left_out(own_log_);
 }
 
 void Manager::take_deaths() {

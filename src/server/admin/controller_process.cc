@@ -20,7 +20,7 @@ void serve_control(std::unique_ptr<transport::Connection> connection, const Sess
   const auto hello = hear_client(*connection, options);
   if (!hello) return;
   const Log log("control", options.log_level);
-  const LimitedLog refusals(log, *options.refusals);
+  const LimitedLog refusals(log, options.lines->refusals());
   const std::string peer = connection->peer();
   if (hello->role != wire::ConnectionRole::kAdmin) {
     constexpr std::string_view kReason = "this socket is for controlling the server";

@@ -61,8 +61,7 @@ std::unique_ptr<Room> open_room(const SessionOptions& options) {
   if (options.gpu_room.empty()) return nullptr;
   auto room = Room::open(options.gpu_room);
   if (room) return std::move(*room);
-  const Log log("server", options.log_level);
-  log.error("sessions are not counted", {{"why", room.error().message}});
+  log_of_session(options).error("sessions are not counted", {{"why", room.error().message}});
   return nullptr;
 }
 

@@ -13,7 +13,7 @@ void serve_monitor(std::unique_ptr<transport::Connection> connection,
   const std::string machine = transport::machine_of(*connection);
   const auto limits = greet_without_session(*connection, hello, *options.fleet);
   if (!limits) {
-    LimitedLog(log, *options.refusals)
+    LimitedLog(log, options.lines->refusals())
         .info("client refused", {{"peer", peer}, {"reason", limits.error().message}});
     return;
   }

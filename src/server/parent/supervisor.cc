@@ -41,11 +41,16 @@ constexpr std::ptrdiff_t kControlsMax = 16;
 constexpr Duration kEndGrace = std::chrono::milliseconds(500);
 constexpr Duration kEndLook = std::chrono::milliseconds(2);
 constexpr Duration kHelperTime = std::chrono::seconds(1);
+// SIGTERM may come to the parent itself and to its whole group, from timeout(1) for example.
+constexpr Duration kSameStop = std::chrono::seconds(1);
+// Those by which somebody says what is to become of the whole server.
+constexpr std::array kParentsSignals = {SIGTERM, SIGINT, SIGUSR1};
 
 sigset_t handled_signals() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD}) ::sigaddset(&set, signal);
+  ::sigaddset(&set, SIGCHLD);
+  for (const int signal : kParentsSignals) ::sigaddset(&set, signal);
   return set;
 }
 
@@ -110,7 +115,6 @@ void Supervisor::start_exchange() {
   if (pid == 0) {
     door->outside.close();
     become_child(UsageBoard::kNoSlot);
-    outlive_the_terminal();
     options_.session.admission.reset();
     keeper_door_.close();
     run_exchange(std::move(door->inside));
@@ -130,7 +134,7 @@ void Supervisor::exchange_ended() {
              {{"follows", "sessions that are there share nothing more"}, {"started_again", again}});
   if (!again) return;
   start_exchange();
-  replace_warm();
+  end_warm();
 }
 
 // One that ends as soon as it has begun would do so for ever.
@@ -248,9 +252,14 @@ Status Supervisor::run() {
   end_sessions();
   end_children(SIGKILL);
   if (keeper_line_) keeper_line_->quit();
-  refusals_.finish();
+  tell_all_left_out();
   log_.info("stopped");
   return {};
+}
+
+void Supervisor::tell_all_left_out() const {
+  refusals_.finish();
+  options_.session.lines->finish(log_);
 }
 
 bool Supervisor::finished() const {
@@ -292,6 +301,7 @@ Status Supervisor::wait_for_events() {
   if (control_ != nullptr && wanted[listeners + 1].revents != 0) take_requests();
   free_held();
   refusals_.tell_left_out();
+  options_.session.lines->tell_left_out(log_);
   if (lobby_.size() != 0) let_in();
   keep_warm();
   if (handover_until_) try_handover();
@@ -304,7 +314,7 @@ int Supervisor::timeout_ms() const {
   int lobby = lobby_.timeout_ms();
   if (!held_.empty()) lobby = lobby < 0 ? kHeldLookMs : std::min(lobby, kHeldLookMs);
   lobby = no_connections_.limit(lobby, system_clock().now());
-  lobby = options_.session.refusals->limit(lobby, system_clock().now());
+  lobby = options_.session.lines->limit(lobby, system_clock().now());
   if (warm_children() >= options_.warm || warm_failures_ >= kWarmFailuresMax) return lobby;
   if (no_processes_.resting(system_clock().now())) {
     return no_processes_.limit(lobby, system_clock().now());
@@ -324,7 +334,11 @@ void Supervisor::take_signals() {
       begin_handover();
       continue;
     }
-    const bool at_once = stopping_ || info.ssi_signo == SIGINT;
+    const Instant now = system_clock().now();
+    const bool terminates = info.ssi_signo == SIGTERM;
+    if (terminates && terminated_ && now - *terminated_ < kSameStop) continue;
+    const bool at_once = stopping_ || !terminates;
+    if (terminates) terminated_ = now;
     stop(at_once ? Duration{0} : std::chrono::seconds(options_.drain_seconds));
   }
 }
@@ -334,6 +348,8 @@ void Supervisor::stop(Duration grace) {
   stopping_ = true;
   listeners_.clear();
   turn_all_away();
+  // Nobody will take them.
+  end_warm();
   log_.info("stopping",
             {{"sessions", count_sessions()},
              {"seconds", std::chrono::duration_cast<std::chrono::seconds>(grace).count()}});
@@ -444,12 +460,6 @@ void Supervisor::give_to_child(Lobby::Guest& guest, bool monitor) {
   }
 }
 
-// What stops the parent comes to its whole group from a terminal and from whoever ends a service. A
-// helper is there for sessions that go on for a while then, and ends with the parent.
-void Supervisor::outlive_the_terminal() {
-  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, SIG_IGN);
-}
-
 void Supervisor::become_child(std::size_t slot) {
   options_.session.slot = slot;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -457,6 +467,9 @@ void Supervisor::become_child(std::size_t slot) {
   if (::getppid() != own_) ::_exit(EXIT_FAILURE);
   keeper_line_.reset();
   keeper_.reset();
+  // What stops the parent comes to all its processes from a terminal and from whoever ends a
+  // service. What is to become of them the parent says, which may have sessions go on for a while.
+  for (const int signal : kParentsSignals) ::signal(signal, SIG_IGN);
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   // The parent's sockets must end with the parent.
@@ -492,7 +505,8 @@ void Supervisor::fork_session(Lobby::Guest& guest, bool monitor) {
   const wire::SessionToken token = lanes.writing.valid() ? make_token() : wire::SessionToken{};
   const pid_t pid = ::fork();
   if (pid < 0) {
-    log_.error("fork failed", {{"why", system_error("fork", errno).message}});
+    refusals_.warn("client refused", {{"peer", guest.connection->peer()},
+                                      {"reason", system_error("fork", errno).message}});
     options_.session.board->release(slot);
     give_back(guest.charged);
     return refuse_full(*guest.connection);
@@ -551,7 +565,7 @@ void Supervisor::serve(std::unique_ptr<transport::Connection> connection, bool s
   }
   if (!ready) {
     refuse_without_driver(*connection, ready.error().message);
-    log_.error("no driver", {{"why", ready.error().message}});
+    sessions_.error("no driver", {{"why", ready.error().message}});
     ::_exit(EXIT_FAILURE);
   }
   HostBuffers buffers(ready->driver.table);
@@ -566,12 +580,12 @@ void Supervisor::reap() {
     if (pid <= 0) break;
     const auto found = children_.find(pid);
     if (found == children_.end()) continue;
-    if (WIFSIGNALED(status)) {
-      log_.warn("session ended",
-                {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
+    if (WIFSIGNALED(status) && !found->second.ended) {
+      sessions_.warn("session ended",
+                     {{"pid", pid}, {"signal", WTERMSIG(status)}, {"reason", "killed"}});
     }
     const bool warm = found->second.kind == ChildKind::kWarm;
-    if (warm && !found->second.replaced) warm_ended(status);
+    if (warm && !found->second.ended) warm_ended(status);
     if (pid == keeper_process_) keeper_ended();
     if (found->second.kind == ChildKind::kExchange) exchange_ended();
     if (!options_.session.board->begun(found->second.slot)) give_back(found->second.charged);

@@ -53,8 +53,9 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   // Serves until SIGTERM or SIGINT: no new clients from then on, sessions go on for drain_seconds
-  // (SIGINT or a second signal: not at all); or until SIGUSR1 and no session has anything under
-  // way: then they go on in the next server. An error only if the server cannot start.
+  // (SIGINT, or a second SIGTERM after a second: not at all); or until SIGUSR1 and no session has
+  // anything under way: then they go on in the next server. An error only if the server cannot
+  // start.
   Status run();
 
  private:
@@ -74,7 +75,7 @@ class Supervisor {
     std::uint64_t goes_on = 0;   // As of Lobby::Guest, and what follows.
     std::optional<wire::TokenNonce> charged{};
     std::uint32_t incident = 0;  // On the fault board when it was forked.
-    bool replaced = false;       // Warm, and killed by this process.
+    bool ended = false;          // Warm, and killed by this process.
   };
 
   Status check_driver();
@@ -94,8 +95,9 @@ class Supervisor {
   void keeper_ended();
   // Whether a helper is to be started again that was started then.
   bool starts_again(Instant started) const;
-  // Those whose session would have a helper that is no more.
-  void replace_warm();
+  // Those that are ready for nobody: the server stops, or their session would have a helper that is
+  // no more.
+  void end_warm();
   void begin_handover();
   // Leaves what the sessions have to the next server, if they are ready, or gives up.
   void try_handover();
@@ -154,7 +156,6 @@ class Supervisor {
   Status fork_warm();
   [[noreturn]] void run_warm_child(Fd channel);
   void warm_ended(int status);
-  static void outlive_the_terminal();
   void become_child(std::size_t slot);
   [[noreturn]] void serve(std::unique_ptr<transport::Connection> connection, bool share,
                           const Warm* warm);
@@ -163,13 +164,16 @@ class Supervisor {
   // Their clients are told, so that they look for no other server.
   void end_sessions();
   void end_children(int signal);
+  // At the end: how many lines there would have been.
+  void tell_all_left_out() const;
   bool finished() const;
   std::size_t count_sessions() const;
 
   SupervisorOptions options_;
   Log log_;
-  const LimitedLog refusals_{log_, *options_.session.refusals};
-  const pid_t own_;  // This process.
+  const LimitedLog refusals_{log_, options_.session.lines->refusals()};
+  const Log sessions_{log_.limited(*options_.session.lines)};  // What happens to sessions.
+  const pid_t own_;                                            // This process.
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::unique_ptr<transport::Listener> control_;
   Fd wake_;  // An eventfd: a controlling child has left a request on the board.
@@ -194,6 +198,7 @@ class Supervisor {
   };
   std::vector<Held> held_;
   bool stopping_ = false;
+  std::optional<Instant> terminated_;  // When SIGTERM came.
   std::optional<Instant> handover_until_;
   bool handed_over_ = false;
   Instant stop_at_{};

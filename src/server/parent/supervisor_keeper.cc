@@ -121,7 +121,6 @@ void Supervisor::run_keeper_child(Door door, const Fd& home) {
       .on_keep = [board](std::uint64_t place) { board->hold(place); },
       .on_free = [board](std::uint64_t place) { board->let_go(place); },
       .may_return = [board](std::uint64_t place) { return board->may_return(place); }};
-  outlive_the_terminal();
   if (home.valid()) {
     keeper.home = home.get();
     keeper.outside = door.outside.get();
@@ -160,7 +159,7 @@ void Supervisor::keeper_ended() {
     options_.session.keeper_door = -1;
     return;
   }
-  replace_warm();
+  end_warm();
 }
 
 void Supervisor::free_held() {
@@ -181,7 +180,8 @@ void Supervisor::make_room() {
   const auto may_return = [&board](const Held& held) { return board.may_return(held.slot); };
   if (!keeper_ || !std::all_of(held_.begin(), held_.end(), may_return) || held_.empty()) return;
   board.forbid_return(held_.front().slot);
-  log_.warn("a session that may go on is given up", {{"why", "it has the place of a newcomer"}});
+  sessions_.warn("a session that may go on is given up",
+                 {{"why", "it has the place of a newcomer"}});
   // So that it looks.
   static_cast<void>(keeper_->knows({}, 0).ok());
 }
@@ -241,6 +241,7 @@ void Supervisor::leave() {
   std::erase_if(children_,
                 [](const auto& child) { return child.second.kind == ChildKind::kKeeper; });
   end_children(SIGKILL);
+  tell_all_left_out();
   log_.info("the next server may take over");
 }
 

@@ -112,10 +112,10 @@ Status Supervisor::fork_warm() {
   run_warm_child(std::move(pair->reading));
 }
 
-void Supervisor::replace_warm() {
+void Supervisor::end_warm() {
   for (auto& [pid, child] : children_) {
-    if (child.kind != ChildKind::kWarm || child.replaced) continue;
-    child.replaced = true;
+    if (child.kind != ChildKind::kWarm || child.ended) continue;
+    child.ended = true;
     child.channel.close();
     ::kill(pid, SIGKILL);
   }
