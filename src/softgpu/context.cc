@@ -1,8 +1,10 @@
 #include "softgpu/context.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "softgpu/device.h"
 
 namespace flyt::softgpu {
@@ -17,6 +19,9 @@ constexpr std::size_t kPendingLaunches = 2048;
 constexpr std::size_t kFetchBytes = 64;
 constexpr std::size_t kPersistingBytes = 11796480;
 constexpr std::size_t kStackBytesMax = 512 * 1024;
+// How long the end of a context waits for what is under way, and how often it looks.
+constexpr Duration kPatience = std::chrono::seconds(2);
+constexpr Duration kPause = std::chrono::microseconds(50);
 
 bool unsupported(CUlimit limit) {
   return limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED;
@@ -188,7 +193,22 @@ void Context::remove_grid(ptx::Grid* grid) {
   grids_.erase(grid);
 }
 
+bool Context::idle() {
+  for (const auto& part : partitions(*whole_)) {
+    for (const Ticket& end : part->ends()) {
+      if (!end.reached()) return false;
+    }
+  }
+  return true;
+}
+
 void Context::end() {
+  // Programs print from kernels and reset the device to see it. What stands until somebody else
+  // does something must not keep the program for good.
+  const Instant until = system_clock().now() + kPatience;
+  while (fate_->error() == CUDA_SUCCESS && !idle() && system_clock().now() < until) {
+    system_clock().sleep_for(kPause);
+  }
   fate_->end();
   {
     const Lock lock(mutex_);

@@ -88,7 +88,8 @@ class Context {
   void add_grid(ptx::Grid* grid);
   void remove_grid(ptx::Grid* grid);
 
-  // Stops what runs, drops what waits, and comes back when nothing of it runs any more.
+  // Waits a while for what is under way; then stops what runs, drops what waits, and comes back
+  // when nothing of it runs any more.
   void end();
 
   // Threads that are inside a wait for an event of it.
@@ -99,6 +100,7 @@ class Context {
   bool disable_peer(std::uint64_t context);
 
  private:
+  bool idle();
   std::vector<std::shared_ptr<Partition>> partitions(const Partition& of) const;
   Ticket submit_apart(Operation operation);
 

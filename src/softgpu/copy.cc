@@ -98,7 +98,7 @@ void fill_row(std::uint64_t address, std::uint64_t bytes, const FillRequest& req
 bool still_there(const Regions& regions, Kind kind, const Box& box, const Extent& extent,
                  bool write) {
   if (kind == Kind::kPageable || kind == Kind::kArray) return true;
-  return regions.covers(box.address, *span_bytes(box, extent), write);
+  return regions.reaches(box.address, *span_bytes(box, extent), write);
 }
 
 // A width that has wrapped to nothing is looked at all the same.

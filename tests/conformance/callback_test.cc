@@ -81,6 +81,33 @@ TEST_F(CallbackTest, WorkBehindAHostFunctionWaitsForIt) {
   EXPECT_EQ(1u, memory.read<std::uint32_t>()[0]);
 }
 
+// Also where both are found done at the same time.
+TEST_F(CallbackTest, CopiesToTheSameMemoryInStreamsThatWaitForEachOtherStayInOrder) {
+  const std::array<Stream, 2> streams;
+  const std::array<DeviceMemory, 2> memory{DeviceMemory(4), DeviceMemory(4)};
+  memory[0].fill(1);
+  memory[1].fill(2);
+  CU_OK(cu().cuCtxSynchronize());
+  const PinnedMemory out(4);
+  const Event between(CU_EVENT_DISABLE_TIMING);
+  for (std::size_t i = 0; i < 20; ++i) {
+    const Stream& before = streams[i % 2];
+    const Stream& behind = streams[1 - i % 2];
+    Held held;
+    *out.as<std::uint32_t>() = 0;
+    CU_OK(cu().cuLaunchHostFunc(before, hold, &held));
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(out.data(), memory[0], 4, before));
+    CU_OK(cu().cuEventRecord(between, before));
+    CU_OK(cu().cuStreamWaitEvent(behind, between, 0));
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(out.data(), memory[1], 4, behind));
+    held.release = true;
+    CU_OK(cu().cuStreamSynchronize(behind));
+    EXPECT_EQ(0x02020202u, *out.as<std::uint32_t>());
+    CU_OK(cu().cuStreamSynchronize(before));
+    EXPECT_EQ(0x02020202u, *out.as<std::uint32_t>());
+  }
+}
+
 // Unloading waits for the function, but nobody else does.
 TEST_F(CallbackTest, AHostFunctionMayWaitForThoseWhoAllocateWhileCodeIsUnloaded) {
   const Stream stream;

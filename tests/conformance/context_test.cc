@@ -90,6 +90,16 @@ TEST_F(ContextStackTest, SetCurrentReplacesTheTop) {
   CU_OK(cu().cuCtxDestroy_v2(second));
 }
 
+TEST_F(ContextStackTest, ADestroyedContextIsNotPushed) {
+  CUcontext made = nullptr;
+  CUcontext current = nullptr;
+  CU_OK(cu().cuCtxCreate_v2(&made, 0, device));
+  CU_OK(cu().cuCtxDestroy_v2(made));
+  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu().cuCtxPushCurrent_v2(made));
+  CU_OK(cu().cuCtxGetCurrent(&current));
+  EXPECT_EQ(nullptr, current);
+}
+
 TEST_F(ContextStackTest, NullArgumentsAreRefused) {
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuCtxGetCurrent(nullptr));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuCtxCreate_v2(nullptr, 0, device));
@@ -359,6 +369,15 @@ TEST_F(PrimaryAlone, ResetFreesEverythingAndKeepsTheHandleUsable) {
   CU_OK(cu().cuCtxSetCurrent(made));
   CU_OK(cu().cuMemAlloc_v2(&address, 1 << 20));
   CU_OK(cu().cuDevicePrimaryCtxRelease_v2(device));
+}
+
+TEST_F(PrimaryAlone, ResetForgetsTheFlags) {
+  unsigned flags = 0;
+  int active = 1;
+  CU_OK(cu().cuDevicePrimaryCtxSetFlags_v2(device, CU_CTX_SCHED_YIELD));
+  CU_OK(cu().cuDevicePrimaryCtxReset_v2(device));
+  CU_OK(cu().cuDevicePrimaryCtxGetState(device, &flags, &active));
+  EXPECT_EQ(0u, flags & CU_CTX_SCHED_MASK);
 }
 
 TEST_F(PrimaryAlone, DestroyingAPrimaryContextIsRefused) {

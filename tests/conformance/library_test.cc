@@ -97,6 +97,34 @@ TEST_F(LibraryTest, KernelAttributesAreReadAndSetPerDevice) {
         cu().cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, sum, 99));
 }
 
+// An attribute of a kernel's function counts for launches of the kernel in that context.
+TEST_F(LibraryTest, AKernelIsLaunchedWithTheAttributesOfItsFunction) {
+  constexpr unsigned kShared = 60000;
+  constexpr auto kMost = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  const DeviceMemory out(4);
+  const CUkernel store = kernel("store_value");
+  const auto as_function = reinterpret_cast<CUfunction>(store);
+  CUfunction function = nullptr;
+  CU_OK(cu().cuKernelGetFunction(&function, store));
+  CUdeviceptr address = out;
+  std::uint32_t value = 44;
+  void* parameters[] = {&address, &value};
+  const auto with_shared = [&](unsigned bytes) {
+    return cu().cuLaunchKernel(as_function, 1, 1, 1, 1, 1, 1, bytes, nullptr, parameters, nullptr);
+  };
+  CU_IS(CUDA_ERROR_INVALID_VALUE, with_shared(kShared));
+  CU_OK(cu().cuFuncSetAttribute(function, kMost, kShared));
+  CU_IS(CUDA_SUCCESS, with_shared(kShared));
+  CU_OK(cu().cuFuncSetAttribute(function, kMost, kShared - 1));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, with_shared(kShared));
+  CU_OK(cu().cuKernelSetAttribute(kMost, kShared, store, device));
+  CU_OK(cu().cuFuncSetAttribute(function, kMost, 1000));
+  CU_IS(CUDA_SUCCESS, with_shared(1000));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, with_shared(kShared));
+  CU_OK(cu().cuCtxSynchronize());
+  EXPECT_EQ(44u, out.read<std::uint32_t>()[0]);
+}
+
 TEST_F(LibraryTest, KernelParametersAreDescribed) {
   std::size_t offset = 9;
   std::size_t size = 0;

@@ -97,6 +97,30 @@ TEST_F(PoolTest, KernelsKeepTheirMemoryWhileItIsGivenToThoseBehindThem) {
   CU_OK(cu().cuStreamSynchronize(stream));
 }
 
+// What was given away in smaller pieces than before.
+TEST_F(PoolTest, FillsAndCopiesKeepTheirMemoryWhileLessOfItIsGivenToThoseBehindThem) {
+  constexpr std::size_t kBytes = 500;
+  const Stream stream;
+  const Module module(kBasicPtx);
+  const DeviceMemory busy(4 << 20);
+  const DeviceMemory kept(kBytes);
+  for (int i = 0; i < 20; ++i) {
+    CUdeviceptr large = 0;
+    CUdeviceptr small = 0;
+    // Something to stand behind.
+    CU_OK(launch(module.function("add_one"), 4096, 256, stream, static_cast<CUdeviceptr>(busy),
+                 1u << 20));
+    CU_OK(cu().cuMemAllocAsync(&large, kBytes, stream));
+    CU_OK(cu().cuMemsetD8Async(large, 7, kBytes, stream));
+    CU_OK(cu().cuMemcpyDtoDAsync_v2(kept, large, kBytes, stream));
+    CU_OK(cu().cuMemFreeAsync(large, stream));
+    CU_OK(cu().cuMemAllocAsync(&small, kBytes - 100, stream));
+    CU_OK(cu().cuMemFreeAsync(small, stream));
+  }
+  CU_OK(cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(std::vector<std::uint8_t>(kBytes, 7), kept.read<std::uint8_t>());
+}
+
 TEST_F(PoolTest, AnOwnPoolCountsWhatIsUsed) {
   const Stream stream;
   CUmemoryPool pool = nullptr;

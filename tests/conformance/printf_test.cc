@@ -51,6 +51,23 @@ TEST_F(PrintfAlone, OneLineArrivesWithTheSynchronize) {
   EXPECT_EQ("value=42\n", captured());
 }
 
+// As many first programs do it.
+TEST_F(PrintfAlone, WhatIsUnderWayPrintsBeforeItsContextEnds) {
+  CUcontext made = nullptr;
+  CU_OK(cu().cuCtxCreate_v2(&made, 0, device));
+  CUmodule module = nullptr;
+  CUfunction say = nullptr;
+  CU_OK(cu().cuModuleLoadData(&module, kPrintPtx));
+  CU_OK(cu().cuModuleGetFunction(&say, module, "say"));
+  std::string expected;
+  for (int i = 0; i < 64; ++i) {
+    CU_OK(launch(say, 1, 1, nullptr, 5u));
+    expected += "value=5\n";
+  }
+  CU_OK(cu().cuCtxDestroy_v2(made));
+  EXPECT_EQ(expected, captured());
+}
+
 TEST_F(PrintfAlone, EveryThreadPrints) {
   const Module module(kPrintPtx);
   CU_OK(launch(module.function("say"), 2, 8, nullptr, 7u));

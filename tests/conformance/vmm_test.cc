@@ -95,6 +95,33 @@ TEST_F(VmmTest, WithoutAccessMemoryCannotBeTouched) {
   CU_OK(cu().cuMemAddressFree(address, unit));
 }
 
+TEST_F(VmmTest, MemoryForReadingIsNotWritten) {
+  CUdeviceptr address = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CU_OK(cu().cuMemAddressReserve(&address, 2 * unit, 0, 0, 0));
+  for (std::size_t i = 0; i < 2; ++i) {
+    CU_OK(cu().cuMemCreate(&handle, unit, &properties, 0));
+    CU_OK(cu().cuMemMap(address + i * unit, unit, 0, handle, 0));
+    CU_OK(cu().cuMemRelease(handle));
+  }
+  CU_OK(cu().cuMemSetAccess(address, 2 * unit, &access, 1));
+  CU_OK(cu().cuMemsetD8_v2(address, 6, 2 * unit));
+  CU_OK(cu().cuCtxSynchronize());
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CU_OK(cu().cuMemSetAccess(address + unit, unit, &access, 1));
+  std::uint32_t value = 0;
+  CU_OK(cu().cuMemcpyDtoH_v2(&value, address + unit, 4));
+  EXPECT_EQ(0x06060606u, value);
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemsetD8_v2(address + unit, 1, 4));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemsetD8_v2(address + unit - 4, 1, 8));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpyHtoD_v2(address + unit, &value, 4));
+  CU_IS(CUDA_ERROR_INVALID_VALUE, cu().cuMemcpyDtoD_v2(address + unit, address, 4));
+  CU_OK(cu().cuMemcpyDtoD_v2(address, address + unit, 4));
+  CU_OK(cu().cuCtxSynchronize());
+  CU_OK(cu().cuMemUnmap(address, 2 * unit));
+  CU_OK(cu().cuMemAddressFree(address, 2 * unit));
+}
+
 TEST_F(VmmTest, MemoryThatWasNotMappedHasAccessForNobody) {
   const DeviceMemory memory(64);
   const PinnedMemory pinned(64);

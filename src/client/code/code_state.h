@@ -167,6 +167,8 @@ struct KernelState {
   std::uint64_t library = 0;
   std::shared_ptr<const KernelCode> code;
   std::unique_ptr<FunctionFacts[]> facts;  // One a device.
+  // Whether attributes of a function of it were set alone: each of them has its own facts since.
+  std::atomic<bool> apart{false};
   // Its function in each context. Guarded by CodeState::mutex.
   std::vector<std::pair<ContextState*, std::uint64_t>> functions;
 
@@ -174,6 +176,7 @@ struct KernelState {
     handle = library = 0;
     code.reset();
     facts.reset();
+    apart.store(false, std::memory_order_relaxed);
     functions.clear();
   }
 };

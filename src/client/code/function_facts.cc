@@ -16,6 +16,15 @@ CUresult kernel_facts(KernelState& kernel, CUdevice device, FunctionFacts*& out)
   return result;
 }
 
+std::uint64_t in_this_context(
+    const std::vector<std::pair<ContextState*, std::uint64_t>>& by_context) {
+  const std::lock_guard lock(session().code().mutex);
+  for (const auto& [in, handle] : by_context) {
+    if (in == &owner()) return handle;
+  }
+  return 0;
+}
+
 CUresult find_callable(CUfunction handle, Callable& out) {
   CodeState& code = session().code();
   const std::uint64_t value = address_of(handle);
@@ -27,6 +36,13 @@ CUresult find_callable(CUfunction handle, Callable& out) {
   KernelState* kernel = code.kernels.find(value);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   out.code = kernel->code.get();
+  // Its function here is what a launch launches, with that one's attributes.
+  if (kernel->apart.load(std::memory_order_acquire)) {
+    if (FunctionState* here = code.functions.find(in_this_context(kernel->functions))) {
+      out.facts = &here->facts;
+      return CUDA_SUCCESS;
+    }
+  }
   return kernel_facts(*kernel, context().device, out.facts);
 }
 

@@ -20,6 +20,10 @@ CUresult find_callable(CUfunction handle, Callable& out);
 // The facts of a kernel on a device, asked for once.
 CUresult kernel_facts(KernelState& kernel, CUdevice device, FunctionFacts*& out);
 
+// The handle that an object has in the current context, or 0.
+std::uint64_t in_this_context(
+    const std::vector<std::pair<ContextState*, std::uint64_t>>& by_context);
+
 // Builds a kernel's code from a reply with offsets and sizes; null where they are no kernel's.
 template <class Reply>
 std::shared_ptr<const KernelCode> make_code(std::string_view name, const Reply& reply) {

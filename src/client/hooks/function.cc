@@ -40,6 +40,8 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
       .function = hfunc, .attribute = static_cast<std::int32_t>(attrib), .value = value};
   return ask_and_note(command, [&](const auto&) {
     function->facts.set(index, value);
+    KernelState* kernel = session().code().kernels.find(function->kernel);
+    if (kernel != nullptr) kernel->apart.store(true, std::memory_order_release);
     return CUDA_SUCCESS;
   });
 }

@@ -113,16 +113,6 @@ CUresult kernel_names(CUlibrary library, std::vector<std::string>& out) {
   return result;
 }
 
-// The handle that an object has in the current context, or 0.
-std::uint64_t in_this_context(
-    const std::vector<std::pair<ContextState*, std::uint64_t>>& by_context) {
-  const std::lock_guard lock(session().code().mutex);
-  for (const auto& [in, handle] : by_context) {
-    if (in == &owner()) return handle;
-  }
-  return 0;
-}
-
 // A kernel's function in the current context.
 CUresult find_function(KernelState& kernel, std::uint64_t& out) {
   CodeState& code = session().code();

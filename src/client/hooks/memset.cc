@@ -67,7 +67,7 @@ CUresult run(const Fill& fill, CUstream stream, Waiting waiting) {
   }
   MemoryState& memory = session().memory();
   MemoryMap::Placed placed = memory.map().place(fill.address, std::max<std::uint64_t>(bytes, 1));
-  if (!placed.on_gpu_or_pinned() || placed.memory.read_only()) return CUDA_ERROR_INVALID_VALUE;
+  if (!placed.on_gpu_or_pinned() || !placed.writable) return CUDA_ERROR_INVALID_VALUE;
   if (width_bytes == 0) return CUDA_SUCCESS;
   const bool pages = placed.place == MemoryMap::Place::kPinned && !placed.memory.mirrored;
   if (pages && session().captures().any()) {

@@ -56,21 +56,23 @@ MemoryMap::Placed MemoryMap::place(std::uint64_t address, std::uint64_t bytes) c
   const Memory* memory = locate(address);
   if (memory == nullptr) return {};
   if (!memory->on_device()) {
-    if (bytes <= memory->end() - address) return {Place::kPinned, *memory};
+    if (bytes <= memory->end() - address) return {Place::kPinned, *memory, memory->writable()};
     // Whole pages are locked.
     const bool in_pages = bytes <= Pages::whole(memory->end()) - address;
     return {in_pages ? Place::kPageable : Place::kBeyond, *memory};
   }
   const Memory* last = memory;
+  bool writable = memory->writable();
   std::uint64_t covered = memory->end() - address;
   while (covered < bytes && last->kind == MemoryKind::kMapped) {
     const Memory* next = locate(last->end());
     if (next == nullptr || next->kind != MemoryKind::kMapped || !next->accessible()) break;
     covered += next->bytes;
+    writable = writable && next->writable();
     last = next;
   }
   const bool good = covered >= bytes && memory->accessible();
-  return {good ? Place::kDevice : Place::kBad, *memory};
+  return {good ? Place::kDevice : Place::kBad, *memory, writable};
 }
 
 const Memory* MemoryMap::locate(std::uint64_t address) const {

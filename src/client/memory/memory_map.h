@@ -76,6 +76,11 @@ struct Memory {
   bool read_only() const {
     return kind == MemoryKind::kRegistered && (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   }
+  // By any device, as accessible().
+  bool writable() const {
+    if (kind != MemoryKind::kMapped) return !read_only();
+    return access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE || writers != 0;
+  }
   // Whether streams write and await words in it, as NVIDIA's driver has it.
   bool takes_words() const { return kind != MemoryKind::kPool && !is_managed(); }
   std::uint64_t end() const { return base + bytes; }
@@ -142,6 +147,7 @@ class MemoryMap {
   struct Placed {
     Place place = Place::kPageable;
     Memory memory;  // The range at the first byte; none for kPageable.
+    bool writable = true;
 
     bool on_gpu_or_pinned() const { return place == Place::kDevice || place == Place::kPinned; }
   };

@@ -150,7 +150,7 @@ bool BoxSide::place_in(const MemoryMap::Placed& placed, Said said, Use use) {
   if (placed.place == MemoryMap::Place::kBad || (beyond && said != Said::kHost)) return false;
   of_host = placed.place != MemoryMap::Place::kDevice;
   if (placed.place == MemoryMap::Place::kPageable || beyond) return true;
-  if (use == Use::kWrite && placed.memory.read_only()) return false;
+  if (use == Use::kWrite && !placed.writable) return false;
   mirrored = placed.memory.mirrored;
   if (placed.place == MemoryMap::Place::kDevice || mirrored) {
     memory = Memory::kDevice;

@@ -135,7 +135,10 @@ CUresult Deliveries::post(Request& request, const DeliveryJob& job) {
       return result;
     }
     const Lock lock(mutex_);
-    posted_[{job.context, job.stream, job.stream_owner}].push_back(std::move(piece));
+    piece.number = next_number_++;
+    const auto stream = posted_.try_emplace({job.context, job.stream, job.stream_owner}).first;
+    if (stream->second.empty()) fronts_.emplace(piece.number, stream);
+    stream->second.push_back(std::move(piece));
     pending_.fetch_add(1, std::memory_order_release);
   }
   lookout_.expect();
@@ -274,16 +277,32 @@ void Deliveries::send_finished(rpc::Then then) {
 
 bool Deliveries::take_finished(Piece& piece, CUresult& result) {
   const Lock lock(mutex_);
-  for (auto stream = posted_.begin(); stream != posted_.end(); ++stream) {
-    std::deque<Piece>& pieces = stream->second;
-    result = pieces.front().fence->poll();
-    if (result == CUDA_ERROR_NOT_READY) continue;
-    piece = std::move(pieces.front());
-    pieces.pop_front();
-    if (pieces.empty()) posted_.erase(stream);
-    return true;
+  auto finished = fronts_.end();
+  // What a finished one has waited for is finished, but may not have been when it was looked at: so
+  // those before it are looked at again.
+  for (auto end = fronts_.end();; end = finished) {
+    auto front = fronts_.begin();
+    for (; front != end; ++front) {
+      const CUresult polled = front->second->second.front().fence->poll();
+      if (polled == CUDA_ERROR_NOT_READY) continue;
+      finished = front;
+      result = polled;
+      break;
+    }
+    if (front == end) break;
   }
-  return false;
+  if (finished == fronts_.end()) return false;
+  const auto stream = finished->second;
+  std::deque<Piece>& pieces = stream->second;
+  fronts_.erase(finished);
+  piece = std::move(pieces.front());
+  pieces.pop_front();
+  if (pieces.empty()) {
+    posted_.erase(stream);
+  } else {
+    fronts_.emplace(pieces.front().number, stream);
+  }
+  return true;
 }
 
 }  // namespace flyt::server

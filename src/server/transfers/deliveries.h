@@ -96,6 +96,7 @@ class Deliveries final : public Lookout::Subject {
     std::uint64_t bytes = 0;
     Staging::Slot slot;
     std::shared_ptr<Fence> fence;
+    std::uint64_t number = 0;  // Of a posted one: their order.
   };
   // A driver may give the handle of a stream that was destroyed away while the stream's work goes
   // on. So the owner tells streams apart, whom nothing here keeps alive.
@@ -133,7 +134,9 @@ class Deliveries final : public Lookout::Subject {
   void finish_small(Request request, Piece piece);
   // The whole of a large waiting copy, on a worker.
   CUresult run_pipeline(const DeliveryJob& job);
-  // Takes a finished piece of any stream, and how its copy went.
+  // Takes a finished piece of any stream, and how its copy went. Pieces for the same memory of the
+  // client's may stand in several streams that wait for each other: of two that are finished the
+  // one that was posted first comes first.
   bool take_finished(Piece& piece, CUresult& result) EXCLUDES(mutex_);
 
   Session& session_;
@@ -144,7 +147,10 @@ class Deliveries final : public Lookout::Subject {
   // Held while pieces are taken and sent, so that nobody replies between the two.
   Mutex send_mutex_;
   mutable Mutex mutex_;
-  std::map<StreamKey, std::deque<Piece>> posted_ GUARDED_BY(mutex_);
+  using Posted = std::map<StreamKey, std::deque<Piece>>;
+  Posted posted_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Posted::iterator> fronts_ GUARDED_BY(mutex_);  // By the front's number.
+  std::uint64_t next_number_ GUARDED_BY(mutex_) = 0;
   std::multiset<CUstream> issuing_ GUARDED_BY(mutex_);  // A stream for each waiting copy.
   std::atomic<std::uint64_t> pending_{0};
 };

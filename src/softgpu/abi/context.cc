@@ -154,6 +154,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     Device* device = driver.device(dev);
     if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     reset_primary(driver, *device);
+    const Lock lock(device->primary_mutex());
+    device->primary().flags = 0;
     return CUDA_SUCCESS;
   });
 }
@@ -279,8 +281,8 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
     std::shared_ptr<Context> context;
     if (const CUresult bad = living_context(driver, context); bad != CUDA_SUCCESS) return bad;
     if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // NVIDIA tells of every primary context that it may be resized.
-    *flags = context->flags() | (context->primary() ? CU_CTX_MAP_HOST : 0u);
+    // Mapping host memory is always possible.
+    *flags = context->flags() | CU_CTX_MAP_HOST;
     return CUDA_SUCCESS;
   });
 }

@@ -6,11 +6,11 @@
 
 namespace flyt::softgpu {
 
-const Region* Regions::locate(std::uint64_t address) const {
+const Region* Regions::locate(std::uint64_t address, Extent extent) const {
   auto at = regions_.upper_bound(address);
   if (at == regions_.begin()) return nullptr;
   --at;
-  return at->second.contains(address) ? &at->second : nullptr;
+  return address - at->first < at->second.*extent ? &at->second : nullptr;
 }
 
 bool Regions::overlaps(std::uint64_t base, std::uint64_t size) const {
@@ -147,17 +147,27 @@ void Regions::set_sync_memops(std::uint64_t address, bool value) {
 }
 
 bool Regions::covers(std::uint64_t address, std::uint64_t size, bool write) const {
+  return all_within(address, size, write, &Region::size);
+}
+
+bool Regions::reaches(std::uint64_t address, std::uint64_t size, bool write) const {
+  return all_within(address, size, write, &Region::shown);
+}
+
+bool Regions::all_within(std::uint64_t address, std::uint64_t size, bool write,
+                         Extent extent) const {
   if (size == 0) return true;
   if (address + size < address) return false;
   const std::shared_lock lock(mutex_);
   std::uint64_t at = address;
   for (;;) {
-    const Region* region = locate(at);
+    const Region* region = locate(at, extent);
     if (region == nullptr) return false;
     if ((write ? region->writers : region->readers | region->writers) == 0) return false;
-    if (address + size <= region->end()) return true;
+    const std::uint64_t end = region->base + region->*extent;
+    if (address + size <= end) return true;
     if (region->kind != RegionKind::kMapped) return false;
-    at = region->end();
+    at = end;
   }
 }
 

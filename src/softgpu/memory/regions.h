@@ -32,7 +32,7 @@ struct Region {
   RegionKind kind = RegionKind::kDevice;
   std::uint64_t base = 0;
   std::uint64_t size = 0;   // As asked for.
-  std::uint64_t shown = 0;  // Bytes that kernels reach: the largest size that it has had.
+  std::uint64_t shown = 0;  // Bytes that work reaches: the largest size that it has had.
   int device = 0;
   std::uint64_t context = 0;     // Handle of the context it was made in; 0: none.
   unsigned flags = 0;            // Of host memory.
@@ -85,13 +85,15 @@ class Regions {
   // Marks memory of a pool as freed; false where it is none, or was freed before.
   bool mark_freed(std::uint64_t base);
   // Memory that was marked as freed is in use again, by somebody who asked for `size` bytes.
-  // Kernels of before that may still run: what they reach stays within reach throughout.
+  // Work of before that may still run: what it reaches stays within reach throughout.
   void revive(std::uint64_t base, std::uint64_t size);
   void set_sync_memops(std::uint64_t address, bool value);
 
   // Whether all of [address, address + size) is memory that a copy may touch. Neighbouring mapped
   // regions count as one, others do not.
   bool covers(std::uint64_t address, std::uint64_t size, bool write) const;
+  // The same for work that runs, which may be of before the memory got smaller.
+  bool reaches(std::uint64_t address, std::uint64_t size, bool write) const;
 
   // What was said about managed memory.
   cuda::ManagedRanges& managed() { return managed_; }
@@ -100,7 +102,10 @@ class Regions {
   void set_peer(int device, int peer, bool enabled);
 
  private:
-  const Region* locate(std::uint64_t address) const;
+  using Extent = std::uint64_t Region::*;
+
+  const Region* locate(std::uint64_t address, Extent extent = &Region::size) const;
+  bool all_within(std::uint64_t address, std::uint64_t size, bool write, Extent extent) const;
   DeviceSet sharing(const Region& region, DeviceSet devices) const;
   void show(const Region& region);
   void hide(const Region& region);
