@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/clock.h"
 #include "softgpu/device.h"
 
 namespace flyt::softgpu {
@@ -202,10 +201,15 @@ bool Context::idle() {
   return true;
 }
 
+Duration Context::patience() const {
+  const Duration timeout(device_.settings().kernel_timeout_ns);
+  return timeout.count() == 0 ? kPatience : std::min(kPatience, timeout / 2);
+}
+
 void Context::end() {
   // Programs print from kernels and reset the device to see it. What stands until somebody else
-  // does something must not keep the program for good.
-  const Instant until = system_clock().now() + kPatience;
+  // does something must not keep the program for good, and an endless kernel becomes no error here.
+  const Instant until = system_clock().now() + patience();
   while (fate_->error() == CUDA_SUCCESS && !idle() && system_clock().now() < until) {
     system_clock().sleep_for(kPause);
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/annotations.h"
+#include "base/clock.h"
 #include "cuda/types.h"
 #include "softgpu/interpreter/grid.h"
 #include "softgpu/kernel_heap.h"
@@ -100,6 +101,7 @@ class Context {
   bool disable_peer(std::uint64_t context);
 
  private:
+  Duration patience() const;
   bool idle();
   std::vector<std::shared_ptr<Partition>> partitions(const Partition& of) const;
   Ticket submit_apart(Operation operation);

@@ -90,14 +90,17 @@ TEST_F(ContextStackTest, SetCurrentReplacesTheTop) {
   CU_OK(cu().cuCtxDestroy_v2(second));
 }
 
-TEST_F(ContextStackTest, ADestroyedContextIsNotPushed) {
+TEST_F(ContextStackTest, ADestroyedContextIsPushedAndOfNoUse) {
   CUcontext made = nullptr;
   CUcontext current = nullptr;
   CU_OK(cu().cuCtxCreate_v2(&made, 0, device));
   CU_OK(cu().cuCtxDestroy_v2(made));
-  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu().cuCtxPushCurrent_v2(made));
+  CU_OK(cu().cuCtxPushCurrent_v2(made));
   CU_OK(cu().cuCtxGetCurrent(&current));
-  EXPECT_EQ(nullptr, current);
+  EXPECT_EQ(made, current);
+  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cu().cuCtxSynchronize());
+  CU_OK(cu().cuCtxPopCurrent_v2(&current));
+  EXPECT_EQ(made, current);
 }
 
 TEST_F(ContextStackTest, NullArgumentsAreRefused) {

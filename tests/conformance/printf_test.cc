@@ -52,7 +52,7 @@ TEST_F(PrintfAlone, OneLineArrivesWithTheSynchronize) {
 }
 
 // As many first programs do it.
-TEST_F(PrintfAlone, WhatIsUnderWayPrintsBeforeItsContextEnds) {
+TEST_F(PrintfAlone, WhatIsUnderWayIsPrintedWithItsContext) {
   CUcontext made = nullptr;
   CU_OK(cu().cuCtxCreate_v2(&made, 0, device));
   CUmodule module = nullptr;

@@ -130,42 +130,6 @@ int waits_twice() {
   return 0;
 }
 
-// 64 copies to the host that tell of a fill which failed, each behind work that lasts.
-int failing_copies() {
-  start();
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
-  std::size_t unit = 0;
-  need(cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-       "cuMemGetAllocationGranularity");
-  CUdeviceptr constant = 0;
-  CUmemGenericAllocationHandle handle = 0;
-  need(cuMemAddressReserve(&constant, unit, 0, 0, 0), "cuMemAddressReserve");
-  need(cuMemCreate(&handle, unit, &properties, 0), "cuMemCreate");
-  need(cuMemMap(constant, unit, 0, handle, 0), "cuMemMap");
-  const CUmemAccessDesc read_only{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READ};
-  need(cuMemSetAccess(constant, unit, &read_only, 1), "cuMemSetAccess");
-  constexpr std::size_t kBytes = 4 << 20;
-  CUdeviceptr memory = 0;
-  need(cuMemAlloc_v2(&memory, kBytes), "cuMemAlloc");
-  std::vector<char> host(kBytes);
-  for (int i = 0; i < 64; ++i) {
-    for (int n = 0; n < 4; ++n) {
-      need(cuMemsetD8Async(memory, static_cast<unsigned char>(i), kBytes, nullptr), "cuMemsetD8");
-    }
-    need(cuMemsetD8Async(constant, 1, 4, nullptr), "cuMemsetD8");
-    const CUresult result = cuMemcpyDtoH_v2(host.data(), memory, kBytes);
-    if (result != CUDA_ERROR_INVALID_VALUE) {
-      std::fprintf(stderr, "subject: cuMemcpyDtoH: %d\n", static_cast<int>(result));
-      return 1;
-    }
-    need(cuCtxSynchronize(), "cuCtxSynchronize");
-  }
-  need(cuMemcpyDtoH_v2(host.data(), memory, kBytes), "cuMemcpyDtoH");
-  return host.back() == 63 ? 0 : 1;
-}
-
 // Dies while one thread waits for what never ends.
 [[noreturn]] void hang() {
   start();
@@ -192,7 +156,6 @@ int main(int argc, char** argv) {
   if (mode == "polls") return polls();
   if (mode == "managed") return managed();
   if (mode == "waits_twice") return waits_twice();
-  if (mode == "failing_copies") return failing_copies();
   if (mode == "hangs") hang();
   start();
   work(10);

@@ -226,7 +226,6 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ContextState* context = session().contexts().find(ctx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (context->live.load() == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   push_current(context);
   return CUDA_SUCCESS;
 }

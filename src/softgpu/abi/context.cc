@@ -7,6 +7,12 @@ namespace {
 constexpr unsigned kScheduleFlags = CU_CTX_SCHED_MASK;
 constexpr unsigned kContextFlags = CU_CTX_FLAGS_MASK;
 
+// One that is gone may become current; its use is what fails.
+bool was_made(Driver& driver, CUcontext ctx) {
+  return driver.contexts().find(from_handle(ctx)) != nullptr ||
+         driver.contexts().issued(from_handle(ctx));
+}
+
 bool good_flags(unsigned flags) {
   const unsigned schedule = flags & kScheduleFlags;
   return (flags & ~kContextFlags) == 0 &&
@@ -211,8 +217,7 @@ CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
     if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::shared_ptr<Context> context;
-    if (const CUresult bad = named_context(driver, ctx, context); bad != CUDA_SUCCESS) return bad;
+    if (!was_made(driver, ctx)) return CUDA_ERROR_INVALID_CONTEXT;
     return context_stack().push(from_handle(ctx)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   });
 }
@@ -233,11 +238,7 @@ CUresult cuCtxPopCurrent(CUcontext* pctx) { return cuCtxPopCurrent_v2(pctx); }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
   return with_driver([&](Driver& driver) -> CUresult {
-    // One that is gone may become current; its use is what fails.
-    if (ctx != nullptr && driver.contexts().find(from_handle(ctx)) == nullptr &&
-        !driver.contexts().issued(from_handle(ctx))) {
-      return CUDA_ERROR_INVALID_CONTEXT;
-    }
+    if (ctx != nullptr && !was_made(driver, ctx)) return CUDA_ERROR_INVALID_CONTEXT;
     return context_stack().set(from_handle(ctx)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   });
 }
