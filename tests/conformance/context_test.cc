@@ -125,6 +125,8 @@ TEST_F(ContextStackTest, NewerCreateCallsMakeContextsToo) {
   EXPECT_EQ(static_cast<unsigned>(CU_CTX_SCHED_BLOCKING_SYNC), flags & CU_CTX_SCHED_MASK);
   CU_OK(cu().cuCtxDestroy_v2(made));
   CU_OK(cu().cuCtxCreate_v4(&made, nullptr, 0, device));
+  CU_OK(cu().cuCtxGetFlags(&flags));
+  EXPECT_EQ(0u, flags);
   CU_OK(cu().cuCtxDestroy_v2(made));
 }
 

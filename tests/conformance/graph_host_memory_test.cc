@@ -62,6 +62,33 @@ TEST_F(GraphHostMemoryTest, AHostNodeSeesWhatWasCopiedBeforeItAndTheCopyBehindIt
   }
 }
 
+TEST_F(GraphHostMemoryTest, ACopyBehindALaunchWritesOverWhatTheGraphCopied) {
+  // A word, and what takes many pieces.
+  for (const std::size_t count : {std::size_t{4}, std::size_t{2} << 20}) {
+    const std::size_t bytes = count * sizeof(std::uint32_t);
+    const DeviceMemory graphs(bytes);
+    const DeviceMemory ours(bytes);
+    std::vector<std::uint32_t> pageable(count);
+    CU_OK(cu().cuMemsetD32_v2(graphs, 1, count));
+    CU_OK(cu().cuMemsetD32_v2(ours, 2, count));
+    CU_OK(cu().cuCtxSynchronize());
+    CaptureOf capture(*stream);
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(pageable.data(), graphs, bytes, *stream));
+    CUgraph captured = nullptr;
+    CU_OK(capture.end(&captured));
+    const OwnedGraph graph(captured);
+    const OwnedExec exec(graph);
+    CU_OK(cu().cuGraphLaunch(exec, *stream));
+    CU_OK(cu().cuMemcpyDtoHAsync_v2(pageable.data(), ours, bytes, *stream));
+    CU_OK(cu().cuStreamSynchronize(*stream));
+    EXPECT_EQ(std::vector<std::uint32_t>(count, 2), pageable);
+    // And the other way around.
+    CU_OK(cu().cuGraphLaunch(exec, *stream));
+    CU_OK(cu().cuStreamSynchronize(*stream));
+    EXPECT_EQ(std::vector<std::uint32_t>(count, 1), pageable);
+  }
+}
+
 // Through a server it may be refused; what is not refused has to be right.
 TEST_F(GraphHostMemoryTest, CopiesOfPageableMemoryThatOverlapAreOrderedOrRefused) {
   for (const bool captured : {true, false}) {

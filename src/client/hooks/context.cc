@@ -272,12 +272,12 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
-// Mapping host memory is always possible, and a native context says so.
+// Mapping host memory is always possible; NVIDIA says so of primary contexts alone.
 CUresult cuCtxGetFlags(unsigned int* flags) {
   const ContextState* context = thread_state().current_state;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = context->home->flags.load() | CU_CTX_MAP_HOST;
+  *flags = context->home->flags.load() | (context->home->primary ? CU_CTX_MAP_HOST : 0u);
   return CUDA_SUCCESS;
 }
 

@@ -297,6 +297,13 @@ void HostMirror::send_changes() {
   for (auto& [address, range] : ranges_) send_range(address, range);
 }
 
+bool HostMirror::before_delivery() {
+  if (!any_.load(std::memory_order_acquire)) return false;
+  send_changes();
+  const Lock lock(mutex_);
+  return in_graphs_ > 0;
+}
+
 void HostMirror::before_reply(std::uint16_t op) {
   if (any_.load(std::memory_order_acquire) && !tells_nothing(op)) send_changes();
 }

@@ -53,6 +53,10 @@ class HostMirror {
   // Sends all that the GPU has written so far. When it returns it was sent, by this thread or
   // another.
   void send_changes() EXCLUDES(mutex_);
+  // The same before bytes for the client are sent, which may be for memory that a copy of a graph
+  // wrote before: what it wrote must not come behind them. True: nor may they overtake it on
+  // another connection.
+  [[nodiscard]] bool before_delivery() EXCLUDES(mutex_);
   // The same before a reply, unless the command's success tells nothing of earlier work.
   void before_reply(std::uint16_t op);
   // A graph has a copy from or to what lies there, and may do it whenever it is launched: when that

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "server/memory_subjects.h"
@@ -181,6 +182,7 @@ void Deliveries::finish_small(Request request, Piece piece) {
   completion.block = [fence = piece.fence] { return fence->wait(); };
   completion.finish = [this, shared_request, piece](CUresult result) {
     if (result == CUDA_SUCCESS) {
+      static_cast<void>(session_.memory().host_mirror.before_delivery());
       session_.endpoint().deliver(piece.delivery, piece.offset,
                                   bytes_at(piece.slot.data, piece.bytes), rpc::Then::kReply);
     } else {
@@ -196,6 +198,8 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
   BoxCursor cursor = job.cursor();
   std::deque<Piece> in_flight;
   ByLanes by_lanes;
+  // Unknown until what came before the copy is done.
+  std::optional<bool> in_order;
   CUresult result = CUDA_SUCCESS;
   while (result == CUDA_SUCCESS && (!cursor.done() || !in_flight.empty())) {
     if (session_.endpoint().closed()) result = CUDA_ERROR_UNKNOWN;
@@ -214,7 +218,8 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
     Piece& oldest = in_flight.front();
     if (oldest.fence != nullptr && result == CUDA_SUCCESS) result = oldest.fence->wait();
     if (result != CUDA_SUCCESS) break;
-    deliver(oldest, by_lanes, rpc::Then::kAnything);
+    if (!in_order) in_order = session_.memory().host_mirror.before_delivery();
+    deliver(oldest, by_lanes, rpc::Then::kAnything, *in_order);
     in_flight.pop_front();
   }
   tell(by_lanes);
@@ -226,11 +231,11 @@ CUresult Deliveries::run_pipeline(const DeliveryJob& job) {
   return result;
 }
 
-void Deliveries::deliver(const Piece& piece, ByLanes& by_lanes, rpc::Then then) {
+void Deliveries::deliver(const Piece& piece, ByLanes& by_lanes, rpc::Then then, bool in_order) {
   const bool next =
       by_lanes.delivery == piece.delivery && by_lanes.offset + by_lanes.bytes == piece.offset;
   const Bytes data = bytes_at(piece.slot.data, piece.bytes);
-  const bool by_lane = piece.bytes >= kLaneBytesMin &&
+  const bool by_lane = !in_order && piece.bytes >= kLaneBytesMin &&
                        lanes_.send({.delivery = piece.delivery,
                                     .offset = piece.offset,
                                     .data = data,
@@ -262,7 +267,7 @@ void Deliveries::send_finished(rpc::Then then) {
   CUresult result = CUDA_SUCCESS;
   while (take_finished(piece, result)) {
     if (result == CUDA_SUCCESS) {
-      deliver(piece, by_lanes, then);
+      deliver(piece, by_lanes, then, false);
     } else {
       tell(by_lanes);
       session_.endpoint().drop_delivery(piece.delivery);

@@ -128,8 +128,9 @@ class Deliveries final : public Lookout::Subject {
   CUresult issue_on_worker(const DeliveryJob& job, const BoxCursor::Piece& piece, Piece& out);
   Staging::Slot wait_for_slot(const DeliveryJob& job, std::uint64_t bytes, bool must_not_wait);
   // Sends a finished piece and gives its slot back. What goes by lanes is added to `by_lanes`,
-  // which tell() must be called for before a reply or anything else of that delivery is sent.
-  void deliver(const Piece& piece, ByLanes& by_lanes, rpc::Then then);
+  // which tell() must be called for before a reply or anything else of that delivery is sent;
+  // nothing is, where the piece must not overtake what was sent before.
+  void deliver(const Piece& piece, ByLanes& by_lanes, rpc::Then then, bool in_order);
   void tell(ByLanes& by_lanes);
   void finish_small(Request request, Piece piece);
   // The whole of a large waiting copy, on a worker.

@@ -282,8 +282,8 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
     std::shared_ptr<Context> context;
     if (const CUresult bad = living_context(driver, context); bad != CUDA_SUCCESS) return bad;
     if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // Mapping host memory is always possible.
-    *flags = context->flags() | CU_CTX_MAP_HOST;
+    // Mapping host memory is always possible; NVIDIA says so of primary contexts alone.
+    *flags = context->flags() | (context->primary() ? CU_CTX_MAP_HOST : 0u);
     return CUDA_SUCCESS;
   });
 }
