@@ -1,7 +1,10 @@
 // Host memory that graphs read and write each time that they are launched.
 #include <sys/mman.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/graphs.h"
@@ -87,6 +90,42 @@ TEST_F(GraphHostMemoryTest, ACopyBehindALaunchWritesOverWhatTheGraphCopied) {
     CU_OK(cu().cuStreamSynchronize(*stream));
     EXPECT_EQ(std::vector<std::uint32_t>(count, 1), pageable);
   }
+}
+
+struct LateWriter {
+  std::atomic<bool> ending{false};
+  std::uint32_t* word = nullptr;
+};
+
+// The launch behind a host function that is under way is the last use of a graph that is destroyed.
+TEST_F(GraphHostMemoryTest, WhatAHostFunctionWritesWhileAGraphIsDestroyedIsWrittenOver) {
+  std::vector<std::uint32_t> pageable(1);
+  LateWriter writer;
+  writer.word = pageable.data();
+  memory->write<std::uint32_t>({7, 0, 0, 0});
+  CaptureOf capture(*stream);
+  CU_OK(cu().cuMemcpyDtoHAsync_v2(pageable.data(), word(0), 4, *stream));
+  CUgraph graph = nullptr;
+  CU_OK(capture.end(&graph));
+  CUgraphExec exec = nullptr;
+  CU_OK(cu().cuGraphInstantiateWithFlags(&exec, graph, 0));
+  CU_OK(run(exec));
+  CU_OK(cu().cuLaunchHostFunc(
+      *stream,
+      [](void* data) {
+        auto& late = *static_cast<LateWriter*>(data);
+        while (!late.ending) std::this_thread::yield();
+        // lint: allow(sleep): nobody can tell when the other thread is in the driver.
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        *late.word = 9;
+      },
+      &writer));
+  CU_OK(cu().cuGraphLaunch(exec, *stream));
+  writer.ending = true;
+  CU_OK(cu().cuGraphExecDestroy(exec));
+  CU_OK(cu().cuGraphDestroy(graph));
+  CU_OK(cu().cuStreamSynchronize(*stream));
+  EXPECT_EQ(7U, pageable[0]);
 }
 
 // Through a server it may be refused; what is not refused has to be right.

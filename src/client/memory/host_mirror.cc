@@ -9,6 +9,7 @@
 #include "client/memory/address_space.h"
 #include "client/memory_state.h"
 #include "client/session.h"
+#include "commands/context.h"
 #include "commands/copy.h"
 #include "commands/event.h"
 #include "commands/graph.h"
@@ -193,7 +194,26 @@ void HostMirror::remove(std::uint64_t device_base) {
   active_.store(!ranges_.empty(), std::memory_order_relaxed);
 }
 
+// A host function that is under way may still write what work behind it reads or writes as well.
+void HostMirror::wait_for_work(std::uint64_t device_base) {
+  const ContextState* context = nullptr;
+  {
+    const Lock lock(mutex_);
+    const auto found = ranges_.find(device_base);
+    if (found != ranges_.end()) context = found->second.context;
+  }
+  // While streams are captured nobody may wait.
+  if (context == nullptr || context->live.load() == 0 || session_.captures().any()) return;
+  commands::SynchronizeContext::Reply reply;
+  rpc::Reply answer;
+  // The command behind it meets the same error.
+  static_cast<void>(session_.ask(
+      commands::SynchronizeContext{.context = static_cast<CUcontext>(pointer_at(context->handle))},
+      reply, answer));
+}
+
 CUresult HostMirror::end(const Memory& memory) {
+  wait_for_work(memory.device_base);
   // Other threads' commands may come between that one and its answer.
   send_no_more(memory.device_base);
   CUresult result = CUDA_SUCCESS;

@@ -129,6 +129,7 @@ class HostMirror {
   Status restore_range(const Another& another, std::uint64_t device_base) REQUIRES(sending_);
   void on_mapped(std::uint64_t device_base) EXCLUDES(mutex_);
   void on_unmapped(std::uint64_t device_base) EXCLUDES(mutex_);
+  void wait_for_work(std::uint64_t device_base) EXCLUDES(mutex_);
   void send_no_more(std::uint64_t device_base) EXCLUDES(sending_, mutex_);
   void look_for_pointers(Bytes data);
   bool add(std::uint64_t device_base, const Memory& memory, bool borrowed = false) EXCLUDES(mutex_);
