@@ -6,6 +6,7 @@
 #include <iterator>
 #include <vector>
 
+#include "client/call.h"
 #include "client/memory/address_space.h"
 #include "client/memory_state.h"
 #include "client/session.h"
@@ -196,20 +197,21 @@ void HostMirror::remove(std::uint64_t device_base) {
 
 // A host function that is under way may still write what work behind it reads or writes as well.
 void HostMirror::wait_for_work(std::uint64_t device_base) {
-  const ContextState* context = nullptr;
+  CUcontext context = nullptr;
   {
     const Lock lock(mutex_);
     const auto found = ranges_.find(device_base);
-    if (found != ranges_.end()) context = found->second.context;
+    if (found == ranges_.end() || found->second.context == nullptr) return;
+    if (found->second.context->live.load() == 0) return;
+    context = static_cast<CUcontext>(pointer_at(found->second.context->handle));
   }
   // While streams are captured nobody may wait.
-  if (context == nullptr || context->live.load() == 0 || session_.captures().any()) return;
+  if (session_.captures().any()) return;
+  // An error is of that context, and the command behind this one meets it as well.
+  const ContextScope scope(session_.contexts().find(context));
   commands::SynchronizeContext::Reply reply;
   rpc::Reply answer;
-  // The command behind it meets the same error.
-  static_cast<void>(session_.ask(
-      commands::SynchronizeContext{.context = static_cast<CUcontext>(pointer_at(context->handle))},
-      reply, answer));
+  static_cast<void>(session_.ask(commands::SynchronizeContext{.context = context}, reply, answer));
 }
 
 CUresult HostMirror::end(const Memory& memory) {
