@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch workloads for gpu_bench.py, one process a way of reaching the GPU.
 
-Standard input has a command a line: `hello`, `start`, `prepare NAME`, `round NAME`,
-`waits NAME`, `release NAME`, `losses STEPS`. Each is answered on standard output by lines
-`figure VALUE`, the value as JSON, and then `done 1`, or `error "why"` and `done 0`. Everything is
-seeded; no file is downloaded. What libraries print goes to standard error. The end of the input
-ends the process.
+Standard input has a command a line: `hello`, `prepare_start`, `start` behind it, `prepare NAME`,
+`round NAME`, `waits NAME`, `release NAME`, `losses STEPS`. Each is answered on standard output by
+lines `figure VALUE`, the value as JSON, and then `done 1`, or `error "why"` and `done 0`.
+Everything is seeded; no file is downloaded. What libraries print goes to standard error. The end
+of the input ends the process.
 
 `round` and `start` answer with `processor` as well: how long a fixed loop takes where they run, in
 milliseconds, the slower of before and after. On a virtual machine a processor may be half as fast

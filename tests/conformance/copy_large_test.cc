@@ -159,11 +159,16 @@ class CopyBesideTest : public ContextTest {
  protected:
   static constexpr std::size_t kSize = 160u << 20;
 
-  // Has a thread of its own copy in a stream that stands, until others have had many turns.
-  void copy_while_others_go_on(const std::function<CUresult(CUstream)>& copy) {
+  using InStream = std::function<CUresult(CUstream)>;
+
+  // Has a thread of its own copy in a stream that stands, until another has had many turns.
+  void copy_while_others_go_on(const InStream& copy) {
+    const DeviceMemory word(4);
+    copy_beside(copy, [&](CUstream other) { return cu().cuMemsetD8Async(word, 1, 4, other); });
+  }
+  void copy_beside(const InStream& copy, const InStream& turn) {
     const Stream standing;
     const Stream other(CU_STREAM_NON_BLOCKING, -1);
-    const DeviceMemory word(4);
     Gate gate;
     gate.close(standing);
     std::atomic<bool> begun{false};
@@ -177,8 +182,7 @@ class CopyBesideTest : public ContextTest {
       const Unrecorded quiet;
       EXPECT_TRUE(eventually([&] { return begun.load(); }));
       for (int i = 0; i < 200; ++i) {
-        EXPECT_EQ(CUDA_SUCCESS,
-                  cu().cuMemsetD8Async(word, static_cast<unsigned char>(i), 4, other));
+        EXPECT_EQ(CUDA_SUCCESS, turn(other));
         EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(other));
       }
     }
@@ -225,28 +229,16 @@ TEST_F(CopyBesideTest, SmallResultsAreReadMeanwhile) {
   const DeviceMemory memory(kSize);
   const DeviceMemory word(4);
   const PinnedMemory out(kSize);
-  const Stream standing;
-  const Stream other(CU_STREAM_NON_BLOCKING, -1);
-  Gate gate;
   word.fill(3);
-  gate.close(standing);
-  std::atomic<bool> begun{false};
-  std::thread copying([&] {
-    const Unrecorded quiet;
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
-    begun = true;
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuMemcpyDtoHAsync_v2(out.data(), memory, kSize, standing));
-  });
-  ASSERT_TRUE(eventually([&] { return begun.load(); }));
-  std::uint32_t result = 0;
-  for (int i = 0; i < 50; ++i) {
-    CU_OK(cu().cuMemcpyDtoHAsync_v2(&result, word, 4, other));
-    CU_OK(cu().cuStreamSynchronize(other));
-    EXPECT_EQ(0x03030303u, result);
-  }
-  gate.open();
-  copying.join();
-  CU_OK(cu().cuStreamSynchronize(standing));
+  copy_beside(
+      [&](CUstream stream) { return cu().cuMemcpyDtoHAsync_v2(out.data(), memory, kSize, stream); },
+      [&](CUstream other) {
+        std::uint32_t result = 0;
+        const CUresult read = cu().cuMemcpyDtoHAsync_v2(&result, word, 4, other);
+        // From the GPU to pageable memory a copy ends when it is done.
+        EXPECT_EQ(0x03030303u, result);
+        return read;
+      });
 }
 
 }  // namespace

@@ -368,6 +368,26 @@ class FullStreamTest : public ThreadsTest {
     }
   }
 
+  // Has a thread of its own give a stream that stands more than it holds.
+  void fill_while_others_go_on(CUstream stream) {
+    std::thread launching([&] {
+      const Unrecorded quiet;
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
+      EXPECT_EQ(CUDA_SUCCESS, stand(stream));
+      launch_all(stream);
+      EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(stream));
+    });
+    {
+      const Unrecorded quiet;
+      EXPECT_TRUE(eventually([&] { return launched > 700; }));
+    }
+    others_go_on();
+    EXPECT_LT(launched, kLaunches);
+    open();
+    launching.join();
+    EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
+  }
+
   std::optional<Stream> other;  // Sure to have a queue of its own.
   std::optional<DeviceMemory> word;
   std::optional<PinnedMemory> gate;
@@ -377,42 +397,11 @@ class FullStreamTest : public ThreadsTest {
 
 TEST_F(FullStreamTest, HoldsUpNoOtherThread) {
   const Stream standing;
-  CU_OK(stand(standing));
-  std::thread launching([&] {
-    const Unrecorded quiet;
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
-    launch_all(standing);
-  });
-  {
-    const Unrecorded quiet;
-    EXPECT_TRUE(eventually([&] { return launched > 700; }));
-  }
-  others_go_on();
-  EXPECT_LT(launched, kLaunches);
-  CU_IS(CUDA_ERROR_NOT_READY, cu().cuStreamQuery(standing));
-  open();
-  launching.join();
-  CU_OK(cu().cuStreamSynchronize(standing));
-  EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
+  fill_while_others_go_on(standing);
 }
 
 TEST_F(FullStreamTest, OfAThreadsOwnHoldsUpNoOtherThread) {
-  std::thread launching([&] {
-    const Unrecorded quiet;
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
-    EXPECT_EQ(CUDA_SUCCESS, stand(CU_STREAM_PER_THREAD));
-    launch_all(CU_STREAM_PER_THREAD);
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuStreamSynchronize(CU_STREAM_PER_THREAD));
-  });
-  {
-    const Unrecorded quiet;
-    EXPECT_TRUE(eventually([&] { return launched > 700; }));
-  }
-  others_go_on();
-  EXPECT_LT(launched, kLaunches);
-  open();
-  launching.join();
-  EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
+  fill_while_others_go_on(CU_STREAM_PER_THREAD);
 }
 
 // As many streams as a server tells of, each so full that it is told of, stand already.
@@ -430,22 +419,8 @@ TEST_F(FullStreamTest, BesideManyOthersHoldsUpNoOtherThread) {
     }
   }
   const Stream standing;
-  CU_OK(stand(standing));
-  std::thread launching([&] {
-    const Unrecorded quiet;
-    EXPECT_EQ(CUDA_SUCCESS, cu().cuCtxSetCurrent(context));
-    launch_all(standing);
-  });
-  {
-    const Unrecorded quiet;
-    EXPECT_TRUE(eventually([&] { return launched > 700; }));
-  }
-  others_go_on();
-  EXPECT_LT(launched, kLaunches);
-  open();
-  launching.join();
+  fill_while_others_go_on(standing);
   CU_OK(cu().cuCtxSynchronize());
-  EXPECT_EQ(kLaunches, memory->read<std::uint32_t>()[0]);
 }
 
 // Drivers may wait for all work while they load code, and let nobody else in. That work may be a
